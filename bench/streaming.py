@@ -118,7 +118,7 @@ def of(values: list[float], share: float) -> float:
 
 async def measured(given: Any) -> None:
     """Three phases on one server."""
-    from leadhand.server.gate import Limits
+    from leadhand.server.gate import RequestLimits
     from leadhand.server.service import Serve, running
     from leadhand.settings import load_settings
 
@@ -135,7 +135,7 @@ async def measured(given: Any) -> None:
         actor="bench",
         bind="127.0.0.1",
         port=0,
-        limits=Limits(streams=given.size + 10),
+        limits=RequestLimits(streams=given.size + 10),
         tell=lambda _text: None,
     )
     async with running(wanted) as up:

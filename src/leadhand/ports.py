@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from leadhand.core.catalog import Catalog, WorkerSpec
-    from leadhand.core.events import Process
+    from leadhand.core.events import GuestProcess
     from leadhand.core.report import Decision, Failure, PlannerView, Report
 
 
@@ -204,7 +204,7 @@ class Machine(Protocol):
     async def clear(self) -> None:
         """End whatever an earlier host of this database left running, and see it gone."""
 
-    async def end(self, process: Process) -> None:
+    async def end(self, process: GuestProcess) -> None:
         """End whatever a process that drove a run left running, and see it gone."""
 
     def attach(self, workers: Workers) -> None:

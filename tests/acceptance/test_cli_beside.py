@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from leadhand.cli import guest_run
-from leadhand.cli.background import Started
+from leadhand.cli.background import BackgroundRun
 from leadhand.cli.console import Console
-from leadhand.cli.foreground import Job
+from leadhand.cli.foreground import HostedJob
 from leadhand.settings import load_settings
 from tests.support.cli import PROGRAM, Folder, environment, finished
 from tests.support.serving import ended, plan_of, process, project
@@ -384,7 +384,7 @@ def test_an_early_ctrl_c_says_too_that_the_run_goes_on(tmp_path, monkeypatch, ca
     def launched(_settings, _request):
         if early == "while it starts":
             interrupt()
-        return Started("r1", 42, tmp_path / "log")
+        return BackgroundRun("r1", 42, tmp_path / "log")
 
     async def interrupted(_self, _after):
         interrupt()
@@ -394,7 +394,7 @@ def test_an_early_ctrl_c_says_too_that_the_run_goes_on(tmp_path, monkeypatch, ca
     monkeypatch.setattr("leadhand.cli.guest_run._Following.run", interrupted)
     settings = load_settings({"project.store": str(tmp_path / "l.db")}, folder=tmp_path)
     console = Console(sys.stdout, as_json=False)
-    job = Job(settings=settings, lead=None, begin=None, request={})
+    job = HostedJob(settings=settings, lead=None, begin=None, request={})
     assert guest_run.hand_over(console, job) == 130
     told = capsys.readouterr().err
     assert "run r1 goes on in process 42. Follow it with: leadhand watch r1" in told

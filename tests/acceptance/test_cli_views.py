@@ -4,8 +4,8 @@ import time
 from types import SimpleNamespace
 
 from leadhand.cli.commands.fleet import _figure
-from leadhand.cli.foreground import Job, _Session
-from leadhand.cli.rendering.live import Plain
+from leadhand.cli.foreground import HostedJob, _Session
+from leadhand.cli.rendering.live import PlainView
 from leadhand.cli.rendering.run_rows import header, row, rows
 from leadhand.cli.rendering.text import clean, clean_lines, gist, hanging, moment, table
 from leadhand.core import events as ev
@@ -132,7 +132,7 @@ def test_a_picture_of_a_huge_plan_is_cheap():
 
 def test_plain_lines_show_life_every_half_minute():
     console = Lines()
-    view = Plain(console)
+    view = PlainView(console)
     state = a_run([{"id": "a", "worker": "w"}])
     start(state, "a")
     view.tick(state, BEGIN, {}, [], "")
@@ -146,7 +146,7 @@ def test_plain_lines_show_life_every_half_minute():
 
 def test_no_sign_of_life_while_only_a_person_is_awaited():
     console = Lines()
-    view = Plain(console)
+    view = PlainView(console)
     state = a_run([])
     asked = ev.QuestionAsked(id="q1", kind="planner", text="Which?", choices=[], step="", attempt=0)
     evolve(state, asked, BEGIN)
@@ -178,7 +178,7 @@ async def test_a_run_that_no_engine_serves_says_so():
     """At Temporal it would wait without a word."""
     said = []
     settings = SimpleNamespace(temporal=SimpleNamespace(address="there:7233"))
-    job = Job(settings=settings, lead=None, begin=None)
+    job = HostedJob(settings=settings, lead=None, begin=None)
     session = _Session(SimpleNamespace(say=said.append), job)
 
     found = ["one"]

@@ -40,7 +40,7 @@ from leadhand.ports import Context
 from leadhand.settings import KEYS, load_settings
 from leadhand.workers.agent.declared import KEYS as AGENT_KEYS
 from leadhand.workers.declared import COMMAND_KEYS, OFFER_KEYS, WORKER_KEYS, declared_workers
-from leadhand.workers.functions.decorator import Options
+from leadhand.workers.functions.decorator import WorkerOptions
 from leadhand.workers.http.declared import HTTP_KEYS
 from leadhand.workers.mcp.declared import REACH_KEYS, SERVER_KEYS, TOOL_KEYS
 from tests.support.cli import Folder, environment
@@ -234,7 +234,7 @@ CODES |= {kind.exit_code for kind in vars(errors).values() if hasattr(kind, "exi
 TABLES = {
     ("plans.md", "Plan fields"): STEP_SCHEMA["$defs"]["plan"]["properties"],
     ("plans.md", "Step fields"): STEP_SCHEMA["$defs"]["step"]["properties"],
-    ("workers.md", "Options of @worker"): Options.__annotations__,
+    ("workers.md", "Options of @worker"): WorkerOptions.__annotations__,
     ("workers.md", "Context"): {each for each in vars(Context) if each[0] != "_"} - {"spawned"},
     ("workers.md", "Failures"): FAILURE_CLASSES,
     ("workers.md", "Workers without Python"): WORKER_KEYS | OFFER_KEYS,

@@ -31,7 +31,7 @@ from leadhand.audit.anchors import Anchoring
 from leadhand.audit.bundle import (
     MANIFEST,
     SIGNATURE,
-    Commit,
+    BundledCommit,
     KeyedSigner,
     _parts,
     _unpacked,
@@ -473,7 +473,9 @@ def make_anew(data, rng):
         span = range(commit.first, commit.last + 1)
         hashes = tuple(new.get(p, h) for p, h in zip(span, commit.hashes, strict=True))
         digest = link_batch(before, commit.first, commit.last, hashes)
-        commits.append(Commit(commit.number, commit.first, commit.last, before, digest, hashes))
+        commits.append(
+            BundledCommit(commit.number, commit.first, commit.last, before, digest, hashes)
+        )
         before = digest
     parts = parts._replace(
         entries=chained,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from leadhand.audit.chain import (
     GENESIS,
     Batch,
-    Problem,
+    ChainProblem,
     link,
     link_batch,
     verify,
@@ -112,9 +112,9 @@ def test_every_flipped_bit_shows():
 def test_a_problem_is_reported_once():
     """A wrong entry does not make all that follow look wrong."""
     log = tampered(chained("r", 100), "body", 10)
-    assert verify(log) == [Problem("r", 11, "hash", "does not match its hash")]
+    assert verify(log) == [ChainProblem("r", 11, "hash", "does not match its hash")]
     log = tampered(chained("r", 100), "delete", 10)
-    assert verify(log) == [Problem("r", 12, "gap", "missing before it: 11")]
+    assert verify(log) == [ChainProblem("r", 12, "gap", "missing before it: 11")]
     assert str(verify(log)[0]) == "r 12: missing before it: 11"
 
 

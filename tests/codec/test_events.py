@@ -37,8 +37,8 @@ def sample(hint):
     if hint is WorkerSpec:
         offer = Offer(parameters={"type": "object"}, checks=("fine",), effects=("x",))
         return WorkerSpec(name="w", offers={"": offer})
-    if hint is ev.Process:
-        return ev.Process(7, 8, "b", "/tmp", "python")
+    if hint is ev.GuestProcess:
+        return ev.GuestProcess(7, 8, "b", "/tmp", "python")
     raise AssertionError(f"no sample for {hint}")
 
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from leadhand.codec.plan_yaml import Lines
+from leadhand.codec.plan_yaml import LineNumbers
 
 DOC = {"goal": "g", "steps": [{"id": "a", "worker": "w"}, {"id": "b", "parameters": {"x": [1, 2]}}]}
 YAML = """goal: g
@@ -37,14 +37,14 @@ steps:
     ],
 )
 def test_a_place_has_the_line_of_the_nearest_thing_around_it(place, line):
-    assert Lines(YAML).of(place) == line
+    assert LineNumbers(YAML).of(place) == line
 
 
 def test_json_has_lines_too():
-    lines = Lines(json.dumps(DOC, indent=2))
+    lines = LineNumbers(json.dumps(DOC, indent=2))
     assert [lines.of(place) for place in ("goal", "steps", "steps[0].worker")] == [2, 3, 6]
 
 
 @pytest.mark.parametrize("text", ["", "\t{", "[" * 5000, "a: [", "{'a': }}"])
 def test_a_text_that_cannot_be_read_has_no_lines(text):
-    assert Lines(text).of("steps[0].worker") == 0
+    assert LineNumbers(text).of("steps[0].worker") == 0

@@ -13,7 +13,7 @@ from leadhand.core.decide.circuit_breaker import (
     TROUBLE,
     UNHEARD,
     Circuit,
-    Record,
+    FailureStreak,
     asked_for_s,
     is_silent,
     is_trouble,
@@ -58,7 +58,7 @@ def test_a_success_is_no_trouble():
 )
 def test_enough(failures, enough):
     """Five failures in a row, at three different steps at least."""
-    record = Record()
+    record = FailureStreak()
     for step in failures:
         record.add("r", step)
     assert record.enough is enough
@@ -67,12 +67,12 @@ def test_enough(failures, enough):
 
 def test_steps_of_different_runs_are_different_steps():
     """Plans share names; and no more steps are remembered than matter."""
-    record = Record()
+    record = FailureStreak()
     for run in ("r1", "r2", "r3", "r4", "r5"):
         record.add(run, "a")
     assert record.enough
     assert record.steps == {("r1", "a"), ("r2", "a"), ("r3", "a")}
-    assert Record().steps is not Record().steps
+    assert FailureStreak().steps is not FailureStreak().steps
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from leadhand.core.catalog import Catalog, Offer, WorkerSpec
 from leadhand.core.lint import plan as check
-from leadhand.core.lint.step import Plain
+from leadhand.core.lint.step import KnownActions
 
 CATALOG = Catalog(
     [
@@ -38,13 +38,13 @@ def test_quick_yes_agrees_with_the_full_checks(docs: list[dict[str, Any]]) -> No
     """Lint finds the same with and without the quick path."""
     plan = {"goal": "g", "steps": docs}
     quick = check.lint(plan, CATALOG)
-    with patch.object(Plain, "form", lambda _self, _step: False):
+    with patch.object(KnownActions, "form", lambda _self, _step: False):
         full = check.lint(plan, CATALOG)
     assert quick == full
 
 
 def test_ordinary_steps_are_plain() -> None:
     """The steps the quick path is for do take it."""
-    assert Plain().form({"id": "s1", "worker": "any", "depends_on": ["s0"]})
-    assert Plain().form({"id": "s1", "worker": "any", "action": "go", "parameters": {}})
-    assert not Plain().form({"id": "s1", "worker": "any", "timeout": 3})
+    assert KnownActions().form({"id": "s1", "worker": "any", "depends_on": ["s0"]})
+    assert KnownActions().form({"id": "s1", "worker": "any", "action": "go", "parameters": {}})
+    assert not KnownActions().form({"id": "s1", "worker": "any", "timeout": 3})

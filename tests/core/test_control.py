@@ -700,7 +700,7 @@ def test_a_person_who_cannot_do_a_task_is_no_fault_of_the_plan():
 
 def said(run, verb, **details):
     """What a person says, as every way in carries it."""
-    return commands.Word(verb, "ann", details)(run.state, run.now)
+    return commands.Command(verb, "ann", details)(run.state, run.now)
 
 
 def test_every_word_is_a_command():

@@ -25,8 +25,8 @@ from leadhand.core.state.model import (
     State,
     StepState,
 )
-from leadhand.core.state.ready import Group, uses_of
-from leadhand.core.state.records import Calls, Cut, Permits
+from leadhand.core.state.ready import CapacityGroup, uses_of
+from leadhand.core.state.records import EndSnapshot, ModelCalls, Permits
 from tests.core.driver import (
     MINUTE,
     SECOND,
@@ -53,8 +53,8 @@ def test_a_fresh_state():
     assert made["policy"] == Policy()
     assert made["planner"].due == "start"
     assert made["permits"] == Permits()
-    assert made["models"] == Calls()
-    assert made["cut"] == Cut()
+    assert made["models"] == ModelCalls()
+    assert made["cut"] == EndSnapshot()
     planner = msgspec.structs.asdict(made["planner"]) | {"due": ""}
     assert [key for key, value in (fresh | planner).items() if value] == []
     assert fresh["goal_met"] is None, "nobody has looked"
@@ -176,7 +176,7 @@ def test_a_host_takes_the_run_up():
     """Its number is known, and what was in flight is listed, the planner's call last."""
     run = Drive(bare=True, replans=True).go()
     run.answer(propose(step("a"), step("b"), final=False)).done("b", surprise="odd")
-    process = ev.Process(pid=1, start_time=2, boot_id="b", folder="/f", python="/p")
+    process = ev.GuestProcess(pid=1, start_time=2, boot_id="b", folder="/f", python="/p")
     run.tell(ev.RunHosted(7, process=process))
     assert (run.state.owner, run.state.process) == (7, process)
     assert list(run.state.orphans) == [("a", 2), ("", 4)]
@@ -1332,17 +1332,17 @@ def test_what_a_step_uses(uses, expected):
 @pytest.mark.parametrize(
     ("group", "expected"),
     [
-        (Group("w", ()), ""),
-        (Group("one", ()), "worker one"),
-        (Group("two", ()), ""),
-        (Group("nobody", ()), ""),
-        (Group("idle", ()), ""),
-        (Group("w", (("db", 1),)), ""),
-        (Group("w", (("db", 2),)), "resource db"),
-        (Group("w", (("free", 5),)), ""),
-        (Group("w", (("gpu", 1), ("db", 2))), "resource db"),
-        (Group("w", (("odd", 1),)), "resource odd"),
-        (Group("one", (("db", 2),)), "worker one"),
+        (CapacityGroup("w", ()), ""),
+        (CapacityGroup("one", ()), "worker one"),
+        (CapacityGroup("two", ()), ""),
+        (CapacityGroup("nobody", ()), ""),
+        (CapacityGroup("idle", ()), ""),
+        (CapacityGroup("w", (("db", 1),)), ""),
+        (CapacityGroup("w", (("db", 2),)), "resource db"),
+        (CapacityGroup("w", (("free", 5),)), ""),
+        (CapacityGroup("w", (("gpu", 1), ("db", 2))), "resource db"),
+        (CapacityGroup("w", (("odd", 1),)), "resource odd"),
+        (CapacityGroup("one", (("db", 2),)), "worker one"),
     ],
 )
 def test_full_limits(group, expected):

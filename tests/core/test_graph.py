@@ -101,7 +101,7 @@ dags = st.integers(1, 12).flatmap(
 def test_order_knows_who_comes_before_whom(waits):
     """The same as looking at all ancestors; and two steps run together if neither is one."""
     edges = {f"s{i}": tuple(f"s{other}" for other in each) for i, each in enumerate(waits)}
-    order = graph.Order(edges)
+    order = graph.StepOrder(edges)
     assert order.complete
     for one in edges:
         for other in edges:
@@ -113,7 +113,7 @@ def test_order_knows_who_comes_before_whom(waits):
 def test_order_gives_up_in_time():
     """Beyond its work it says that it does not know, and never that two run together."""
     edges = {f"s{i}": tuple(f"s{j}" for j in range(max(0, i - 3), i - 1)) for i in range(200)}
-    order = graph.Order(edges)
+    order = graph.StepOrder(edges)
     order.work_left = 0
     answers = {order.before("s0", name) for name in edges}
     assert None in answers
@@ -122,7 +122,7 @@ def test_order_gives_up_in_time():
 
 def test_order_leaves_out_what_stands_behind_a_circle():
     """Nothing is said of such steps."""
-    order = graph.Order({"a": (), "b": ("c",), "c": ("b",), "d": ("c",), "e": ("a",)})
+    order = graph.StepOrder({"a": (), "b": ("c",), "c": ("b",), "d": ("c",), "e": ("a",)})
     assert not order.complete
     assert order.names == ["a", "e"]
     assert order.before("a", "e")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadhand.core import jsonschema
-from leadhand.core.jsonschema import Hole, PartText, possible, problems, unusable
+from leadhand.core.jsonschema import PartText, UnknownValue, possible, problems, unusable
 from leadhand.core.plan.schema import PLAN_SCHEMA
 
 OBJECT = {
@@ -123,12 +123,12 @@ def test_every_problem_is_reported_with_its_place():
 def test_holes_are_accepted_wherever_they_could_be_right():
     """An unknown value fits everything; one of a known type only what that type can be."""
     schema = {"type": "integer", "minimum": 5}
-    assert possible(Hole("${{ x }}"), schema) == []
-    assert possible(Hole("${{ x }}", {"type": "number"}), schema) == []
-    assert possible(Hole("${{ x }}", {"type": ["null", "integer"]}), schema) == []
-    wrong = possible(Hole("${{ x }}", {"type": "string"}), schema)
+    assert possible(UnknownValue("${{ x }}"), schema) == []
+    assert possible(UnknownValue("${{ x }}", {"type": "number"}), schema) == []
+    assert possible(UnknownValue("${{ x }}", {"type": ["null", "integer"]}), schema) == []
+    wrong = possible(UnknownValue("${{ x }}", {"type": "string"}), schema)
     assert wrong[0].message == "must be a whole number, and ${{ x }} gives a string"
-    assert possible({"name": Hole("h")}, OBJECT) == []
+    assert possible({"name": UnknownValue("h")}, OBJECT) == []
     text = {"type": "string", "enum": ["a"], "pattern": "^a$", "maxLength": 1}
     assert possible(PartText("b ${{ x }}"), text) == []
     assert possible(PartText("b ${{ x }}"), {"type": "integer"})

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadhand.core.jsonschema import Hole, PartText, possible, problems
+from leadhand.core.jsonschema import PartText, UnknownValue, possible, problems
 from leadhand.core.wording import kind_of
 
 PNG, IMAGE, TEXT = ({"contentMediaType": kind} for kind in ("image/png", "image/*", "text/plain"))
@@ -50,7 +50,7 @@ CASES = [
 def test_a_hole_is_wrong_only_where_nothing_could_fill_it(known, taken, expected):
     """What one end leaves open passes."""
     hole = "${{ steps.a.data }}"
-    found = [each.message for each in possible(Hole(hole, known), taken)]
+    found = [each.message for each in possible(UnknownValue(hole, known), taken)]
     wanted = [f"must be {expected[0]}, and {hole} gives {expected[1]}"] if expected else []
     assert found == wanted
 
@@ -60,15 +60,15 @@ def test_a_result_and_a_parameter_are_told_apart():
     kinds = [
         problem.kind
         for result in (True, False)
-        for problem in possible([Hole("x", PNG, result=result)], {"items": TEXT}, "p")
+        for problem in possible([UnknownValue("x", PNG, result=result)], {"items": TEXT}, "p")
     ]
     assert kinds == ["hole", "type"]
-    (problem,) = possible([Hole("x", PNG, result=True)], {"items": TEXT}, "p")
+    (problem,) = possible([UnknownValue("x", PNG, result=True)], {"items": TEXT}, "p")
     assert (problem.path, problem.message) == ("p[0]", "must be text/plain, and x gives image/png")
 
 
-X = Hole("${{ steps.a.data }}")
-TEXT_HOLE = Hole("${{ params.t }}", {"type": "string"})
+X = UnknownValue("${{ steps.a.data }}")
+TEXT_HOLE = UnknownValue("${{ params.t }}", {"type": "string"})
 A_THEN_B = {"if": {"properties": {"a": {"const": 1}}}, "then": {"required": ["b"]}}
 KINDS = {
     "oneOf": [
@@ -179,7 +179,7 @@ def test_nothing_is_told_that_a_filling_would_mend(schema, filling, around, type
     """A value that the schema takes is not refused while part of it is a hole."""
     kind = {"type": kind_of(filling)} if typed_ else None
     value = around(filling)
-    found = possible(around(Hole("x", kind)), schema)
+    found = possible(around(UnknownValue("x", kind)), schema)
     assert not found or problems(value, schema), found
     if isinstance(filling, str):
         found = possible(around(PartText("x")), schema)

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadhand.core.state.ready import Group, Ready
+from leadhand.core.state.ready import CapacityGroup, Ready
 
-A = Group("a", ())
-B = Group("b", ())
+A = CapacityGroup("a", ())
+B = CapacityGroup("b", ())
 
 
 class Tickets(dict):
@@ -167,7 +167,7 @@ def test_a_group_without_steps_is_forgotten():
     """What is kept is bounded by what waits, not by what ever waited."""
     bench = Bench()
     for number in range(5):
-        bench.add(f"x{number}", 1, Group(f"w{number}", ()))
+        bench.add(f"x{number}", 1, CapacityGroup(f"w{number}", ()))
         bench.take()
     assert bench.best() is None
     assert not bench.ready._groups
@@ -238,7 +238,7 @@ def test_a_parked_group_costs_nothing_while_it_waits():
     assert bench.looked == 1
 
 
-GROUPS = [Group(worker, uses) for worker in "ab" for uses in ((), (("r", 1),), (("r", 2),))]
+GROUPS = [CapacityGroup(worker, uses) for worker in "ab" for uses in ((), (("r", 1),), (("r", 2),))]
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 9), st.integers(0, 5)), max_size=60))

@@ -9,7 +9,7 @@ from leadhand.core.views.metrics import Metrics
 from leadhand.core.views.recovery_stats import (
     IN_THE_END,
     NEXT,
-    Answer,
+    RecoveryOutcome,
     rate_row,
     recoveries,
     win_rates,
@@ -151,7 +151,9 @@ def test_an_open_retry_of_a_run_that_ended_is_lost():
 def test_the_table():
     """By class and strategy; what is open is in neither column."""
     rows = [("t", "retry", True), ("t", "retry", False), ("t", "retry", None), ("d", "ask", None)]
-    answers = [Answer(step="s", attempt=1, failure_class=c, strategy=s, won=w) for c, s, w in rows]
+    answers = [
+        RecoveryOutcome(step="s", attempt=1, failure_class=c, strategy=s, won=w) for c, s, w in rows
+    ]
     first, second = map(rate_row, win_rates(answers))
     assert first["class"] == "d"
     assert first["rate"] is None

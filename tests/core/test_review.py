@@ -14,7 +14,7 @@ from leadhand.core.logcheck.checker import check
 from leadhand.core.policy import Policy, Rule
 from leadhand.core.review import decisions, holds
 from leadhand.core.review.approval import binding, plan_binding
-from leadhand.core.review.ruling import Reach, outside, reach, widened
+from leadhand.core.review.ruling import PlanReach, outside, reach, widened
 from leadhand.core.views.ledger import describe
 from leadhand.errors import Conflict, NotAllowed, PlanInvalid, UsageError
 from tests.core.driver import SECOND, Drive, propose, step
@@ -63,7 +63,7 @@ def test_a_steps_own_word_on_effects_and_risk_counts():
 
 SETS = st.frozensets(st.sampled_from("abcd"), max_size=3)
 REACHES = st.builds(
-    Reach,
+    PlanReach,
     SETS,
     SETS,
     st.sampled_from(["low", "medium", "high", "critical"]),
@@ -97,7 +97,7 @@ def test_what_was_allowed_is_inside_and_stays_inside(first, second):
 def test_in_which_way_it_is_outside(envelope, more, said):
     """Each dimension by its own order; a path that climbs is nowhere inside."""
     nothing = {"workers": set(), "effects": set(), "risk": "low", "scope": set(), "cost": 0.0}
-    wanted = Reach(**(nothing | more))
+    wanted = PlanReach(**(nothing | more))
     assert outside(envelope, wanted, 1.0) == said
 
 

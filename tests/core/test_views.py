@@ -641,7 +641,7 @@ LEDGER = [
     (HostOpened(1, 2, "0.1"), "host 1 opened (pid 2, leadhand 0.1)"),
     (RunJoined("r1", 3, 7), "process 7 drives run r1 beside the host, as host 3"),
     (
-        ev.RunHosted(3, ev.Process(7, 1, "b", "/srv", "/bin/python")),
+        ev.RunHosted(3, ev.GuestProcess(7, 1, "b", "/srv", "/bin/python")),
         "host 3 took the run up in process 7, started in /srv",
     ),
     (StopAllRequested("ann", "fire"), "stop-all by ann: fire"),

@@ -16,11 +16,11 @@ from leadhand import Lead, worker
 from leadhand.app.reader import Reader
 from leadhand.app.verification import verify_database
 from leadhand.audit.anchors import Anchoring
-from leadhand.core.commands import Word
+from leadhand.core.commands import Command
 from leadhand.core.events import RunHosted
 from leadhand.core.host import HOST_STREAM, RunJoined
 from leadhand.engine.guest.host_side import FORMS
-from leadhand.engine.guest.line import Line
+from leadhand.engine.guest.line import GuestLine
 from leadhand.engine.host_socket import socket_path
 from leadhand.errors import Conflict, Fenced
 
@@ -161,22 +161,22 @@ async def test_a_run_that_is_driven_is_taken_by_no_other(tmp_path):
     assert_sound(store)
 
 
-async def heard_out(line: Line) -> None:
+async def heard_out(line: GuestLine) -> None:
     """Until the other side hangs up."""
     while await line.receive() is not None:
         pass
 
 
-async def ended(line: Line) -> None:
+async def ended(line: GuestLine) -> None:
     line.close()
     await line.ended()
 
 
-async def joined(store: Path, **hello: Any) -> tuple[Line, dict[str, Any]]:
+async def joined(store: Path, **hello: Any) -> tuple[GuestLine, dict[str, Any]]:
     reader, writer = await asyncio.open_unix_connection(str(socket_path(store)))
     first = {"verb": "join", "pid": os.getpid(), "forms": FORMS, **hello}
     writer.write(json.dumps(first).encode() + b"\n")
-    line = Line(reader, writer)
+    line = GuestLine(reader, writer)
     frame = await line.receive()
     assert frame is not None
     return line, frame
@@ -245,7 +245,7 @@ async def test_a_guest_that_does_not_answer_holds_up_nobody(tmp_path, monkeypatc
         await line.ask("take", run="mute")
         run = host.runs["mute"]
         with pytest.raises(Conflict, match="does not answer"):
-            await run.said(Word("pause", "ann"))
+            await run.said(Command("pause", "ann"))
         assert await run.live("a") is None
         await ended(line)
         await listening

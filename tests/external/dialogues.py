@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 from leadhand import Propose
 from leadhand.core.catalog import Catalog
 from leadhand.core.report import PlannerView
-from leadhand.models.messages import Answer, Usage
-from leadhand.models.meter import Call, payer
+from leadhand.models.messages import ModelAnswer, Usage
+from leadhand.models.meter import ModelCall, payer
 from leadhand.planners.goal.world import fold
 from leadhand.planners.model.planner import ROUNDS, ModelPlanner
 from leadhand.planners.proposal_check import ends_short
@@ -36,7 +36,7 @@ class Ledger:
         """There is no limit."""
         return wanted
 
-    def settle(self, reserved: float, call: Call) -> None:
+    def settle(self, reserved: float, call: ModelCall) -> None:
         """One more call."""
         self.tokens += call.usage.input + call.usage.output
 
@@ -125,11 +125,11 @@ def _spoken(plans: list[list[str]], rounds: list[Any]) -> Any:
     """The recorded rounds, the last of them for ever."""
     turns = iter(range(1000))
 
-    def speak(_request: Any) -> Answer:
+    def speak(_request: Any) -> ModelAnswer:
         turn = min(next(turns), len(plans) - 1)
         used = rounds[turn]["usage"]
         usage = Usage(used["prompt_tokens"] or 0, used["completion_tokens"] or 0)
-        return Answer(text="recorded", data=_answer(plans[turn]), usage=usage)
+        return ModelAnswer(text="recorded", data=_answer(plans[turn]), usage=usage)
 
     return speak
 

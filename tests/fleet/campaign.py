@@ -17,7 +17,7 @@ from pathlib import Path
 
 from leadhand.core.report import Report
 from leadhand.fleet.agents.template import TemplateCoder
-from leadhand.fleet.context import FleetContext, Limits
+from leadhand.fleet.context import AttemptLimits, FleetContext
 from leadhand.fleet.gate.gate import Gate, GateRules
 from leadhand.fleet.governor import Governor
 from leadhand.fleet.merge.conductor import Conductor
@@ -119,7 +119,7 @@ class Ground:
         command = [sys.executable, str(self.plans / "agent.py"), str(plan)]
         homes = self.folder / "homes"
         coder = TemplateCoder("hostile", command, processes=self.processes, homes=homes)
-        worker = CoderWorker(self.shop, coder, limits=Limits(time_s=60, silence_s=60))
+        worker = CoderWorker(self.shop, coder, limits=AttemptLimits(time_s=60, silence_s=60))
         given = {"goal": name, "writes": list(writes), **more}
         task = Task(f"run-{name}", "task", 1, 1, "", given, 0)
         return await worker.perform(task, Told())

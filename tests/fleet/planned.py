@@ -10,7 +10,7 @@ from leadhand.core import commands
 from leadhand.core import events as ev
 from leadhand.core.policy import Policy
 from leadhand.fleet.agents.template import TemplateCoder
-from leadhand.fleet.context import Limits
+from leadhand.fleet.context import AttemptLimits
 from leadhand.fleet.gate.gate import GateRules
 from leadhand.fleet.planning.rules import PlanRules
 
@@ -101,7 +101,7 @@ def open_fleet(folder, user, planner, wrong=(), *, rules=None, **more):
         "gate": GateRules(commands=((sys.executable, "-c", GATE),)),
         "agents": 4,
         "sandbox": "none",
-        "limits": Limits(time_s=30, silence_s=20),
+        "limits": AttemptLimits(time_s=30, silence_s=20),
         "policy": Policy(backoff_s=0.01, jitter=0.0),
         "stagger_s": 0.0,
         "planner": planner,

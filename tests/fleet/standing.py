@@ -5,7 +5,7 @@ import sys
 from leadhand.app.fleet import Fleet, FleetConfig
 from leadhand.core.policy import Policy
 from leadhand.fleet.agents.template import TemplateCoder
-from leadhand.fleet.context import Limits
+from leadhand.fleet.context import AttemptLimits
 from leadhand.fleet.gate.gate import GateRules
 
 AGENT = """
@@ -61,7 +61,7 @@ def standing(tmp_path, user, tricks="{}", **more):
             "gate": GateRules(commands=((sys.executable, "-c", GATE),)),
             "agents": 4,
             "sandbox": "none",
-            "limits": Limits(time_s=30, silence_s=20),
+            "limits": AttemptLimits(time_s=30, silence_s=20),
             "policy": Policy(backoff_s=0.01, jitter=0.0),
             "stagger_s": 0.0,
             **more,

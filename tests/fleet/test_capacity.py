@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadhand.fleet.capacity import Plan, capacity
+from leadhand.fleet.capacity import CapacityPlan, capacity
 from tests.support.cli import Folder
 
 
 def tried(seed=1, **knobs):
-    return capacity(Plan(**knobs), random.Random(seed))
+    return capacity(CapacityPlan(**knobs), random.Random(seed))
 
 
 plans = st.builds(
-    Plan,
+    CapacityPlan,
     agents=st.integers(1, 60),
     hours=st.floats(0.5, 3.0),
     work_s=st.floats(5.0, 2000.0),

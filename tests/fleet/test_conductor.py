@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from leadhand.errors import LeadhandError
-from leadhand.fleet.gate.gate import GateTrouble, Verdict
-from leadhand.fleet.merge.conductor import Change, Conductor, Ejected, Landed
+from leadhand.fleet.gate.gate import GateTrouble, GateVerdict
+from leadhand.fleet.merge.conductor import Conductor, Ejected, Landed, QueuedChange
 from leadhand.fleet.merge.train import Rules
 from leadhand.fleet.path_patterns import outside, within
 from leadhand.fleet.repository import git as git_module
@@ -36,7 +36,7 @@ class Judge:
         names = (await self.hub.git("ls-tree", "-r", "--name-only", sha)).text.split()
         red = any(name.startswith("bad") for name in names) or {"left", "right"} <= set(names)
         self.checked[sha] = not red
-        return Verdict(not red, "the judge looked", 0.01, (), "judge" if red else "")
+        return GateVerdict(not red, "the judge looked", 0.01, (), "judge" if red else "")
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ async def change(slots, task, files, *, base=None, attempt=1, **more):
                 write(slot.path, {name: text})
         taken = await slot.take()
     head = taken.head or slot.base
-    return Change(
+    return QueuedChange(
         run="r1", task=task, attempt=attempt, base=slot.base, head=head, goal=f"Do {task}", **more
     )
 
@@ -457,7 +457,7 @@ async def test_killed_between_merge_and_report(tmp_path, user, moment):
         head = (await hub.kept())["refs/leadhand/task/r1/t1/1"]
         assert (hub.landed("r1", "t1") is not None) == (moment == "after")
         (base,) = {commit.parents[0] for commit in await read_log(hub.git, "-1", head)}
-        mine = Change(run="r1", task="t1", attempt=1, base=base, head=head, goal="Do it")
+        mine = QueuedChange(run="r1", task="t1", attempt=1, base=base, head=head, goal="Do it")
         async with Conductor(hub, Judge(hub)) as conductor:
             told = await conductor.land(mine)
         assert isinstance(told, Landed)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from leadhand.app.fleet_submitting import data_of, run_of, submit
 from leadhand.app.inputs import RUN_ID
 from leadhand.core.lint.plan import lint
-from leadhand.core.plan.graph import Order, dependencies
+from leadhand.core.plan.graph import StepOrder, dependencies
 from leadhand.errors import UsageError
 from leadhand.fleet.boundaries import Boundaries, clash
 from leadhand.fleet.epics import EPIC_BYTES_MAX, parse_epic, plan_of, read_epic
@@ -70,7 +70,7 @@ def test_no_two_writers_of_one_path_may_run_at_once():
     )
     epic = parse_epic(f"# x\n```yaml\ntasks:\n{tasks}\n```\n", "x", "x.md")
     steps = plan_of(epic)["steps"]
-    order = Order({step["id"]: tuple(dependencies(step)) for step in steps})
+    order = StepOrder({step["id"]: tuple(dependencies(step)) for step in steps})
     assert order.complete
     for one in steps:
         for other in steps:

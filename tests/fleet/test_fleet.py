@@ -12,7 +12,7 @@ from leadhand.app.fleet_submitting import run_of
 from leadhand.core.policy import Policy
 from leadhand.errors import UsageError
 from leadhand.fleet.agents.template import TemplateCoder
-from leadhand.fleet.context import Limits
+from leadhand.fleet.context import AttemptLimits
 from leadhand.fleet.gate.gate import GateRules
 from tests.fleet.places import run_git
 from tests.fleet.test_worker import AGENT, GATE
@@ -40,7 +40,7 @@ def fleet(tmp_path, user):
         publish="leadhand/main",
         agents=4,
         sandbox="none",
-        limits=Limits(time_s=30, silence_s=20),
+        limits=AttemptLimits(time_s=30, silence_s=20),
         policy=Policy(backoff_s=0.01, jitter=0.0),
         stagger_s=0.0,
     )

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from leadhand.fleet.gate.gate import MORE_RUNS, Flakes, Gate, GateRules, GateTrouble, Known
+from leadhand.fleet.gate.gate import MORE_RUNS, Flakes, Gate, GateRules, GateTrouble, KnownTests
 from leadhand.fleet.gate.guard import own_files
 from leadhand.fleet.gate.test_runs import Ran
 from leadhand.fleet.workspace.process_limits import TreeLimits
@@ -427,7 +427,7 @@ async def test_a_report_that_cannot_be_removed_is_red(hub, slots, make, monkeypa
 async def test_green_trees_are_remembered_in_bounds(tmp_path, monkeypatch):
     """The oldest is forgotten first, and checked again."""
     monkeypatch.setattr("leadhand.fleet.gate.gate.REMEMBERED", 2)
-    known = Known(tmp_path / "tests.json")
+    known = KnownTests(tmp_path / "tests.json")
     for tree in ("a", "b", "c"):
         known.keep_green(tree)
     assert [known.is_green(tree) for tree in ("a", "b", "c")] == [False, True, True]
@@ -436,7 +436,7 @@ async def test_green_trees_are_remembered_in_bounds(tmp_path, monkeypatch):
 async def test_which_tests_ran_on_main_outlives_the_process(tmp_path):
     """A file that cannot be read is none."""
     path = tmp_path / "tests.json"
-    Known(path).keep("a", Ran(Counter({"t": 2}), counted=True, runs=1))
-    assert Known(path).of("a") == Ran(Counter({"t": 2}), counted=True, runs=1)
+    KnownTests(path).keep("a", Ran(Counter({"t": 2}), counted=True, runs=1))
+    assert KnownTests(path).of("a") == Ran(Counter({"t": 2}), counted=True, runs=1)
     path.write_text('{"tree": "a"}')
-    assert Known(path).of("a") is None
+    assert KnownTests(path).of("a") is None

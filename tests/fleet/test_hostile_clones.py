@@ -11,7 +11,7 @@ import pytest
 from leadhand.app.fleet import Fleet, FleetConfig
 from leadhand.core.policy import Policy
 from leadhand.fleet.agents.template import TemplateCoder
-from leadhand.fleet.context import Limits
+from leadhand.fleet.context import AttemptLimits
 from leadhand.fleet.gate.gate import GateRules
 from leadhand.fleet.repository.hub import ref_of
 from leadhand.workers.sandbox.sandbox import choose
@@ -260,7 +260,7 @@ async def test_a_hostile_agent_lands_its_files_and_nothing_else(
         publish="leadhand/main",
         agents=2,
         sandbox=kind,
-        limits=Limits(time_s=60, silence_s=60),
+        limits=AttemptLimits(time_s=60, silence_s=60),
         policy=Policy(backoff_s=0.01, jitter=0.0),
     )
 

@@ -16,7 +16,7 @@ from leadhand.errors import Bug, Conflict, StoreCorrupt, UsageError
 from leadhand.fleet.repository import git as git_module
 from leadhand.fleet.repository import hub as locking
 from leadhand.fleet.repository.commits import message_of, trailers_of
-from leadhand.fleet.repository.git import GitFailed, Said, check_version, shown
+from leadhand.fleet.repository.git import GitFailed, GitResult, check_version, shown
 from leadhand.fleet.repository.hub import MAIN, Hub, ref_of
 from leadhand.fleet.repository.user_repository import User
 from leadhand.fleet.workspace.slots import Slots
@@ -237,7 +237,7 @@ async def test_trouble_is_no_conflict(hub, slots):
 
     async def odd_git(*arguments, **options):
         said = await git(*arguments, **options)
-        return Said(1, b"1" * 40 + b"\0\0", "") if arguments[0] == "merge-tree" else said
+        return GitResult(1, b"1" * 40 + b"\0\0", "") if arguments[0] == "merge-tree" else said
 
     git, hub.git = hub.git, odd_git
     with pytest.raises(GitFailed, match="without conflicted entries"):

@@ -11,12 +11,12 @@ import pytest
 from leadhand.core import events as ev
 from leadhand.errors import UsageError
 from leadhand.fleet.gate.gate import GateRules
-from leadhand.fleet.merge.conductor import Change
+from leadhand.fleet.merge.conductor import QueuedChange
 from leadhand.fleet.planning.backends import CommandMind, FunctionMind, MindFailed, ModelMind
 from leadhand.fleet.planning.rules import PlanRules
 from leadhand.models.client import Client
 from leadhand.models.failures import ModelFailure
-from leadhand.models.messages import Told
+from leadhand.models.messages import UserMessage
 from leadhand.testing.models import Price, ScriptedModel
 from leadhand.workers.processes.processes import Processes
 from leadhand.workers.sandbox.sandbox import choose
@@ -100,7 +100,9 @@ async def test_an_outage_of_minutes_is_waited_out_as_long_as_the_provider_says(m
         slept.append(pause)
 
     monkeypatch.setattr("leadhand.fleet.planning.retry.asyncio.sleep", sleep)
-    monkeypatch.setattr("leadhand.fleet.planning.backends.question", lambda doc: Told(str(doc)))
+    monkeypatch.setattr(
+        "leadhand.fleet.planning.backends.question", lambda doc: UserMessage(str(doc))
+    )
     down = [ModelFailure("transient", "overloaded")] * 5
     busy = [ModelFailure("rate_limited", "later", retry_after_s=400.0)]
     mind = ModelMind(Client([ScriptedModel([*down, *busy, done()])]))
@@ -229,7 +231,7 @@ async def _others(hub, shop):
     async with shop.slots.lease(base) as slot:
         (slot.path / "src" / "b.txt").write_text("10\n2\n3\n4\n5\n6\n7\n8\n9\n")
         taken = await slot.take()
-    change = Change(
+    change = QueuedChange(
         run="other", task="theirs", attempt=1, base=base, head=taken.head, goal="Count from ten"
     )
     await shop.conductor.land(change)

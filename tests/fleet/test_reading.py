@@ -13,7 +13,7 @@ from leadhand.fleet.agents.base import CoderEvent
 from leadhand.fleet.agents.claude import ClaudeReading
 from leadhand.fleet.agents.codex import CodexReading
 from leadhand.fleet.agents.failures import STATUSES, classify, retry_after
-from leadhand.fleet.agents.supervision import Lines, document, fingerprint
+from leadhand.fleet.agents.supervision import AgentLines, document, fingerprint
 
 # --- lines ---------------------------------------------------------------------------------
 
@@ -22,7 +22,7 @@ from leadhand.fleet.agents.supervision import Lines, document, fingerprint
 def test_lines_come_out_as_they_went_in_however_they_are_cut(lines, size):
     """Pipes cut anywhere."""
     whole = b"".join(line + b"\n" for line in lines)
-    reader, seen = Lines(), []
+    reader, seen = AgentLines(), []
     for at in range(0, len(whole), size):
         seen += reader.feed(whole[at : at + size])
     assert seen + list(reader.rest()) == lines
@@ -30,7 +30,7 @@ def test_lines_come_out_as_they_went_in_however_they_are_cut(lines, size):
 
 def test_a_line_that_is_too_long_is_dropped_and_the_next_one_read():
     """A tool that prints a gigabyte on one line must not cost a gigabyte."""
-    reader = Lines(most=100)
+    reader = AgentLines(most=100)
     seen = list(reader.feed(b"a\n" + b"x" * 80))
     seen += reader.feed(b"x" * 80)
     assert len(reader._begun) == 0

@@ -2,7 +2,7 @@
 
 import pytest
 
-from leadhand.fleet.merge.same_change import Entry, same_lines, strangers
+from leadhand.fleet.merge.same_change import TreeEntry, same_lines, strangers
 
 F = "100644"
 
@@ -10,7 +10,7 @@ F = "100644"
 def entry(path, old, new, mode=F, old_mode=F):
     zero = "0" * 4
     status = "A" if not old else "D" if not new else "M"
-    return Entry(path, status, old_mode, mode, old or zero, new or zero)
+    return TreeEntry(path, status, old_mode, mode, old or zero, new or zero)
 
 
 @pytest.mark.parametrize(

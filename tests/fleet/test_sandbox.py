@@ -20,8 +20,8 @@ from leadhand.workers.processes.processes import Processes
 from leadhand.workers.sandbox import sandbox as sandboxes
 from leadhand.workers.sandbox.sandbox import (
     INSIDE,
-    Limits,
     NoSandbox,
+    ProcessLimits,
     Sandbox,
     choose,
     probe,
@@ -185,7 +185,7 @@ def test_the_environment_is_what_is_given(slot, kind, bwrap, monkeypatch):
 
 def test_limits_are_set(slot, kind, bwrap):
     """Memory, files, processes and the size of a file; and no core is left lying about."""
-    limits = Limits(memory_bytes=1 << 30, files=123, processes=456, file_bytes=1 << 20)
+    limits = ProcessLimits(memory_bytes=1 << 30, files=123, processes=456, file_bytes=1 << 20)
     script = "import resource as r; print(*[r.getrlimit(n)[0] for n in (r.RLIMIT_DATA, "
     script += "r.RLIMIT_NOFILE, r.RLIMIT_NPROC, r.RLIMIT_FSIZE, r.RLIMIT_CORE)])"
     done = run(Sandbox(kind=kind, bwrap=bwrap, limits=limits), slot, PYTHON, "-c", script)
@@ -203,7 +203,7 @@ def test_limits_are_no_higher_than_the_hosts(slot, kind, bwrap):
     """A host that is limited itself can give no more than it has."""
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     script = "import resource as r; print(r.getrlimit(r.RLIMIT_NOFILE)[0])"
-    limits = Limits(files=most + 1)
+    limits = ProcessLimits(files=most + 1)
     done = run(Sandbox(kind=kind, bwrap=bwrap, limits=limits), slot, PYTHON, "-c", script)
     assert done.stdout.split() == [str(most)]
 

@@ -14,7 +14,7 @@ import pytest
 
 from leadhand.fleet.repository.git import shown
 from leadhand.fleet.repository.hub import Hub, ref_of
-from leadhand.fleet.workspace.capture import Limits
+from leadhand.fleet.workspace.capture import CaptureLimits
 from leadhand.fleet.workspace.slots import SlotGone, Slots
 from tests.fleet.places import commit_all, every_byte, files_of, make_repo, run_git, write
 
@@ -295,7 +295,7 @@ async def test_folders_and_files_that_changed_places(slots):
 
 async def test_what_is_too_large_is_named(tmp_path, slots):
     """A gigabyte that takes no room on disk; many files; many bytes in all."""
-    limits = Limits(file_bytes=1000, total_bytes=1500, files=5)
+    limits = CaptureLimits(file_bytes=1000, total_bytes=1500, files=5)
     small = Slots(slots.hub, tmp_path / "small", 1, limits=limits)
     async with small.lease(slots.hub.main()) as slot:
         with (slot.path / "huge").open("wb") as file:
@@ -535,7 +535,7 @@ async def test_large_files_and_many_that_nobody_touched_do_not_count(tmp_path, u
     write(user, {"big": "x" * 3000, **{f"many/{n}": f"{n}\n" for n in range(60)}})
     commit_all(user, "A large file, and many")
     hub = await Hub.open(tmp_path / "fleet", user)
-    slots = Slots(hub, tmp_path / "slots", 1, limits=Limits(file_bytes=2000, files=50))
+    slots = Slots(hub, tmp_path / "slots", 1, limits=CaptureLimits(file_bytes=2000, files=50))
     async with slots.lease(hub.main()) as slot:
         write(slot.path, {"a.txt": "changed\n"})
         taken = await slot.take()

@@ -17,8 +17,8 @@ from leadhand.fleet.agents import transcripts
 from leadhand.fleet.agents.base import CoderEvent, CoderResult
 from leadhand.fleet.budget import DAY_S, MICRO, Spending
 from leadhand.fleet.gate.gate import GateRules
-from leadhand.fleet.merge.conductor import Change, Landed
-from leadhand.fleet.review import TooLarge, opinion, patch_of
+from leadhand.fleet.merge.conductor import Landed, QueuedChange
+from leadhand.fleet.review import DiffTooLarge, opinion, patch_of
 from leadhand.fleet.status import journal
 from tests.fleet.places import commit_all, run_git, write
 from tests.fleet.standing import GATE, epic, standing
@@ -225,7 +225,9 @@ async def commit_on_main(fleet, files):
         await hub.git("update-index", "--add", "--cacheinfo", f"100644,{blob},{name}", index=index)
     tree = (await hub.git("write-tree", index=index)).text
     head = await hub.commit(tree, (hub.main(),), "other", {})
-    change = Change(run="r", task=head[:9], attempt=1, base=hub.main(), head=head, goal="other")
+    change = QueuedChange(
+        run="r", task=head[:9], attempt=1, base=hub.main(), head=head, goal="other"
+    )
     landed = await fleet.shop.conductor.land(replace(change, joins=True))
     assert isinstance(landed, Landed)
 
@@ -422,7 +424,7 @@ async def test_a_reviewer_sees_every_line_whatever_bytes_a_file_has(hub, slots):
         assert "+hidden?" in patch
         (slot.path / "gate.sh").write_bytes(b"\0" * 70_000)
         taken = await slot.take("x")
-        with pytest.raises(TooLarge):
+        with pytest.raises(DiffTooLarge):
             await patch_of(hub, slot.base, taken.head, ["gate.sh"])
 
 

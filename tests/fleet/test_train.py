@@ -16,13 +16,13 @@ from leadhand.fleet.merge.train import (
     Cancel,
     Eject,
     Land,
-    Moved,
+    MainMoved,
     Probe,
     Rules,
     Train,
+    TrainVerdict,
     Trouble,
     Unmerged,
-    Verdict,
     Withdrawn,
     best_batch,
 )
@@ -101,7 +101,7 @@ class World:
             self.flaky -= hit
             green = False
         self.verdicts[test] = (held, green)
-        self.tell(Verdict(test, green))
+        self.tell(TrainVerdict(test, green))
 
     def run(self, changes, choose=min):
         """Everything comes at once, gates answer in some order, until nothing is left."""
@@ -187,7 +187,7 @@ def test_nothing_breaks_a_train(rules, case, chance):
             world.tell(Withdrawn(change))
         elif draw < 0.55 and left:
             left -= 1
-            world.tell(Moved())
+            world.tell(MainMoved())
         elif world.tests:
             world.answer(chance.choice(sorted(world.tests)))
     assert len(world.train) == 0
@@ -218,7 +218,7 @@ def test_one_change_is_tested_at_once():
     train = Train(Rules(slots=4))
     assert train.step(Added("a")) == [Probe(1, ("a",))]
     assert train.step(Added("b")) == [Probe(2, ("a", "b"))]
-    assert train.step(Verdict(2, green=True)) == [Land(("a", "b"), 2), Cancel(1)]
+    assert train.step(TrainVerdict(2, green=True)) == [Land(("a", "b"), 2), Cancel(1)]
 
 
 def test_strict_mode_waits_for_each_commit():
@@ -226,8 +226,8 @@ def test_strict_mode_waits_for_each_commit():
     train = Train(Rules(slots=4, strict=True))
     train.step(Added("a"))
     train.step(Added("b"))
-    assert train.step(Verdict(2, green=True)) == []
-    assert train.step(Verdict(1, green=True)) == [Land(("a", "b"), 2)]
+    assert train.step(TrainVerdict(2, green=True)) == []
+    assert train.step(TrainVerdict(1, green=True)) == [Land(("a", "b"), 2)]
 
 
 def test_a_culprit_is_searched_with_all_slots():
@@ -249,7 +249,7 @@ def test_a_culprit_is_searched_with_all_slots():
 def test_fewer_slots_than_changes_are_spread_evenly():
     """Four gates cut sixteen changes into five parts, not in half."""
     train = Train(Rules(slots=4), queue=names(16), running={1: 16}, tests=1)
-    train.step(Verdict(1, green=False))
+    train.step(TrainVerdict(1, green=False))
     assert sorted(train.running.values()) == [3, 6, 10, 13]
 
 
@@ -257,11 +257,11 @@ def test_a_second_chance_is_the_last():
     """Red, green by itself, red again: it goes, or it would go round for ever."""
     train = Train(Rules(slots=1))
     assert train.step(Added("a")) == [Probe(1, ("a",))]
-    assert train.step(Verdict(1, green=False)) == [Probe(2, ("a",))]
+    assert train.step(TrainVerdict(1, green=False)) == [Probe(2, ("a",))]
     assert train.suspects == {2: "a"}
-    assert train.step(Verdict(2, green=True)) == [Probe(3, ("a",))]
+    assert train.step(TrainVerdict(2, green=True)) == [Probe(3, ("a",))]
     assert train.running == {3: 1}
-    assert train.step(Verdict(3, green=False)) == [Eject("a", "red", 3)]
+    assert train.step(TrainVerdict(3, green=False)) == [Eject("a", "red", 3)]
     assert len(train) == 0
 
 
@@ -296,7 +296,7 @@ def test_nobody_is_parked_for_ever():
             train.step(Added(f"{name}{number}"))
         count = len(train.parked[0].ahead)
         (before,) = (test for test, n in train.running.items() if n == count)
-        train.step(Verdict(before, green=True))
+        train.step(TrainVerdict(before, green=True))
     else:
         pytest.fail("it was parked once more")
     assert number == PARKED_MAX
@@ -317,14 +317,14 @@ def test_a_main_that_moved_makes_all_verdicts_void():
     train.step(Added("a"))
     train.step(Added("b"))
     again = [Probe(3, ("x", "a")), Probe(4, ("x", "a", "b"))]
-    assert train.step(Moved(("x",))) == [Cancel(1), Cancel(2), *again]
+    assert train.step(MainMoved(("x",))) == [Cancel(1), Cancel(2), *again]
 
 
 def test_who_is_withdrawn_twice_or_unknown_changes_nothing():
     """Events may come late."""
     train = Train()
     assert train.step(Withdrawn("nobody")) == []
-    assert train.step(Verdict(77, green=True)) == []
+    assert train.step(TrainVerdict(77, green=True)) == []
     assert train.step(Trouble(77)) == []
     assert train.step(Unmerged(77, "nobody", "conflict", final=True)) == []
 
@@ -379,7 +379,7 @@ def test_ten_thousand_changes_are_no_burden():
         while train.running or train.suspects:
             test = min((*train.running, *train.suspects))
             events += 1
-            for action in train.step(Verdict(test, green=not bad & set(tests[test]))):
+            for action in train.step(TrainVerdict(test, green=not bad & set(tests[test]))):
                 if isinstance(action, Probe):
                     tests[action.test] = action.changes
         return (time.thread_time() - began) / events

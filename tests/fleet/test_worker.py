@@ -11,16 +11,16 @@ from leadhand import Lead, Policy
 from leadhand.fleet import worker as enduring
 from leadhand.fleet import worker as worker_module
 from leadhand.fleet.agents.template import TemplateCoder
-from leadhand.fleet.context import FleetContext, Limits
+from leadhand.fleet.context import AttemptLimits, FleetContext
 from leadhand.fleet.epics import parse_epic, plan_of
 from leadhand.fleet.gate.gate import Gate, GateRules, GateTrouble
 from leadhand.fleet.governor import Governor
 from leadhand.fleet.merge.conductor import Conductor
 from leadhand.fleet.repository.git import GitFailed
-from leadhand.fleet.tasks import Given, wrong_with
+from leadhand.fleet.tasks import PlannedTask, wrong_with
 from leadhand.fleet.worker import CoderWorker
-from leadhand.fleet.workspace.capture import Limits as TakingLimits
-from leadhand.fleet.workspace.capture import Taken
+from leadhand.fleet.workspace.capture import CapturedWork
+from leadhand.fleet.workspace.capture import CaptureLimits as TakingLimits
 from leadhand.fleet.workspace.setup import SetupFailed
 from leadhand.fleet.workspace.slots import Slots
 from leadhand.stores.memory import MemoryStore
@@ -124,7 +124,7 @@ def crew(shop, processes, tmp_path, tricks, **more):
     plan.write_bytes(msgspec.json.encode(tricks))
     command = [sys.executable, str(agent), "{task}", "{attempt}", "{brief_file}", str(plan)]
     coder = TemplateCoder("scripted", command, processes=processes, homes=tmp_path / "homes")
-    return CoderWorker(shop, coder, limits=Limits(time_s=30, silence_s=20), **more)
+    return CoderWorker(shop, coder, limits=AttemptLimits(time_s=30, silence_s=20), **more)
 
 
 async def run(shop, processes, tmp_path, tricks, *names):
@@ -174,8 +174,10 @@ async def test_who_never_gets_it_right_is_a_question_and_others_land(shop, proce
 
 def test_who_leaves_only_what_cannot_be_taken_is_told_that():
     """And not that nothing was changed, which is no help to whoever tries next."""
-    taken = Taken("", "tree", {}, {"a.bin": "30000000 bytes are too many for one file"}, (), {})
-    given = Given(goal="g", writes=["a.bin"])
+    taken = CapturedWork(
+        "", "tree", {}, {"a.bin": "30000000 bytes are too many for one file"}, (), {}
+    )
+    given = PlannedTask(goal="g", writes=["a.bin"])
     assert wrong_with(taken, given).startswith("a.bin cannot be taken: 30000000 bytes")
 
 

@@ -6,23 +6,23 @@ import pytest
 
 from leadhand.errors import UsageError
 from leadhand.models.failures import ModelFailure
-from leadhand.models.messages import Request, Told
+from leadhand.models.messages import ModelRequest, UserMessage
 from leadhand.models.recordings import Tape, playing, recording
-from leadhand.models.registry import Book
+from leadhand.models.registry import ModelRegistry
 from leadhand.testing.endpoint import Endpoint, Fail, Say, Usage
 
 KEY = "sk-ant-" + "a1b2c3d4" * 4
 
 
 def question(text="hello"):
-    return Request(system="s", turns=(Told(text),))
+    return ModelRequest(system="s", turns=(UserMessage(text),))
 
 
 async def test_what_was_recorded_is_played(tmp_path):
     tape = tmp_path / "tapes" / "one.json"
     heard = []
     async with Endpoint([Say("first", usage=Usage(5, 6)), Say("second"), Fail(429)]) as endpoint:
-        client = Book().client(f"chat:m@{endpoint.url}/v1")
+        client = ModelRegistry().client(f"chat:m@{endpoint.url}/v1")
         with recording(tape):
             for _ in range(2):
                 await client.ask(question())
@@ -41,7 +41,7 @@ async def test_what_was_recorded_is_played(tmp_path):
 async def test_what_is_not_on_the_tape_is_a_failure_with_a_fix(tmp_path):
     tape = tmp_path / "one.json"
     async with Endpoint([Say("first")]) as endpoint:
-        client = Book().client(f"chat:m@{endpoint.url}/v1")
+        client = ModelRegistry().client(f"chat:m@{endpoint.url}/v1")
         with recording(tape):
             await client.ask(question())
         with playing(tape), pytest.raises(ModelFailure, match="differs in turns") as caught:
@@ -53,7 +53,7 @@ async def test_what_is_not_on_the_tape_is_a_failure_with_a_fix(tmp_path):
 async def test_no_secret_gets_onto_a_tape(tmp_path):
     tape = tmp_path / "one.json"
     async with Endpoint([Say(f"the key is {KEY}")]) as endpoint:
-        client = Book().client(f"chat:m@{endpoint.url}/v1")
+        client = ModelRegistry().client(f"chat:m@{endpoint.url}/v1")
         with recording(tape):
             await client.ask(question(f"use {KEY}"))
     assert KEY not in tape.read_text()
@@ -65,7 +65,7 @@ async def test_no_secret_gets_onto_a_tape(tmp_path):
 async def test_the_environment_can_name_a_tape(tmp_path, monkeypatch):
     tape = tmp_path / "one.json"
     async with Endpoint([Say("first")]) as endpoint:
-        client = Book().client(f"chat:m@{endpoint.url}/v1")
+        client = ModelRegistry().client(f"chat:m@{endpoint.url}/v1")
         monkeypatch.setenv("LEADHAND_TAPE", f"record:{tape}")
         await client.ask(question())
     monkeypatch.setenv("LEADHAND_TAPE", str(tape))
@@ -83,9 +83,9 @@ def test_what_is_no_tape_is_refused(tmp_path, content):
 
 async def test_words_that_could_not_be_used_are_on_the_tape_too(tmp_path):
     tape = tmp_path / "one.json"
-    form = Request(system="s", turns=(Told("plan"),), schema={"type": "object"})
+    form = ModelRequest(system="s", turns=(UserMessage("plan"),), schema={"type": "object"})
     async with Endpoint([Say("1. fetch\n2. write")]) as endpoint:
-        client = Book().client(f"chat:m@{endpoint.url}/v1")
+        client = ModelRegistry().client(f"chat:m@{endpoint.url}/v1")
         with recording(tape), pytest.raises(ModelFailure) as first:
             await client.ask(form)
     with playing(tape), pytest.raises(ModelFailure) as again:

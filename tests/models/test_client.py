@@ -8,14 +8,14 @@ import pytest
 from leadhand.models import prices
 from leadhand.models.client import Client
 from leadhand.models.failures import ELSEWHERE, ModelFailure
-from leadhand.models.messages import Answer, Request, Told, Usage
+from leadhand.models.messages import ModelAnswer, ModelRequest, Usage, UserMessage
 from leadhand.models.meter import payer
 from leadhand.models.names import ModelName
-from leadhand.models.registry import Book
+from leadhand.models.registry import ModelRegistry
 from leadhand.testing import ScriptedModel
 from leadhand.testing.models import Price
 
-ASKED = Request(system="s", turns=(Told("hello"),), max_tokens=1000)
+ASKED = ModelRequest(system="s", turns=(UserMessage("hello"),), max_tokens=1000)
 
 
 class Purse:
@@ -133,14 +133,14 @@ async def test_a_model_without_a_known_price_is_not_asked_on_a_budget():
 def test_a_bound_is_no_less_than_the_cost():
     name = ModelName("chat", "m", "x", price_in=1.0, price_out=2.0)
     text = "words and numbers, 12 of them; ÄÖÜ 漢字かな交じり文 " * 200
-    request = Request(system=text, turns=(Told(text),), max_tokens=100)
+    request = ModelRequest(system=text, turns=(UserMessage(text),), max_tokens=100)
     asked, each = prices.bound(name, request)
     assert asked >= prices.cost(name, Usage(len(text), 0))
     assert each == pytest.approx(2e-6)
 
 
 def test_tiers_and_names():
-    book = Book(
+    book = ModelRegistry(
         {"hand": ("small", "anthropic:claude-haiku-4-5")},
         {"small": ModelName("chat", "qwen", "http://127.0.0.1:1/v1")},
     )
@@ -174,13 +174,15 @@ def test_tiers_and_names():
 def test_a_wrong_name_is_told_with_a_fix(word, words):
     from leadhand.errors import UsageError
 
-    book = Book({"hand": ("small",)}, {"small": ModelName("chat", "q", "http://127.0.0.1:1/v1")})
+    book = ModelRegistry(
+        {"hand": ("small",)}, {"small": ModelName("chat", "q", "http://127.0.0.1:1/v1")}
+    )
     with pytest.raises(UsageError, match=words):
         book.client(word)
 
 
 def test_an_answer_goes_on_as_a_turn():
-    assert Answer(text="x").turn().text == "x"
+    assert ModelAnswer(text="x").turn().text == "x"
     assert Usage(1, 2, 3, 4) + Usage(1, 1, 1, 1) == Usage(2, 3, 4, 5)
 
 
@@ -198,7 +200,7 @@ def test_what_is_missing_is_said_before_anything_begins(monkeypatch):
     from leadhand.models import registry as books
 
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
-    book = Book({"lead": ("anthropic:claude-opus-4-5",)})
+    book = ModelRegistry({"lead": ("anthropic:claude-opus-4-5",)})
     with pytest.raises(UsageError, match="set ANTHROPIC_API_KEY"):
         book.refuse_unready("lead")
     monkeypatch.setenv("ANTHROPIC_API_KEY", "k")

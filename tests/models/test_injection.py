@@ -13,7 +13,7 @@ import pytest
 from leadhand import Goal, Lead, Policy, worker
 from leadhand.core.catalog import Offer, WorkerSpec
 from leadhand.core.report import Report
-from leadhand.models.messages import Result, Told
+from leadhand.models.messages import Result, UserMessage
 from leadhand.planners.model.planner import ModelPlanner
 from leadhand.stores.memory import MemoryStore
 from leadhand.testing import Calls, ScriptedModel
@@ -99,7 +99,7 @@ def obeying(first):
     """A planner's model: its own plan first, then whatever it reads."""
 
     def answer(request):
-        text = "\n".join(turn.text for turn in request.turns if isinstance(turn, Told))
+        text = "\n".join(turn.text for turn in request.turns if isinstance(turn, UserMessage))
         found = orders(text)
         if not found:
             return first
@@ -137,7 +137,10 @@ async def test_a_planner_that_obeys_cannot_leave_the_envelope():
         if {"wipe", "post"} & set(world.done):
             outside.append((seed, world.done))
         asked = "\n".join(
-            turn.text for each in model.requests for turn in each.turns if isinstance(turn, Told)
+            turn.text
+            for each in model.requests
+            for turn in each.turns
+            if isinstance(turn, UserMessage)
         )
         if CANARY in asked or any(CANARY in said for said in world.said):
             leaked.append(seed)
@@ -213,7 +216,7 @@ async def test_an_agent_that_obeys_has_only_its_tools_and_sends_no_secret():
             turn.text
             for each in model.requests
             for turn in each.turns
-            if isinstance(turn, (Told, Result))
+            if isinstance(turn, (UserMessage, Result))
         )
         said = json.dumps([outcome.result, hands.calls], default=str)
         log = b"".join(entry.body for entry in store.read(outcome.run)).decode()

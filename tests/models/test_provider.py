@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from leadhand.models.failures import ModelFailure
-from leadhand.models.messages import Request, Result, Told, ToolDef
+from leadhand.models.messages import ModelRequest, Result, ToolDef, UserMessage
 from leadhand.models.names import ModelName
-from leadhand.models.registry import Book
+from leadhand.models.registry import ModelRegistry
 from leadhand.testing.endpoint import (
     Cut,
     Data,
@@ -36,12 +36,14 @@ ADD = ToolDef(
 
 
 def client(provider, endpoint):
-    return Book().client(f"{provider}:m@{endpoint.url.rstrip('/')}/v1")
+    return ModelRegistry().client(f"{provider}:m@{endpoint.url.rstrip('/')}/v1")
 
 
 async def asked(provider, *replies, heard=None, **more):
     async with Endpoint(list(replies)) as endpoint:
-        request = Request(system="be brief", turns=(Told("hello"),), timeout_s=5, **more)
+        request = ModelRequest(
+            system="be brief", turns=(UserMessage("hello"),), timeout_s=5, **more
+        )
         return await client(provider, endpoint).ask(request, heard), endpoint
 
 
@@ -69,8 +71,8 @@ async def test_tools_are_offered_called_and_answered(provider):
     assert [tool.name for tool in endpoint.requests[0].tools] == ["add"]
     results = tuple(Result(call.id, call.tool, "three") for call in answer.calls)
     async with Endpoint([Say("done")]) as second:
-        turns = (Told("hello"), answer.turn(), *results)
-        await client(provider, second).ask(Request(system="", turns=turns, tools=(ADD,)))
+        turns = (UserMessage("hello"), answer.turn(), *results)
+        await client(provider, second).ask(ModelRequest(system="", turns=turns, tools=(ADD,)))
         heard = [result for message in second.requests[0].messages for result in message.results]
     assert [result.text for result in heard] == ["three", "three"]
 
@@ -121,16 +123,16 @@ async def test_whatever_goes_wrong_has_its_class(provider, case):
 @pytest.mark.parametrize("provider", PROVIDERS)
 async def test_no_answer_in_time(provider):
     async with Endpoint([Hang(30)]) as endpoint:
-        request = Request(system="", turns=(Told("hello"),), timeout_s=0.3)
+        request = ModelRequest(system="", turns=(UserMessage("hello"),), timeout_s=0.3)
         with pytest.raises(ModelFailure) as caught:
             await client(provider, endpoint).ask(request)
     assert caught.value.failure_class == "timeout"
 
 
 async def test_nobody_is_there():
-    request = Request(system="", turns=(Told("hello"),), timeout_s=5)
+    request = ModelRequest(system="", turns=(UserMessage("hello"),), timeout_s=5)
     with pytest.raises(ModelFailure) as caught:
-        await Book().client("chat:m@http://127.0.0.1:9/v1").ask(request)
+        await ModelRegistry().client("chat:m@http://127.0.0.1:9/v1").ask(request)
     assert caught.value.failure_class == "transient"
 
 
@@ -138,7 +140,9 @@ async def test_nobody_is_there():
 async def test_nothing_is_asked_twice_of_its_own_accord(provider):
     async with Endpoint([Fail(500), Say("late")]) as endpoint:
         with pytest.raises(ModelFailure):
-            await client(provider, endpoint).ask(Request(system="", turns=(Told("hello"),)))
+            await client(provider, endpoint).ask(
+                ModelRequest(system="", turns=(UserMessage("hello"),))
+            )
         assert len(endpoint.requests) == 1
 
 
@@ -153,7 +157,7 @@ async def test_data_that_is_no_json_keeps_its_words(provider):
 async def test_a_call_can_be_cancelled():
     async with Endpoint([Hang(30)]) as endpoint:
         task = asyncio.create_task(
-            client("chat", endpoint).ask(Request(system="", turns=(Told("hello"),)))
+            client("chat", endpoint).ask(ModelRequest(system="", turns=(UserMessage("hello"),)))
         )
         await asyncio.sleep(0.2)
         task.cancel()
@@ -165,17 +169,17 @@ async def test_a_key_comes_from_its_variable_and_is_not_told(monkeypatch):
     monkeypatch.setenv("OUR_KEY", "canary-key-0123456789")
     async with Endpoint([Fail(401)]) as endpoint:
         name = ModelName("chat", "m", f"{endpoint.url.rstrip('/')}/v1", key="OUR_KEY")
-        book = Book(models={"mine": name})
+        book = ModelRegistry(models={"mine": name})
         with pytest.raises(ModelFailure) as caught:
-            await book.client("mine").ask(Request(system="", turns=(Told("hello"),)))
+            await book.client("mine").ask(ModelRequest(system="", turns=(UserMessage("hello"),)))
         assert endpoint.requests[0].headers["authorization"] == "Bearer canary-key-0123456789"
     assert "canary" not in str(caught.value)
     monkeypatch.delenv("OUR_KEY")
     with pytest.raises(ModelFailure, match="OUR_KEY") as caught:
         await (
-            Book(models={"mine": name})
+            ModelRegistry(models={"mine": name})
             .client("mine")
-            .ask(Request(system="", turns=(Told("hello"),)))
+            .ask(ModelRequest(system="", turns=(UserMessage("hello"),)))
         )
     assert caught.value.failure_class == "denied"
 
@@ -192,8 +196,12 @@ CLOSED = {
 async def asked_as(name, form, reply, **more):
     """One question to a real model name, and the request that arrived."""
     async with Endpoint([reply]) as endpoint:
-        book = Book(models={"mine": ModelName(*name.split(":"), f"{endpoint.url}/v1", **more)})
-        request = Request(system="be brief", turns=(Told("hello"),), timeout_s=5, schema=form)
+        book = ModelRegistry(
+            models={"mine": ModelName(*name.split(":"), f"{endpoint.url}/v1", **more)}
+        )
+        request = ModelRequest(
+            system="be brief", turns=(UserMessage("hello"),), timeout_s=5, schema=form
+        )
         return await book.client("mine").ask(request), endpoint.requests[0]
 
 
@@ -234,7 +242,9 @@ async def test_native_that_was_wished_for_asks_for_open_parts_as_a_text(model):
 @pytest.mark.parametrize("model", CLAUDE)
 async def test_an_agent_that_must_call_a_tool_can_be_any_claude(model):
     async with Endpoint([Use("add", {"x": 1})]) as endpoint:
-        asking = Book().client(f"anthropic:{model}@{endpoint.url}/v1")
-        request = Request(system="", turns=(Told("hello"),), tools=(ADD,), must_call=True)
+        asking = ModelRegistry().client(f"anthropic:{model}@{endpoint.url}/v1")
+        request = ModelRequest(
+            system="", turns=(UserMessage("hello"),), tools=(ADD,), must_call=True
+        )
         answer = await asking.ask(request)
     assert answer.calls[0].tool == "add"

@@ -8,9 +8,9 @@ import pytest
 
 from leadhand.models import provider as wire
 from leadhand.models.failures import ModelFailure
-from leadhand.models.messages import Request, Told, ToolDef
+from leadhand.models.messages import ModelRequest, ToolDef, UserMessage
 from leadhand.models.names import ModelName
-from leadhand.models.registry import Book
+from leadhand.models.registry import ModelRegistry
 
 ADD = ToolDef("add", "adds", {"type": "object", "properties": {"x": {}}})
 KEY = "zebra giraffe hippo"
@@ -71,9 +71,11 @@ async def asked(reply, provider="chat", **more):
         os.environ["ODD_KEY"] = KEY
         url = f"http://127.0.0.1:{server.port}/v1"
         name = ModelName(provider, "m", url, "ODD_KEY", 1.0, 2.0)
-        request = Request(system="s" * 4000, turns=(Told("hello"),), timeout_s=20, **more)
+        request = ModelRequest(
+            system="s" * 4000, turns=(UserMessage("hello"),), timeout_s=20, **more
+        )
         try:
-            return await Book(models={"x": name}).client("x").ask(request)
+            return await ModelRegistry(models={"x": name}).client("x").ask(request)
         finally:
             assert server.asked == 1
 

@@ -19,10 +19,10 @@ from leadhand.core import events as ev
 from leadhand.fleet.planning.backends import ModelMind
 from leadhand.fleet.planning.reply import SCHEMA as EPIC
 from leadhand.models.failures import ModelFailure
-from leadhand.models.messages import Request, Told
+from leadhand.models.messages import ModelRequest, UserMessage
 from leadhand.models.names import PROVIDERS, ModelName, parse_model
 from leadhand.models.provider import is_open
-from leadhand.models.registry import Book
+from leadhand.models.registry import ModelRegistry
 from leadhand.planners.model.answers import SCHEMA
 from leadhand.stores.memory import MemoryStore
 from leadhand.testing.endpoint import Data, Endpoint, Say, Use
@@ -209,7 +209,7 @@ async def test_it_plans_for_a_fleet(name, monkeypatch):
     wave = {"kind": "done", "because": "all landed", "summary": "nothing to do"}
     async with Endpoint(answered(wave)) as endpoint:
         with redirected(endpoint, monkeypatch):
-            mind = ModelMind(Book().client(addressed(name, endpoint)))
+            mind = ModelMind(ModelRegistry().client(addressed(name, endpoint)))
             answer = await mind.answer(TOLD, [])
     assert answer == wave
     (request,) = endpoint.requests
@@ -225,8 +225,10 @@ async def test_it_streams(name, monkeypatch):
     pieces = []
     async with Endpoint([Say("it is coming piece by piece, and then it is here")]) as endpoint:
         with redirected(endpoint, monkeypatch):
-            asked = Request(system="be brief", turns=(Told("hello"),))
-            answer = await Book().client(addressed(name, endpoint)).ask(asked, pieces.append)
+            asked = ModelRequest(system="be brief", turns=(UserMessage("hello"),))
+            answer = (
+                await ModelRegistry().client(addressed(name, endpoint)).ask(asked, pieces.append)
+            )
     assert "".join(pieces) == answer.text
     assert len(pieces) > 1
 
@@ -263,8 +265,10 @@ async def test_each_way_to_ask_for_data(name, mode, monkeypatch):
     async with Endpoint(script) as endpoint:
         with redirected(endpoint, monkeypatch):
             url = f"{endpoint.url}/v1" if known.url else ""
-            book = Book(models={"it": ModelName(known.provider, known.model, url, schema=mode)})
-            asked = Request(system="be brief", turns=(Told("hello"),), schema=FORM)
+            book = ModelRegistry(
+                models={"it": ModelName(known.provider, known.model, url, schema=mode)}
+            )
+            asked = ModelRequest(system="be brief", turns=(UserMessage("hello"),), schema=FORM)
             if mode == "native" and known.provider not in NATIVE:
                 with pytest.raises(ModelFailure, match="not supported by this model"):
                     await book.client("it").ask(asked)
@@ -345,8 +349,8 @@ async def test_gpt_reads_the_same_beginning_again_and_cached_tokens_cost_less(na
 async def test_no_marks_where_they_are_not_wanted():
     async with Endpoint([Say("yes")]) as endpoint:
         name = ModelName("anthropic", "claude-opus-4-5", f"{endpoint.url}/v1", cache=False)
-        asked = Request(system="be brief", turns=(Told("hello, you", stable=5),))
-        await Book(models={"it": name}).client("it").ask(asked)
+        asked = ModelRequest(system="be brief", turns=(UserMessage("hello, you", stable=5),))
+        await ModelRegistry(models={"it": name}).client("it").ask(asked)
     assert "cache_control" not in str(endpoint.requests[0].body)
 
 

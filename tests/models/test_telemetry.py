@@ -14,11 +14,11 @@ from leadhand import Agent, Goal, Lead, ModelPlanner
 from leadhand.models import telemetry
 from leadhand.models.client import Client
 from leadhand.models.failures import ModelFailure
-from leadhand.models.messages import Request, Told
+from leadhand.models.messages import ModelRequest, UserMessage
 from leadhand.stores.memory import MemoryStore
 from leadhand.testing import Calls, ScriptedModel
 
-ASKED = Request(system="the system text", turns=(Told("the question"),))
+ASKED = ModelRequest(system="the system text", turns=(UserMessage("the question"),))
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from leadhand import Hybrid, Lead
-from leadhand.models.messages import Request, Told
-from leadhand.models.registry import Book
+from leadhand.models.messages import ModelRequest, UserMessage
+from leadhand.models.registry import ModelRegistry
 from leadhand.planners.model import answers
 from leadhand.planners.model.planner import ModelPlanner
 from leadhand.stores.memory import MemoryStore
@@ -30,14 +30,14 @@ def logged(store, run, kind):
 
 async def test_its_decisions_parse_and_are_counted(smollm):
     heard = []
-    request = Request(
+    request = ModelRequest(
         system="You plan. Answer in JSON.",
-        turns=(Told("The workers are fetch, average and summarise. What is next?"),),
+        turns=(UserMessage("The workers are fetch, average and summarise. What is next?"),),
         schema=answers.SCHEMA,
         max_tokens=300,
         temperature=0.0,
     )
-    answer = await Book().client(named(smollm)).ask(request, heard.append)
+    answer = await ModelRegistry().client(named(smollm)).ask(request, heard.append)
     assert answer.data["kind"] in answers.KINDS, "held to the form while it spoke"
     assert "".join(heard) == answer.text
     assert answer.usage.input > 10

@@ -105,7 +105,7 @@ def test_odd_answers_are_misread_rather_than_fallen_over(odd):
     data = {"kind": "propose", "because": "", "steps": [{"id": "a", "worker": "w"}]} | odd
     try:
         decision, _ = answers.read(data, {"w": None})
-    except answers.Misread:
+    except answers.MisreadAnswer:
         return
     assert decision.outlook == ()
 

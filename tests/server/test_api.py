@@ -7,7 +7,7 @@ import pytest
 
 from leadhand.app.reader import Reader
 from leadhand.core import events as ev
-from leadhand.server.gate import Limits
+from leadhand.server.gate import RequestLimits
 from tests.support.cli import Folder
 from tests.support.serving import SECOND, ended, plan_of, project, served
 
@@ -375,7 +375,7 @@ def test_stop_all_stops_starts_until_it_is_lifted(tmp_path):
 def test_overload_answers_before_anything_is_accepted(tmp_path):
     """With no room in the store, nothing starts; a moment later it does."""
     project(tmp_path)
-    with served(tmp_path, Limits(streams=2)) as server, server.client("operator") as client:
+    with served(tmp_path, RequestLimits(streams=2)) as server, server.client("operator") as client:
         store = server.up.office.host.store
         store._queue_bytes_max = 0
         refused = client.post("/runs", json={"plan": plan_of(SAY)})

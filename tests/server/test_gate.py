@@ -10,8 +10,8 @@ from fastapi.routing import iter_route_contexts
 
 from leadhand.server.accounts import Accounts, Tries, digest_of
 from leadhand.server.app import build
-from leadhand.server.gate import PERSON, Gate, Limits
-from leadhand.server.rules import API, OPERATOR, PUBLIC, RULES, Table, may
+from leadhand.server.gate import PERSON, RequestGate, RequestLimits
+from leadhand.server.rules import API, OPERATOR, PUBLIC, RULES, RouteRules, may
 from leadhand.settings.server import Member
 from tests.support.serving import TOKENS
 
@@ -45,7 +45,7 @@ def spy():
 
 @pytest.fixture
 def gate(spy):
-    return Gate(spy, people())
+    return RequestGate(spy, people())
 
 
 def sample(path):
@@ -218,7 +218,7 @@ def test_a_token_in_the_address_is_refused(gate, spy):
 
 def test_limits_on_headers_and_bodies(spy):
     """Many, long, doubled: refused before anything is looked at."""
-    gate = Gate(spy, people(), limits=Limits(body_bytes=100))
+    gate = RequestGate(spy, people(), limits=RequestLimits(body_bytes=100))
     many = {f"x-{number}": "1" for number in range(100)}
     assert ask(gate, "GET", "/api/v1/runs", bearer("viewer") | many)[0] == 431
     assert ask(gate, "GET", "/api/v1/runs", bearer("viewer") | {"x": "y" * 20_000})[0] == 431
@@ -302,7 +302,7 @@ def test_one_wrong_token_is_limited_from_all_addresses_together():
 
 def test_a_token_that_was_added_just_now_is_known(spy):
     given = {}
-    gate = Gate(spy, Accounts("owner", "o" * 40, lambda: dict(given)))
+    gate = RequestGate(spy, Accounts("owner", "o" * 40, lambda: dict(given)))
     headers = {"authorization": f"Bearer {TOKENS['viewer']}"}
     assert ask(gate, "GET", "/api/v1/runs", headers)[0] == 401
     given["vera"] = Member("viewer", digest_of(TOKENS["viewer"]))
@@ -311,13 +311,15 @@ def test_a_token_that_was_added_just_now_is_known(spy):
 
 def test_too_many_at_once_are_sent_away_before_anything_is_accepted(spy):
     """With when to come again."""
-    gate = Gate(spy, people(), limits=Limits(requests=0, streams=0), room=lambda: False)
+    gate = RequestGate(
+        spy, people(), limits=RequestLimits(requests=0, streams=0), room=lambda: False
+    )
     for path in ("/api/v1/runs", "/api/v1/events"):
         status, headers, body = ask(gate, "GET", path, bearer("viewer"))
         assert (status, headers["content-type"]) == (503, "application/problem+json")
         assert int(headers["retry-after"]) > 0
         assert b'"status":503' in body
-    full = Gate(spy, people(), room=lambda: False)
+    full = RequestGate(spy, people(), room=lambda: False)
     assert ask(full, "POST", "/api/v1/runs", bearer("operator"))[0] == 503
     assert spy.passed == []
     assert ask(full, "POST", "/api/v1/runs/x/pause", bearer("operator"))[0] == 204
@@ -387,7 +389,7 @@ def test_a_route_without_a_rule_is_not_served():
     async def hidden():
         return {"secret": 1}
 
-    assert ask(Gate(app, people()), "GET", "/api/v1/hidden", bearer("approver"))[0] == 404
+    assert ask(RequestGate(app, people()), "GET", "/api/v1/hidden", bearer("approver"))[0] == 404
 
 
 def test_only_what_is_meant_to_be_is_public():
@@ -398,7 +400,7 @@ def test_only_what_is_meant_to_be_is_public():
         ("GET", "/livez"),
         ("POST", "/api/v1/session"),
     }
-    assert all(Table().find(sample(path)) for path in PATHS)
+    assert all(RouteRules().find(sample(path)) for path in PATHS)
 
 
 OPERATORS = {

@@ -11,7 +11,7 @@ import pytest
 
 from leadhand.server import connections
 from leadhand.server.accounts import digest_of
-from leadhand.server.gate import Limits
+from leadhand.server.gate import RequestLimits
 from leadhand.server.routes import events
 from tests.support.serving import TOKENS, project, served
 
@@ -145,7 +145,7 @@ def everything(sock):
 def test_many_connections_are_no_wall(tmp_path):
     """The one that was idle for longest makes room; those at work are left alone."""
     project(tmp_path)
-    with served(tmp_path, Limits(connections=20)) as server:
+    with served(tmp_path, RequestLimits(connections=20)) as server:
         work = listening(server)
         idle = [connected(server) for _ in range(60)]
         with server.client("viewer") as client:
@@ -161,7 +161,7 @@ def test_many_connections_are_no_wall(tmp_path):
 def test_when_all_are_at_work_a_new_one_is_told_to_come_again(tmp_path):
     """Before it has said anything."""
     project(tmp_path)
-    with served(tmp_path, Limits(connections=3)) as server:
+    with served(tmp_path, RequestLimits(connections=3)) as server:
         threads = [listening(server) for _ in range(3)]
         with connected(server) as sock:
             told = sock.recv(2000)
@@ -173,7 +173,7 @@ def test_when_all_are_at_work_a_new_one_is_told_to_come_again(tmp_path):
 def test_strangers_who_dawdle_keep_nobody_out(tmp_path):
     """Sign-ins whose body never comes hold up neither requests nor sign-ins nor connections."""
     project(tmp_path)
-    limits = Limits(requests=2, sign_ins=2, connections=8)
+    limits = RequestLimits(requests=2, sign_ins=2, connections=8)
     head = (
         b"POST /api/v1/session HTTP/1.1\r\nHost: 127.0.0.1\r\n"
         b"Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
@@ -260,7 +260,10 @@ def test_a_document_that_holds_too_much_is_refused_with_the_bound(server):
 def test_whoever_sends_too_much_hears_why(tmp_path):
     """Also while still sending; the connection is good for more, unless it takes for ever."""
     project(tmp_path)
-    with served(tmp_path, Limits(body_bytes=1000)) as server, server.client("operator") as client:
+    with (
+        served(tmp_path, RequestLimits(body_bytes=1000)) as server,
+        server.client("operator") as client,
+    ):
         for size in (5000, 5_000_000):
             for _ in range(5):
                 told = client.post("/plans/lint", json={"plan": "x" * size})

@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 from leadhand.server import stream
-from leadhand.server.gate import Limits
+from leadhand.server.gate import RequestLimits
 from leadhand.server.routes import events
 from leadhand.stores.sqlite.store import SqliteStore
 from tests.support.serving import TOKENS, ended, plan_of, process, project, rss_mb, served, sse
@@ -189,7 +189,7 @@ async def test_an_event_in_the_middle_of_a_turn_is_nobodys_loss(monkeypatch):
     monkeypatch.setattr(stream, "TICK_S", 0.2)
     monkeypatch.setattr(stream, "ROUND_S", 2.0)
     log, found = Trickle(), [b"" for _ in range(10)]
-    hub = stream.Hub(log, None)
+    hub = stream.StreamHub(log, None)
 
     async def frame(position, _entry):
         return stream.Frame("run", b"event %d\n\n" % position)
@@ -267,7 +267,7 @@ def test_200_readers_one_stalled(tmp_path, monkeypatch):
     """All others get everything in order; the stalled one is let go, and memory stays bounded."""
     monkeypatch.setattr(events, "STALL_S", 3.0)
     project(tmp_path)
-    limits = Limits(streams=220)
+    limits = RequestLimits(streams=220)
     with served(tmp_path, limits) as server, server.client("operator") as client:
         stalled = Stalled(server.url)
         runs = [client.post("/runs", json={"plan": many(150)}).json()["run"] for _ in range(4)]

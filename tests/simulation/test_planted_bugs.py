@@ -25,7 +25,7 @@ from leadhand.core.state import evolve as evolve_plan
 from leadhand.core.state import evolve as evolve_steps
 from leadhand.engine import host, perform, run
 from leadhand.engine import host as breakers
-from leadhand.engine.verdict import Verdict
+from leadhand.engine.verdict import StepVerdict
 from leadhand.errors import Conflict
 from leadhand.planners.document import DocumentPlanner
 from leadhand.stores import memory
@@ -434,7 +434,7 @@ def a_persons_word_is_not_judged(patch):
 
     def judge(step, offer, worker, report, data):
         if worker.spec.kind == "human":
-            return Verdict(met=True, failure=None, findings=[])
+            return StepVerdict(met=True, failure=None, findings=[])
         return real(step, offer, worker, report, data)
 
     patch.setattr(perform, "judge", judge)
@@ -477,7 +477,7 @@ def dependents_are_not_skipped(patch):
 @bug("L5")
 def every_claim_is_believed(patch):
     """A report counts as success whatever it says."""
-    patch.setattr(perform, "judge", lambda *_args: Verdict(met=True, failure=None, findings=[]))
+    patch.setattr(perform, "judge", lambda *_args: StepVerdict(met=True, failure=None, findings=[]))
 
 
 @bug("L5")

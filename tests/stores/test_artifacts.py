@@ -8,12 +8,12 @@ import pytest
 
 from leadhand.errors import NotAllowed, StoreBroken, StoreCorrupt, StoreError, StoreFull
 from leadhand.stores import artifacts
-from leadhand.stores.artifacts import Artifacts
+from leadhand.stores.artifacts import ArtifactFolder
 
 
 @pytest.fixture
 def kept(tmp_path):
-    return Artifacts(tmp_path / "log.db.artifacts")
+    return ArtifactFolder(tmp_path / "log.db.artifacts")
 
 
 def test_the_file_is_named_by_its_hash(kept, tmp_path):

@@ -8,7 +8,7 @@ from leadhand.app.migration import move
 from leadhand.app.store_factory import open_reader
 from leadhand.audit.anchors import Anchoring
 from leadhand.errors import StoreCorrupt, StoreError
-from leadhand.stores.copy import Look, copy
+from leadhand.stores.copy import LogScan, copy
 from leadhand.stores.sqlite.reader import SqliteReader
 from leadhand.stores.sqlite.store import SqliteStore
 from tests.stores.entries import BODY, chained
@@ -60,7 +60,7 @@ def change(path, statement):
 def proved(path):
     log = SqliteReader(path)
     try:
-        return Look(log, path).prove()
+        return LogScan(log, path).prove()
     finally:
         log.close_reader()
 
@@ -117,7 +117,7 @@ async def test_half_a_copy_cannot_be_opened(tmp_path):
     old, new = tmp_path / "old.db", tmp_path / "new.db"
     await written(old)
     source, target = SqliteReader(old), SqliteStore(new, copying=True)
-    look = Look(source, old)
+    look = LogScan(source, old)
     proof = look.prove()
 
     def told(_done, _whole):
@@ -137,7 +137,7 @@ async def test_a_copy_that_is_not_equal_stays_closed(tmp_path):
     old, new = tmp_path / "old.db", tmp_path / "new.db"
     await written(old)
     source, target = SqliteReader(old), SqliteStore(new, copying=True)
-    look = Look(source, old)
+    look = LogScan(source, old)
     proof = look.prove()._replace(headers="others")
     with pytest.raises(StoreCorrupt, match="the copy is not equal to its source: headers"):
         copy(source, proof, look.names, target, lambda _done, _all: None)

@@ -10,7 +10,7 @@ from leadhand.app.verification import verify_database
 from leadhand.audit.anchors import Anchoring
 from leadhand.engine.host import Host
 from leadhand.errors import Conflict, StoreError
-from leadhand.stores.copy import Look, copy
+from leadhand.stores.copy import LogScan, copy
 from leadhand.stores.postgres import host_messages, schema, session, writer
 from leadhand.stores.postgres.address import address_of
 from leadhand.stores.postgres.lock import PostgresLock
@@ -98,7 +98,7 @@ async def test_a_log_that_never_had_a_host_verifies_wherever_it_is_copied(addres
     source = PostgresReader(address)
     assert violations(address) == []
     target = SqliteStore(tmp_path / "copy.db", copying=True)
-    look = Look(source, address)
+    look = LogScan(source, address)
     copy(source, look.prove(), look.names, target, lambda _done, _all: None)
     assert violations(tmp_path / "copy.db") == []
     await target.close()

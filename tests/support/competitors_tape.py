@@ -14,7 +14,7 @@ from pathlib import Path
 
 from leadhand import Goal, Lead
 from leadhand.models.recordings import recording
-from leadhand.models.registry import Book
+from leadhand.models.registry import ModelRegistry
 from leadhand.testing.endpoint import Data, Endpoint, Reply, Request, Use
 from leadhand.workers.registry import load_workers
 
@@ -75,7 +75,7 @@ def reply(request: Request) -> Reply:
 async def record(path: Path) -> None:
     async with Endpoint(reply) as endpoint:
         name = f"anthropic:scripted@{endpoint.url}"
-        book = Book({"lead": (name,), "hand": (name,)})
+        book = ModelRegistry({"lead": (name,), "hand": (name,)})
         sys.path.insert(0, str(FOLDER))
         with tempfile.TemporaryDirectory() as folder, recording(path):
             lead = Lead(

@@ -15,7 +15,7 @@ from typing import Any
 import httpx2
 
 from leadhand.server.accounts import digest_of
-from leadhand.server.gate import Limits
+from leadhand.server.gate import RequestLimits
 from leadhand.server.service import Running, Serve, running
 from leadhand.settings import load_settings
 from tests.support.cli import PROGRAM, WORKERS, environment
@@ -82,7 +82,7 @@ class Served:
 
 
 @contextmanager
-def served(path: Path, limits: Limits | None = None, **more: Any) -> Iterator[Served]:
+def served(path: Path, limits: RequestLimits | None = None, **more: Any) -> Iterator[Served]:
     """A server on a free port, for as long as it is needed."""
     settings = settings_in(path)
     settings.store.parent.mkdir(exist_ok=True)
@@ -95,7 +95,7 @@ def served(path: Path, limits: Limits | None = None, **more: Any) -> Iterator[Se
             actor="owner",
             bind="127.0.0.1",
             port=0,
-            limits=limits or Limits(),
+            limits=limits or RequestLimits(),
             tell=lambda text: box.setdefault("told", []).append(text),
             **more,
         )

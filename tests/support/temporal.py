@@ -17,11 +17,11 @@ from leadhand.app.store_factory import own_names
 from leadhand.stores.location import Place
 from leadhand.stores.postgres.store import PostgresStore
 from leadhand.stores.sqlite.store import SqliteStore
-from leadhand.temporal.activities import Machine
+from leadhand.temporal.activities import StepActivities
 from leadhand.temporal.cluster import Cluster
 from leadhand.temporal.host import connect
-from leadhand.temporal.messages import Ways
-from leadhand.temporal.processes import Serving, engine_worker, machine_workers, served
+from leadhand.temporal.messages import HostingOptions
+from leadhand.temporal.processes import RunningWorkers, engine_worker, machine_workers, served
 from leadhand.workers.processes.machine import LocalMachine
 
 ROOT = Path(__file__).parents[2]
@@ -106,16 +106,16 @@ async def on_temporal(
         store = PostgresStore(place, shared=True)
     ways = ways or {}
     ways.setdefault("prefix", f"t{uuid.uuid4().hex[:8]}")
-    cluster = own_names(Cluster(server.address, ways=Ways(**ways)), store)
+    cluster = own_names(Cluster(server.address, ways=HostingOptions(**ways)), store)
     lead = Lead(workers, planner, store, temporal=cluster, **more)
     client = await connect(server.address, shelf=store)
     local = LocalMachine(f"test-{uuid.uuid4().hex}")
     local.attach(lead.registry)
-    machine = Machine(lead.registry, store)
+    machine = StepActivities(lead.registry, store)
     names = served(lead.registry, ()) if machine_here else []
     prefix = cluster.ways.prefix
     hands = machine_workers(client, prefix, machine, names, drain_s=0.2)
-    async with Serving([engine_worker(client, prefix, engine_of(lead, store)), *hands]):
+    async with RunningWorkers([engine_worker(client, prefix, engine_of(lead, store)), *hands]):
         yield Here(lead, store, cluster, client)
     await local.close()
     await store.close()

@@ -22,7 +22,7 @@ from leadhand.temporal import run as distant
 from leadhand.temporal.cluster import Cluster
 from leadhand.temporal.cluster_status import missing
 from leadhand.temporal.host import connect
-from leadhand.temporal.messages import Ways
+from leadhand.temporal.messages import HostingOptions
 from tests.support.cli import WORKERS, Folder
 from tests.support.temporal import free_port, on_temporal
 from tests.temporal.test_processes import serving
@@ -78,7 +78,7 @@ async def test_without_an_engine_it_is_said_that_none_is_there(temporal, tmp_pat
         monkeypatch.setattr(distant, wait, 0.5)
     store = SqliteStore(tmp_path / "l.db")
     store.claim()
-    cluster = Cluster(temporal.address, ways=Ways(prefix=f"none{free_port()}"))
+    cluster = Cluster(temporal.address, ways=HostingOptions(prefix=f"none{free_port()}"))
     lead = Lead([idle], None, store, temporal=cluster)
     async with lead.hosting() as host:
         with pytest.raises(Unreachable, match="run lost begins when an engine is there"):

@@ -13,8 +13,8 @@ from leadhand.core.logcheck.checker import check
 from leadhand.engine import perform
 from leadhand.errors import StoreError
 from leadhand.models.messages import Usage
-from leadhand.temporal.activities import Machine
-from leadhand.temporal.processes import Serving, machine_workers
+from leadhand.temporal.activities import StepActivities
+from leadhand.temporal.processes import RunningWorkers, machine_workers
 from leadhand.testing import ScriptedModel
 from leadhand.testing.models import Price
 from tests.support.temporal import on_temporal
@@ -127,9 +127,9 @@ async def test_a_step_that_nobody_can_take_now_waits_for_a_machine_and_not_for_a
         steps = [{"id": "a", "worker": "idle", "timeout": "1s"}]
         running = asyncio.create_task(here.lead.run({"steps": steps}, run_id="deploy"))
         await until(lambda: logged(here.store, "deploy", ev.RecoveryDecided))
-        machine = Machine(here.lead.registry, here.store)
+        machine = StepActivities(here.lead.registry, here.store)
         hands = machine_workers(here.client, here.cluster.ways.prefix, machine, ["idle"], drain_s=1)
-        async with Serving(hands):
+        async with RunningWorkers(hands):
             outcome = await asyncio.wait_for(running, 60)
         assert outcome.ok, outcome
         assert not logged(here.store, "deploy", ev.QuestionAsked)

@@ -16,7 +16,7 @@ from leadhand.audit.chain import link
 from leadhand.cli.signals import first_of
 from leadhand.codec.events import encode
 from leadhand.core import events as ev
-from leadhand.core.commands import Word
+from leadhand.core.commands import Command
 from leadhand.core.host import TemporalLeft, TemporalOpened
 from leadhand.engine.host import Host
 from leadhand.errors import Conflict, StoreBroken, Unreachable
@@ -228,7 +228,7 @@ async def test_one_run_that_cannot_answer_keeps_no_other_from_hearing_a_stop(
             RUN, {"no": "run"}, id=workflow_id(prefix, "a-stuck"), task_queue=engine_queue(prefix)
         )
         run = await here.lead.begin(host, RISKY, run_id="well")
-        while (await host._tell_all(Word("lift", "me", {}))) != ["a-stuck"]:
+        while (await host._tell_all(Command("lift", "me", {}))) != ["a-stuck"]:
             await asyncio.sleep(0.2)  # a list comes a moment later
         told = await asyncio.wait_for(host.say("", "stop_all", "me", {"reason": "fire"}), 30)
         assert told == {"stopped": True, "unreached": ["a-stuck"]}
@@ -245,7 +245,7 @@ async def test_one_run_that_cannot_answer_keeps_no_other_from_hearing_a_stop(
 def approval(state):
     (question,) = [each.id for each in state.questions.values() if each.kind == "review"]
     details = {"id": question, "choice": "approve", "text": "", "data": None, "approval": {}}
-    return Word("answer", "me", details)
+    return Command("answer", "me", details)
 
 
 async def test_a_run_that_begins_while_everything_is_stopped_hears_of_it(temporal, tmp_path):
@@ -258,7 +258,7 @@ async def test_a_run_that_begins_while_everything_is_stopped_hears_of_it(tempora
 
         async def launched(*args):
             await launch(*args)
-            await host._tell_host(Word("stop_all", "ann", {}))
+            await host._tell_host(Command("stop_all", "ann", {}))
 
         async def tell(run, word):
             told.append((run, word.verb, word.actor))

@@ -15,24 +15,24 @@ from leadhand import Agent, Context, Goal, Lead, Policy, worker
 from leadhand.app.distributed import engine_of
 from leadhand.core import events as ev
 from leadhand.core.catalog import Catalog
-from leadhand.core.commands import Word
+from leadhand.core.commands import Command
 from leadhand.core.decide.effects import StartAttempt
 from leadhand.core.plan.references import Artifact
 from leadhand.core.state.model import State, StepState
 from leadhand.stores.memory import MemoryStore
-from leadhand.temporal.activities import Engine, Machine
+from leadhand.temporal.activities import EngineActivities, StepActivities
 from leadhand.temporal.attempt_messages import Orders
 from leadhand.temporal.budget import WorkflowBudget
 from leadhand.temporal.messages import (
-    Batch,
+    AttemptOrder,
     Begin,
-    Given,
-    Hole,
-    Line,
-    Look,
-    Order,
-    Place,
-    Ways,
+    DetachedValue,
+    GivenResult,
+    HostingOptions,
+    LogBatch,
+    LogLine,
+    LogPosition,
+    StateRequest,
     newest,
 )
 from leadhand.temporal.workflow import RunFlow
@@ -52,11 +52,11 @@ def start_of(catalog=(), policy=Policy(), **more) -> ev.RunStarted:  # noqa: B00
     return ev.RunStarted(run="r", goal={}, policy=policy, planner="", catalog=specs, **more)
 
 
-def order_of(registry: Registry, **more) -> Order:
+def order_of(registry: Registry, **more) -> AttemptOrder:
     """An attempt of `length`."""
     started = start_of(registry.catalog().workers.values(), **more)
     doc = {"id": "a", "worker": "length", "parameters": {"text": ""}, "context": ["b"]}
-    return Order("r", "a", 1, 1, "length", "", 2**60, 0.2, doc, started)
+    return AttemptOrder("r", "a", 1, 1, "length", "", 2**60, 0.2, doc, started)
 
 
 class Away:
@@ -96,11 +96,11 @@ async def test_a_machine_heartbeats_while_it_waits_for_a_large_result(where):
     ref = away.put_artifact(msgspec.json.encode(LARGE))
     order = order_of(registry)
     if where == "in its parameters":
-        hole = Hole(("text",), artifact=Artifact(ref))
+        hole = DetachedValue(("text",), artifact=Artifact(ref))
         order = msgspec.structs.replace(order, parameters={"text": None}, holes=(hole,))
     else:
-        order = msgspec.structs.replace(order, results={"b": Given(ref=ref)})
-    judged = await environment(away).run(Machine(registry, away).attempt, order)
+        order = msgspec.structs.replace(order, results={"b": GivenResult(ref=ref)})
+    judged = await environment(away).run(StepActivities(registry, away).attempt, order)
     assert judged.report.data == len(LARGE), judged
 
 
@@ -122,8 +122,8 @@ async def test_an_engine_checks_a_goal_without_its_planner_and_heartbeats_meanwh
         raise ModuleNotFoundError("no module named planners")
 
     away = Away(store)
-    engine = Engine(away, lead.registry, planner=lost)
-    look = Look("r", Place(last.seq, last.hash.hex()), 0.2)
+    engine = EngineActivities(away, lead.registry, planner=lost)
+    look = StateRequest("r", LogPosition(last.seq, last.hash.hex()), 0.2)
     found = await environment(away).run(engine.verify_goal, look)
     assert found == ["len(steps.a.data) == 1 does not hold"]
 
@@ -135,16 +135,16 @@ async def test_an_engine_heartbeats_while_its_log_is_away(what):
     await Lead([large], store=store).run({"steps": [{"id": "a", "worker": "large"}]}, run_id="r")
     entries = store.read("r")
     lines = [
-        Line(each.seq, each.at, each.version, msgspec.Raw(each.body), each.hash.hex())
+        LogLine(each.seq, each.at, each.version, msgspec.Raw(each.body), each.hash.hex())
         for each in entries
     ]
     away = Away(store)
-    engine = Engine(away, Registry([]), planner=lambda _state: None)
+    engine = EngineActivities(away, Registry([]), planner=lambda _state: None)
     if what == "read":
-        look = Look("r", Place(entries[-1].seq, entries[-1].hash.hex()), 0.2)
+        look = StateRequest("r", LogPosition(entries[-1].seq, entries[-1].hash.hex()), 0.2)
         assert len(await environment(away).run(engine.log, look)) == len(entries)
     else:
-        await environment(away).run(engine.project, Batch("r", lines, heartbeat_s=0.2))
+        await environment(away).run(engine.project, LogBatch("r", lines, heartbeat_s=0.2))
     assert away.beats >= 2
 
 
@@ -156,7 +156,9 @@ async def test_an_engine_without_the_planner_of_a_document_says_so():
     await lead.run(plan, run_id="r")
     last = store.read("r")[-1]
     engine = engine_of(Lead([large], store=store), store)
-    look = Look("r", Place(last.seq, last.hash.hex()), 30.0, call=2, epoch=9, why="surprise")
+    look = StateRequest(
+        "r", LogPosition(last.seq, last.hash.hex()), 30.0, call=2, epoch=9, why="surprise"
+    )
     answer = await environment(Away(store)).run(engine.plan, look)
     assert answer.answer is None
     assert 'revised by "ours", which was not given' in answer.reason
@@ -169,7 +171,7 @@ async def test_a_machine_with_another_version_has_the_step_wait_for_one_that_has
     started = msgspec.structs.replace(order.started, catalog=[spec])
     order = msgspec.structs.replace(order, started=started)
     store = MemoryStore()
-    judged = await environment(Away(store)).run(Machine(registry, store).attempt, order)
+    judged = await environment(Away(store)).run(StepActivities(registry, store).attempt, order)
     failure = judged.report.failure
     assert (failure["class"], failure["effect"]) == ("unavailable", "none")
     assert failure["retry_after"] > policy.park_s
@@ -185,7 +187,7 @@ def test_the_size_of_an_order_counts_all_that_it_says():
     step.failures = ({"class": "lost", "message": "m" * 4000},)
     state.steps = {"a": step, "b": done}
     state.answers = [{"step": "a", "text": "t" * 3000}]
-    flow = SimpleNamespace(state=state, ways=Ways(), version=2)
+    flow = SimpleNamespace(state=state, ways=HostingOptions(), version=2)
     effect = StartAttempt("a", 1, 1, "w", "", {}, 0)
     orders = Orders(flow)
     said = len(msgspec.json.encode(orders.order(effect, 0, None)))
@@ -195,7 +197,7 @@ def test_the_size_of_an_order_counts_all_that_it_says():
 
 def test_what_was_told_to_stop_and_has_not_said_that_it_did_takes_room(monkeypatch):
     """Temporal counts it still, and takes at most 2,000 at once."""
-    flow = RunFlow(newest(Begin("r", Ways(in_flight_max=10))))
+    flow = RunFlow(newest(Begin("r", HostingOptions(in_flight_max=10))))
     monkeypatch.setattr(flow, "_full", lambda: False)
     assert flow._room() == 10
     flow._hands.busy = 4
@@ -207,7 +209,7 @@ def test_whether_a_word_can_be_said_changes_nothing(monkeypatch):
     flow = RunFlow(newest(Begin("r")))
     flow._ready, flow.state.started = True, start_of()
     monkeypatch.setattr(workflow, "now", lambda: datetime.now(UTC))
-    flow.check(Word("pause", "ann", {}))
+    flow.check(Command("pause", "ann", {}))
     assert flow._last_at == 0
 
 
@@ -220,10 +222,10 @@ def test_a_history_that_does_not_say_its_version_is_of_the_first():
 async def test_a_stop_while_results_are_fetched_is_reported_and_nothing_begins():
     away, registry = Away(MemoryStore()), Registry([length])
     ref = away.put_artifact(msgspec.json.encode(LARGE))
-    order = msgspec.structs.replace(order_of(registry), results={"b": Given(ref=ref)})
+    order = msgspec.structs.replace(order_of(registry), results={"b": GivenResult(ref=ref)})
     here = environment(away)
     here.on_heartbeat = lambda *_: None
-    running = asyncio.create_task(here.run(Machine(registry, away).attempt, order))
+    running = asyncio.create_task(here.run(StepActivities(registry, away).attempt, order))
     await asyncio.sleep(0.05)
     here.cancel()
     judged = await running
@@ -235,7 +237,7 @@ def test_those_that_begin_at_once_are_given_equal_parts_and_the_planner_no_part_
     state, spec = State(), Agent("clerk", ScriptedModel([])).spec
     state.policy, state.catalog, state.unsettled = Policy(budget=10.0), Catalog([spec]), 10
     state.steps = {f"s{n}": StepState({"id": f"s{n}"}, n, "clerk") for n in range(10)}
-    money = WorkflowBudget(SimpleNamespace(state=state, ways=Ways()))
+    money = WorkflowBudget(SimpleNamespace(state=state, ways=HostingOptions()))
     parts = [money.give(name, epoch) for epoch, name in enumerate(state.steps, 1)]
     assert parts == pytest.approx([1.0] * 10)
     assert money.give("", 11) == pytest.approx(0.0)

@@ -18,22 +18,22 @@ from leadhand.codec.events import encode
 from leadhand.core import events as ev
 from leadhand.errors import StoreError
 from leadhand.stores.sqlite.store import SqliteStore
-from leadhand.temporal.activities import Engine
-from leadhand.temporal.messages import FORK, Batch, Line
+from leadhand.temporal.activities import EngineActivities
+from leadhand.temporal.messages import FORK, LogBatch, LogLine
 from leadhand.workers.registry import Registry
 
 
-def lines(run: str, count: int, head: bytes = GENESIS, after: int = 0) -> list[Line]:
+def lines(run: str, count: int, head: bytes = GENESIS, after: int = 0) -> list[LogLine]:
     """A log as a workflow numbers, dates and chains it."""
     found = []
     for seq in range(after + 1, after + count + 1):
         body = encode(ev.RunPaused("ann", f"{seq}"))
         head = link(head, run, seq, seq, ev.EVENT_VERSION, body)
-        found.append(Line(seq, seq, ev.EVENT_VERSION, msgspec.Raw(body), head.hex()))
+        found.append(LogLine(seq, seq, ev.EVENT_VERSION, msgspec.Raw(body), head.hex()))
     return found
 
 
-def cut(all_lines: list[Line], dice: random.Random) -> list[list[Line]]:
+def cut(all_lines: list[LogLine], dice: random.Random) -> list[list[LogLine]]:
     """In batches."""
     batches, at = [], 0
     while at < len(all_lines):
@@ -47,7 +47,7 @@ def cut(all_lines: list[Line], dice: random.Random) -> list[list[Line]]:
 async def engine_on(path):
     store = SqliteStore(path)
     store.claim()
-    yield Engine(store, Registry([]), planner=lambda _state: None), store
+    yield EngineActivities(store, Registry([]), planner=lambda _state: None), store
     await store.close()
 
 
@@ -72,7 +72,7 @@ def unsteady(store, dice: random.Random) -> None:
     store.append = tried
 
 
-async def project(engine: Engine, batch: Batch, dice: random.Random) -> None:
+async def project(engine: EngineActivities, batch: LogBatch, dice: random.Random) -> None:
     """As Temporal does it: again and again; sometimes while another try is under way."""
     while True:
         tries = [engine.project(batch) for _ in range(dice.choice((1, 1, 2, 3)))]
@@ -89,10 +89,10 @@ async def test_every_event_is_written_once_and_in_order(seed, tmp_path):
     dice = random.Random(seed)
     wanted = {run: lines(run, dice.randint(5, 60)) for run in ("one", "two", "three")}
 
-    async def written(engine: Engine, run: str) -> None:
-        done: list[Batch] = []
+    async def written(engine: EngineActivities, run: str) -> None:
+        done: list[LogBatch] = []
         for each in cut(wanted[run], dice):
-            done.append(Batch(run, each))
+            done.append(LogBatch(run, each))
             await project(engine, done[-1], dice)
             if dice.random() < 0.3:  # a machine wakes that was given up
                 await project(engine, dice.choice(done), dice)
@@ -112,7 +112,7 @@ async def test_every_event_is_written_once_and_in_order(seed, tmp_path):
 async def test_a_fork_is_found_and_nothing_is_written_over_it(what, tmp_path):
     meant = lines("run", 6)
     async with engine_on(tmp_path / "l.db") as (engine, store):
-        await engine.project(Batch("run", meant[:3]))
+        await engine.project(LogBatch("run", meant[:3]))
         head = bytes.fromhex(meant[2].hash)
         other = [line.hash for line in lines("run", 2, link(head, "run", 9, 9, 1, b"x"), 3)]
         forged = lines("run", 2, head, 3)
@@ -120,7 +120,7 @@ async def test_a_fork_is_found_and_nothing_is_written_over_it(what, tmp_path):
             case "another event":
                 batch = [msgspec.structs.replace(meant[2], hash=other[0])]
             case "a longer log":
-                await engine.project(Batch("run", meant[3:5]))
+                await engine.project(LogBatch("run", meant[3:5]))
                 changed = msgspec.structs.replace(forged[1], hash=other[1])
                 batch = [forged[0], changed]
             case "a gap":
@@ -129,7 +129,7 @@ async def test_a_fork_is_found_and_nothing_is_written_over_it(what, tmp_path):
                 batch = lines("run", 2, link(GENESIS, "run", 7, 7, 1, b"y"))
         before = store.read("run")
         with pytest.raises(ApplicationError) as found:
-            await engine.project(Batch("run", batch))
+            await engine.project(LogBatch("run", batch))
         assert found.value.type == FORK
         assert found.value.non_retryable
         assert store.read("run") == before
@@ -139,7 +139,7 @@ async def test_whoever_listens_is_told_after_it_is_written(tmp_path):
     async with engine_on(tmp_path / "l.db") as (engine, store):
         told = []
         engine._on_notice = lambda kind, run, text: told.append((kind, text, len(store.read(run))))
-        batch = Batch("run", lines("run", 3), notices=[("ended", "it is over")])
+        batch = LogBatch("run", lines("run", 3), notices=[("ended", "it is over")])
         await engine.project(batch)
         assert told == [("ended", "it is over", 3)]
 
@@ -154,7 +154,7 @@ async def test_a_log_that_is_away_holds_up_nothing_but_what_is_written_to_it(tmp
             return header(run)
 
         store.header, store.remote = slow, True
-        writing = asyncio.create_task(engine.project(Batch("r", lines("r", 3))))
+        writing = asyncio.create_task(engine.project(LogBatch("r", lines("r", 3))))
         for _ in range(10):
             await asyncio.sleep(0.01)
         assert not writing.done()

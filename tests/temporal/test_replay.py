@@ -16,7 +16,7 @@ from temporalio.workflow import NondeterminismError
 
 from leadhand.core.decide import recovery
 from leadhand.core.state.model import State
-from leadhand.temporal.messages import Ways
+from leadhand.temporal.messages import HostingOptions
 from leadhand.temporal.payloads import converter
 from leadhand.temporal.processes import sandbox
 from leadhand.temporal.workflow import RunFlow
@@ -81,4 +81,4 @@ def test_what_a_run_goes_by_is_recorded_with_it():
     history = json.loads((FOLDER / "retry-1.json").read_text())
     began = history["events"][0]["workflowExecutionStartedEventAttributes"]
     begin = json.loads(b64decode(began["input"]["payloads"][0]["data"]))
-    assert set(begin["ways"]) == {each.name for each in structs.fields(Ways)}
+    assert set(begin["ways"]) == {each.name for each in structs.fields(HostingOptions)}

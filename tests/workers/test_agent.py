@@ -9,7 +9,7 @@ from leadhand import Context, Goal, Lead, Permanent, Policy, Report, worker
 from leadhand.core.plan.graph import dependencies
 from leadhand.errors import PlanInvalid, UsageError
 from leadhand.models.failures import ModelFailure
-from leadhand.models.messages import Result, Told
+from leadhand.models.messages import Result, UserMessage
 from leadhand.stores.memory import MemoryStore
 from leadhand.testing.models import Price
 from leadhand.workers.agent import Agent
@@ -88,7 +88,7 @@ async def test_it_is_told_its_step_and_nothing_of_the_plan():
     assert outcome.status == "succeeded"
     (request,) = model.requests
     (told,) = request.turns
-    assert isinstance(told, Told)
+    assert isinstance(told, UserMessage)
     assert "action: summarise" in told.text
     assert "topic: bees" in told.text
     assert "text of notes" in told.text

@@ -20,8 +20,8 @@ from leadhand.errors import UsageError
 from leadhand.ports import Task
 from leadhand.workers.declared import declared_workers
 from leadhand.workers.http.exchange import Exchange, Network, retry_after_s
-from leadhand.workers.http.netguard import Refused
-from leadhand.workers.http.request import Call, Header, Request, Url
+from leadhand.workers.http.netguard import AddressRefused
+from leadhand.workers.http.request import Header, HttpAction, HttpRequest, Url
 from leadhand.workers.http.worker import HttpWorker
 from tests.support.need import need
 
@@ -565,14 +565,14 @@ async def test_after_a_post_a_refused_redirect_leaves_the_effect_unknown(server)
     ],
 )
 def test_a_body_does_not_follow_to_another_host_and_https_stays_https(status, target, fine):
-    call = Call(url=Url.of("https://a.example/"), method="POST")
-    request = Request("POST", "https://a.example/", {"Authorization": "x"}, b"{}")
+    call = HttpAction(url=Url.of("https://a.example/"), method="POST")
+    request = HttpRequest("POST", "https://a.example/", {"Authorization": "x"}, b"{}")
     exchange = Exchange(Network(), call, request, "")
     if fine:
         exchange._redirected(httpx2.URL("https://a.example/"), target, status)
         assert "authorization" not in exchange.headers
     else:
-        with pytest.raises(Refused):
+        with pytest.raises(AddressRefused):
             exchange._redirected(httpx2.URL("https://a.example/"), target, status)
 
 

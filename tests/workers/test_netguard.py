@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadhand.workers.http.netguard import Guard, Refused, canonical, judge
+from leadhand.workers.http.netguard import AddressRefused, Guard, canonical, judge
 
 # Each is refused by a guard without an allow list. Grouped by trick.
 REFUSED = {
@@ -141,7 +141,7 @@ async def test_refused(group, host):
     async def never(_host, _port):
         raise AssertionError("a refused host is not resolved")
 
-    with pytest.raises(Refused):
+    with pytest.raises(AddressRefused):
         await Guard().place("http", host, None, never)
 
 
@@ -185,7 +185,7 @@ async def test_names_that_lead_to_bad_places_are_refused(host, answer):
     async def resolve(_host, _port):
         return answer
 
-    with pytest.raises(Refused):
+    with pytest.raises(AddressRefused):
         await Guard().place("https", host, None, resolve)
 
 
@@ -203,14 +203,14 @@ async def test_a_name_is_resolved_once_and_its_addresses_are_what_is_used():
 
 @pytest.mark.parametrize("scheme", ["file", "gopher", "ftp", "unix", "", "HTTP", "javascript"])
 def test_only_http_and_https(scheme):
-    with pytest.raises(Refused, match="not http or https"):
+    with pytest.raises(AddressRefused, match="not http or https"):
         Guard().check(scheme, "example.com", None)
 
 
 @pytest.mark.parametrize("port", [22, 25, 6379, 8080, 11211, 1])
 @pytest.mark.parametrize("host", ["example.com", "8.8.8.8", "[2a00:1450::1]"])
 def test_only_usual_ports(host, port):
-    with pytest.raises(Refused, match=f"port {port} is not allowed"):
+    with pytest.raises(AddressRefused, match=f"port {port} is not allowed"):
         Guard().check("http", host, port)
 
 
@@ -249,7 +249,7 @@ NOT_OPENED = [
 
 @pytest.mark.parametrize(("allow", "host", "port"), NOT_OPENED)
 def test_an_entry_opens_no_more_than_it_names(allow, host, port):
-    with pytest.raises(Refused, match="to `allow`"):
+    with pytest.raises(AddressRefused, match="to `allow`"):
         Guard.of(allow).check("http", host, port)
 
 
@@ -275,7 +275,7 @@ async def test_a_listed_name_opens_private_places_but_never_metadata(address, op
     if opened:
         assert (await guard.place("http", "intranet.example", None, resolve)).addresses
     else:
-        with pytest.raises(Refused):
+        with pytest.raises(AddressRefused):
             await guard.place("http", "intranet.example", None, resolve)
 
 
@@ -285,7 +285,7 @@ async def test_the_host_of_the_declaration_is_reached_beside_an_allow_list_if_pu
 
     guard = Guard.of(["other.example"], home=["home.example"])
     guard.check("https", "home.example", None)
-    with pytest.raises(Refused, match="a private address"):
+    with pytest.raises(AddressRefused, match="a private address"):
         await guard.place("https", "home.example", None, resolve)
 
 
@@ -299,7 +299,7 @@ def test_entries_that_make_no_sense_are_named(entry):
 
 
 def test_messages_say_what_to_do():
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(AddressRefused) as caught:
         Guard().check("http", "127.0.0.1", 8080)
     assert str(caught.value) == (
         "'127.0.0.1' is a loopback address; to allow it, add '127.0.0.1:8080' to `allow`"

@@ -13,7 +13,7 @@ import msgspec
 
 from leadhand.app.inputs import as_plain
 from leadhand.audit.keys import PrivateKey
-from leadhand.core.commands import Word
+from leadhand.core.commands import Command
 from leadhand.core.decide.effects import Move
 from leadhand.core.durations import seconds
 from leadhand.core.plan.amend import amendment, edit
@@ -103,18 +103,18 @@ def revision_of(state: State, doc: Doc) -> Doc:
 
 
 @dataclass(frozen=True)
-class Amending:
+class Amendment:
     """Changes by path to the plan of a run as it stands when they are made."""
 
     sets: Mapping[str, Json]
     unset: tuple[str, ...]
     actor: str
 
-    def word(self, state: State, _now: Now) -> Word:
+    def word(self, state: State, _now: Now) -> Command:
         """What is said to the run."""
         doc, heirs = plan_of(state)
         doc = edit(doc, self.sets.items(), self.unset, heirs=heirs)
-        return Word("amend", self.actor, {"revision": revision_of(state, doc)})
+        return Command("amend", self.actor, {"revision": revision_of(state, doc)})
 
     def __call__(self, state: State, now: Now) -> Move:
         return self.word(state, now)(state, now)
@@ -133,7 +133,7 @@ class answering:  # noqa: N801 - it reads as the verb that it is
     expires: Expiry = None
     shown: str = ""
 
-    def word(self, state: State, now: Now) -> Word:
+    def word(self, state: State, now: Now) -> Command:
         """What is said to the run."""
         more = words_with(
             state,
@@ -152,7 +152,7 @@ class answering:  # noqa: N801 - it reads as the verb that it is
             "data": as_plain(self.data, "data"),
             "approval": more,
         }
-        return Word("answer", self.actor, details)
+        return Command("answer", self.actor, details)
 
     def __call__(self, state: State, now: Now) -> Move:
         return self.word(state, now)(state, now)

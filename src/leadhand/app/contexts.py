@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from leadhand.core.catalog import Catalog
     from leadhand.core.plan.model import Doc
     from leadhand.settings import Settings
-    from leadhand.settings.contexts import Context
+    from leadhand.settings.contexts import ContextSettings
     from leadhand.workers.registry import Registry
 
 
-class Found(NamedTuple):
+class LocatedPlan(NamedTuple):
     """A plan, and where it was found."""
 
     doc: Doc
@@ -25,18 +25,18 @@ class Found(NamedTuple):
     """What a run of it records: `library: deploy@3`."""
 
 
-def in_context(settings: Settings, doc: Doc, catalog: Catalog) -> Found:
+def in_context(settings: Settings, doc: Doc, catalog: Catalog) -> LocatedPlan:
     """A plan as it is in the chosen place, and what a run of it records of that."""
     from leadhand.core.binding import bind_workers, workers_of
 
     context = settings.context
     if context is None:
-        return Found(doc, {})
+        return LocatedPlan(doc, {})
     used = workers_of(doc)
     names = {name: other for name, other in context.workers.items() if name in used}
     _refuse_unknown(context, names, catalog)
     bound = {"bound": names} if names else {}
-    return Found(bind_workers(doc, names), {"context": context.name, **bound})
+    return LocatedPlan(bind_workers(doc, names), {"context": context.name, **bound})
 
 
 def goal_registry(settings: Settings, sources: Iterable[str] | None = None) -> Registry:
@@ -51,7 +51,7 @@ def goal_registry(settings: Settings, sources: Iterable[str] | None = None) -> R
     return registry
 
 
-def _refuse_unknown(context: Context, names: Mapping[str, str], catalog: Catalog) -> None:
+def _refuse_unknown(context: ContextSettings, names: Mapping[str, str], catalog: Catalog) -> None:
     from leadhand.core.wording import closest, listed, shown
 
     for name, other in names.items():

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from leadhand.ports import Entry, Store
     from leadhand.stores.location import Place
     from leadhand.stores.log import KeptStore
-    from leadhand.temporal.activities import Engine
+    from leadhand.temporal.activities import EngineActivities
     from leadhand.temporal.cluster import Cluster
     from leadhand.temporal.host import TemporalHost
 
@@ -158,11 +158,11 @@ async def withdraw(cluster: Cluster, place: Place, run: str, actor: str, reason:
         await host.close()
 
 
-def engine_of(lead: Lead, store: Store, **more: Any) -> Engine:
+def engine_of(lead: Lead, store: Store, **more: Any) -> EngineActivities:
     """The engine's activities for the workers, planner and reviewers of a Lead."""
     require()
-    from leadhand.temporal.activities import Engine
+    from leadhand.temporal.activities import EngineActivities
 
     reviewers = dict(lead.reviewers)
     planner = lead.planner_of_run
-    return Engine(store, lead.registry, planner=planner, reviewers=reviewers, **more)
+    return EngineActivities(store, lead.registry, planner=planner, reviewers=reviewers, **more)

@@ -21,7 +21,7 @@ from leadhand.core.review.view import review_doc
 from leadhand.core.rollback import can_roll_back, rollback_id, to_roll_back
 from leadhand.core.views.failure_origin import fault, fault_doc, refusals
 from leadhand.core.views.inbox import inbox_row
-from leadhand.core.views.recovery_stats import Answer, rate_row, recoveries, win_rates
+from leadhand.core.views.recovery_stats import RecoveryOutcome, rate_row, recoveries, win_rates
 from leadhand.core.views.run import (
     ENDED,
     fresh,
@@ -44,7 +44,7 @@ from leadhand.stores.location import home
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from leadhand.core.events import Process
+    from leadhand.core.events import GuestProcess
     from leadhand.core.plan.model import Doc
     from leadhand.core.state.model import Now, State
     from leadhand.core.state.records import Question
@@ -100,7 +100,7 @@ def process_of(state: State) -> int:
     return own.pid if own is not None and is_alive(own) else 0
 
 
-def resume_command(run: str, process: Process, store: Place, verb: str = "resume") -> str:
+def resume_command(run: str, process: GuestProcess, store: Place, verb: str = "resume") -> str:
     """What takes a run up where its own process was started, typed as it stands."""
     usual = Path(process.folder) / FOLDER / DATABASE
     where = "" if home(store).resolve() == usual.resolve() else f" --store {quote(str(store))}"
@@ -304,14 +304,14 @@ def run_document(reader: Reader, state: State, driver: int | str) -> Doc:
     return doc
 
 
-def answers_of(reader: Reader, state: State) -> list[Answer]:
+def answers_of(reader: Reader, state: State) -> list[RecoveryOutcome]:
     """The answers to a run's failures; a run without any is not read again."""
     if not state.failed_attempts:
         return []
     return recoveries(event for _entry, event in reader.events(state.run))
 
 
-def recovery_document(answers: Sequence[Answer]) -> Doc:
+def recovery_document(answers: Sequence[RecoveryOutcome]) -> Doc:
     """The same for machines."""
     rows = [
         {

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from leadhand.app.anchors import signer_of
 from leadhand.app.reader import Reader
 from leadhand.audit.anchors import Anchoring, file_of, lines_in, read_line
-from leadhand.audit.bundle import Commit, KeyedSigner, Parts, build
+from leadhand.audit.bundle import BundledCommit, KeyedSigner, Parts, build
 from leadhand.audit.chain import GENESIS
 from leadhand.audit.keys import PrivateKey
 from leadhand.audit.verify import artifacts_of
@@ -84,7 +84,7 @@ def _covering(lines: Sequence[bytes], position: int) -> bytes:
 
 def _commits(
     reader: Reader, batches: Sequence[Batch], positions: Sequence[int], anchor: bytes
-) -> list[Commit]:
+) -> list[BundledCommit]:
     """The commits from the run's first entry to its last, or to its anchor."""
     known = read_line(anchor) if anchor else None
     firsts = [batch.first for batch in batches]
@@ -95,7 +95,7 @@ def _commits(
         batch = batches[index]
         prev = batches[index - 1].hash if index else GENESIS
         hashes = tuple(reader.store.hashes(batch.first, batch.last))
-        found.append(Commit(batch.number, batch.first, batch.last, prev, batch.hash, hashes))
+        found.append(BundledCommit(batch.number, batch.first, batch.last, prev, batch.hash, hashes))
     return found
 
 

@@ -33,7 +33,7 @@ from leadhand.errors import UsageError
 from leadhand.fleet.agents.transcripts import prune
 from leadhand.fleet.budget import DailyBudget, Noting
 from leadhand.fleet.coder_workers import crew, tiers_of
-from leadhand.fleet.context import FleetContext, Limits
+from leadhand.fleet.context import AttemptLimits, FleetContext
 from leadhand.fleet.gate.gate import Gate, GateRules
 from leadhand.fleet.gate.main_health import Soundness
 from leadhand.fleet.governor import Governor
@@ -46,13 +46,13 @@ from leadhand.fleet.planning.rules import PlanRules
 from leadhand.fleet.planning.size_record import done_in
 from leadhand.fleet.planning.steps import wanted_of
 from leadhand.fleet.repository.hub import Hub
-from leadhand.fleet.review import Reviewer
+from leadhand.fleet.review import AgentReviewer
 from leadhand.fleet.status.journal import Journal
 from leadhand.fleet.status.journal import read as read_journal
 from leadhand.fleet.worker import CoderWorker
 from leadhand.fleet.workspace.setup import prepared
 from leadhand.fleet.workspace.slots import Slots
-from leadhand.models.registry import Book
+from leadhand.models.registry import ModelRegistry
 from leadhand.settings.folders import EPIC, FLEET_DATABASE
 from leadhand.workers.processes.leftovers import kill_leftovers
 from leadhand.workers.processes.processes import Processes
@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from leadhand.engine.run import Run
     from leadhand.fleet.agents.base import Coder
     from leadhand.fleet.epics import Epic
-    from leadhand.fleet.planning.size_record import Done
+    from leadhand.fleet.planning.size_record import FinishedTask
     from leadhand.workers.sandbox.proxy import Proxy
     from leadhand.workers.sandbox.sandbox import Sandbox
 
@@ -96,7 +96,7 @@ class FleetConfig:
     sandbox: str = "auto"
     protected: tuple[str, ...] = ()
     rules: Rules = field(default_factory=Rules)
-    limits: Limits = field(default_factory=Limits)
+    limits: AttemptLimits = field(default_factory=AttemptLimits)
     policy: Policy = field(default_factory=Policy)
     stagger_s: float = 0.2
     epics: Path | None = None
@@ -114,7 +114,7 @@ class FleetConfig:
     """Who plans epics that name no tasks, and looks again when a task fails: a model or tier by
     name, a command as a list, or a function (`fleet/planning/backends.py`); None: nobody does."""
     planning: PlanRules = field(default_factory=PlanRules)
-    models: Book = field(default_factory=Book)
+    models: ModelRegistry = field(default_factory=ModelRegistry)
 
 
 class Fleet:
@@ -130,7 +130,7 @@ class Fleet:
         self._runs: dict[str, Run] = {}
         self._trouble: dict[str, str] = {}
         self._intake = Intake(self.epics, self._known, self._begin)
-        self._done: list[Done] = []
+        self._done: list[FinishedTask] = []
         self._tiers: tuple[str, ...] = ()
         self._ended: dict[str, State] = {}
         self._following: Following
@@ -298,10 +298,10 @@ class Fleet:
         for _name, coder, model in made:
             if coder.name == self.config.reviewer:
                 time_s = self.config.limits.time_s
-                self.shop.reviewer = Reviewer(coder, model, time_s, self.purse)
+                self.shop.reviewer = AgentReviewer(coder, model, time_s, self.purse)
         return crew(self.shop, made, self.config.limits)
 
-    def _past(self) -> list[Done]:
+    def _past(self) -> list[FinishedTask]:
         """Tasks that are over, of all epics."""
         running = [done for run in self._runs.values() for done in done_in(run.state)]
         return self._done + running

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from leadhand.core.policy import Policy
     from leadhand.fleet.budget import DailyBudget
     from leadhand.fleet.context import FleetContext
-    from leadhand.fleet.planning.size_record import Done
+    from leadhand.fleet.planning.size_record import FinishedTask
     from leadhand.settings import Settings
     from leadhand.workers.processes.processes import Processes
 
@@ -71,7 +71,7 @@ def epic_planner(
     processes: Processes,
     purse: DailyBudget,
     tiers: Sequence[str],
-    past: Callable[[], list[Done]],
+    past: Callable[[], list[FinishedTask]],
 ) -> EpicPlanner | None:
     """The planner of a fleet's epics; None where nobody plans."""
     if config.planner is None:

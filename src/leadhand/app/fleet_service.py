@@ -21,7 +21,7 @@ from leadhand.errors import UsageError
 from leadhand.fleet.agents.claude import ClaudeCoder
 from leadhand.fleet.agents.codex import CodexCoder
 from leadhand.fleet.agents.template import TemplateCoder
-from leadhand.fleet.context import Limits
+from leadhand.fleet.context import AttemptLimits
 from leadhand.fleet.gate.gate import GateRules
 from leadhand.fleet.merge.train import Rules
 from leadhand.fleet.status.ladder import CODER
@@ -117,7 +117,7 @@ def config_of(
         sandbox=fleet.sandbox,
         protected=fleet.protected,
         rules=Rules(slots=fleet.gates, strict=fleet.strict, batch_max=fleet.batch),
-        limits=Limits(fleet.time, fleet.silence, fleet.stall, fleet.turns, fleet.cost),
+        limits=AttemptLimits(fleet.time, fleet.silence, fleet.stall, fleet.turns, fleet.cost),
         policy=settings.policy,
         stagger_s=fleet.stagger,
         epics=epics_folder(settings),

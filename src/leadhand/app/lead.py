@@ -25,7 +25,7 @@ from msgspec import structs
 from leadhand.app import commands
 from leadhand.app.anchors import ANCHORED, Anchorer
 from leadhand.app.approvals import (
-    Amending,
+    Amendment,
     Expiry,
     answering,
     approval_of,
@@ -73,7 +73,7 @@ from leadhand.app.store_factory import (
 from leadhand.app.used_approvals import UsedApprovals
 from leadhand.audit.anchors import Anchoring
 from leadhand.audit.keys import PrivateKey
-from leadhand.core.commands import Word
+from leadhand.core.commands import Command
 from leadhand.core.events import DECIDE_VERSION, RunStarted
 from leadhand.core.hashing import canonical, digest
 from leadhand.core.lint.plan import lint
@@ -89,12 +89,12 @@ from leadhand.core.views.run import goal_of, planner_view
 from leadhand.core.wording import shown
 from leadhand.engine.approvals import signed_releases
 from leadhand.engine.fold import collector_resting
-from leadhand.engine.guest.process import Guest, SharedStore, Ways
+from leadhand.engine.guest.process import DatabaseAccess, Guest, SharedStore
 from leadhand.engine.host import Host, new_run_id
 from leadhand.engine.host_socket import word
 from leadhand.engine.secrets import check_secrets
 from leadhand.errors import Conflict, NoPlan, UsageError
-from leadhand.models.registry import Book
+from leadhand.models.registry import ModelRegistry
 from leadhand.planners.document import DocumentPlanner, RevisableDocument
 from leadhand.planners.goal.planner import GoalPlanner
 from leadhand.settings.trust import state_folder
@@ -184,7 +184,7 @@ class Lead:
         anchoring: Anchoring | None = None,
         reviewers: Mapping[str, Reviewer] | Iterable[Reviewer] = (),
         key: PrivateKey | str | Path | None = None,
-        models: Book | Mapping[str, Named] | None = None,
+        models: ModelRegistry | Mapping[str, Named] | None = None,
         tiers: Mapping[str, Named | Sequence[Named]] | None = None,
         temporal: Cluster | str | None = None,
         planners: Mapping[str, Planner | Callable[..., object]] | None = None,
@@ -194,7 +194,7 @@ class Lead:
         `planners` are those that plan documents may name beside "goal", models and `planner`.
         """
         self.registry = workers if isinstance(workers, Registry) else Registry(workers)
-        self.models = Book.of(models, tiers)
+        self.models = ModelRegistry.of(models, tiers)
         self.registry.use_models(self.models)
         self.planner = as_planner(planner, self.registry.methods, self.models)
         self.planners = {
@@ -304,7 +304,7 @@ class Lead:
         async with self.hosting() as host:
             run = await self.take_up(host, run_id)
             if run.state.paused and run.state.ended is None:
-                await run.said(Word("resume", self.actor))
+                await run.said(Command("resume", self.actor))
             return await self._finished(host, run, approve=approve)
 
     async def rollback(self, run_id: str, *, approve: bool = False, reason: str = "") -> Outcome:
@@ -657,7 +657,7 @@ class Lead:
         async with self.hosting() as host:
             run = host.load(run_id, self.registry)
 
-            await run.said(Amending(sets, tuple(unset), self.actor))
+            await run.said(Amendment(sets, tuple(unset), self.actor))
 
     async def answer(
         self,
@@ -705,7 +705,7 @@ class Lead:
             signed = signed_releases(run.state, names, self.actor, host.time(), key)
             told.extend(step for each in signed for step in released(run.state, each))
             details = {"steps": names, "reason": reason, "signed": signed}
-            await run.said(Word("release", self.actor, details))
+            await run.said(Command("release", self.actor, details))
         return told
 
     async def redo(self, run_id: str, step: str, reason: str) -> None:
@@ -876,7 +876,7 @@ class Lead:
             lock.release()
         reading = open_reader(place)
         own = this_process()
-        ways = Ways(
+        ways = DatabaseAccess(
             connect=partial(joining, place),
             inherit=partial(self._inherit, place),
             step_back=self._step_back,

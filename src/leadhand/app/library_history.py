@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from leadhand.ports import RunHeader
 
 
-class Use(NamedTuple):
+class LibraryUse(NamedTuple):
     """One run of a plan of the library."""
 
     run: str
@@ -29,19 +29,19 @@ class Use(NamedTuple):
     took_s: float
 
 
-def uses(reader: Reader) -> list[Use]:
+def uses(reader: Reader) -> list[LibraryUse]:
     """Every run that was started from the library, oldest first; no log is opened for it."""
     return [use for header in reader.runs() if (use := _use(header)) is not None]
 
 
-def _use(header: RunHeader) -> Use | None:
+def _use(header: RunHeader) -> LibraryUse | None:
     told = summary_of(header)
     label = told.get("library", "") if told else ""
     name, _, version = label.rpartition("@")
     if told is None or not name or not version.isdigit():
         return None
     took = (header.updated - header.created) / 1e6
-    return Use(header.run, name, int(version), told["status"], header.created, took)
+    return LibraryUse(header.run, name, int(version), told["status"], header.created, took)
 
 
 def recoveries(reader: Reader, run: str) -> Counter[str]:
@@ -53,7 +53,7 @@ def recoveries(reader: Reader, run: str) -> Counter[str]:
     return Counter(event.strategy for _, event in log if isinstance(event, ev.RecoveryDecided))
 
 
-def record(found: list[Use]) -> Doc:
+def record(found: list[LibraryUse]) -> Doc:
     """What some uses amount to: how many, how they ended, how long they took."""
     ended = [use.took_s for use in found if use.status == "succeeded"]
     return {
@@ -85,7 +85,7 @@ def timed_saved(row: Doc) -> Doc:
     return row | {key: iso(row[key]) for key in ("saved", "last_used") if row.get(key)}
 
 
-def history_rows(reader: Reader, versions: list[Saved], used: list[Use]) -> list[Doc]:
+def history_rows(reader: Reader, versions: list[Saved], used: list[LibraryUse]) -> list[Doc]:
     """How each version fared."""
     found = []
     for saved in versions:

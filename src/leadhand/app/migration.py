@@ -17,7 +17,7 @@ from leadhand.app.store_factory import open_reader, schema_version
 from leadhand.audit.anchors import file_of, lines_in, verify_anchors
 from leadhand.errors import Conflict, StoreCorrupt, UsageError
 from leadhand.settings.folders import make_store_folder
-from leadhand.stores.copy import Copied, Look, Proof, common, copy
+from leadhand.stores.copy import Copied, LogScan, Proof, common, copy
 from leadhand.stores.location import home, need_driver, there
 from leadhand.stores.postgres.address import Address
 from leadhand.stores.sqlite.connection import explain_os, sync_folder
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class Migration:
     """What was done, and what both logs amount to."""
 
     copied: Copied
@@ -58,20 +58,20 @@ def move(
     target: Place,
     anchoring: Anchoring,
     told: Callable[[int, int], None] = lambda _done, _all: None,
-) -> Moved:
+) -> Migration:
     """Copy a log and prove the copy equal to it."""
     if there(target):  # what it holds says more than the anchors beside it
         with _reading(source) as log, _reading(target) as held:
             common(log, held)
     lines = _anchors(source, target, anchoring)
     with _unhosted(source), _reading(source) as log:
-        look = Look(log, source)
+        look = LogScan(log, source)
         proof = look.prove()
         with _receiving(target) as store:
             copied = copy(log, proof, look.names, store, told)
     with _reading(target) as log:
         _keep_anchors(lines, log, target, anchoring)
-    return Moved(copied, proof, copied.proof, len(lines))
+    return Migration(copied, proof, copied.proof, len(lines))
 
 
 def check_places(source: Place, target: Place) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from leadhand.core.catalog import Catalog, Method
     from leadhand.core.plan.model import Doc, Goal, Json
-    from leadhand.models.registry import Book
+    from leadhand.models.registry import ModelRegistry
     from leadhand.ports import Planner
     from leadhand.workers.registry import Registry
 
@@ -109,7 +109,7 @@ def _direct(goal: Goal, catalog: Catalog) -> DirectPlanner:
 def as_planner(
     given: Planner | Callable[..., object] | str | None,
     methods: Sequence[Method],
-    book: Book | None,
+    book: ModelRegistry | None,
 ) -> Planner | None:
     """The planner that was meant; None when nothing was said."""
     if given == GoalPlanner.name:
@@ -123,12 +123,12 @@ def as_planner(
     return ScriptPlanner(given)
 
 
-def model_planner(name: str, book: Book | None = None, **more: Any) -> Hybrid:
+def model_planner(name: str, book: ModelRegistry | None = None, **more: Any) -> Hybrid:
     """A model by name, with the goal planner behind it."""
-    from leadhand.models.registry import Book
+    from leadhand.models.registry import ModelRegistry
     from leadhand.planners.model.planner import ModelPlanner
 
-    known = book or Book()
+    known = book or ModelRegistry()
     if not known.knows(name):
         raise UsageError(
             f"{name!r} is no planner: pass a function, a planner, 'goal', or a model as in "

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
     from leadhand.settings import Settings
     from leadhand.stores.log import KeptStore
-    from leadhand.temporal.activities import Machine
+    from leadhand.temporal.activities import StepActivities
     from leadhand.temporal.cluster import Cluster
-    from leadhand.temporal.processes import Serving
+    from leadhand.temporal.processes import RunningWorkers
 
 LOOK_S = 0.5
 """How often it is looked whether the log still takes what this process writes."""
@@ -57,8 +57,8 @@ class Up:
 
     def __init__(
         self,
-        serving: Serving,
-        machine: Machine,
+        serving: RunningWorkers,
+        machine: StepActivities,
         names: list[str],
         store: KeptStore,
         *,
@@ -89,9 +89,9 @@ class Up:
 async def serving_temporal(wanted: Wanted) -> AsyncIterator[Up]:
     """Serve until the block ends; then drain."""
     require()
-    from leadhand.temporal.activities import Engine, Machine
+    from leadhand.temporal.activities import EngineActivities, StepActivities
     from leadhand.temporal.host import connect
-    from leadhand.temporal.processes import Serving, engine_worker, machine_workers, served
+    from leadhand.temporal.processes import RunningWorkers, engine_worker, machine_workers, served
 
     settings, cluster = wanted.settings, wanted.settings.temporal
     if cluster is None:
@@ -113,7 +113,7 @@ async def serving_temporal(wanted: Wanted) -> AsyncIterator[Up]:
         await local.clear()
         local.attach(registry)
         stack.push_async_callback(local.close)
-        machine, prefix = Machine(registry, store), cluster.ways.prefix
+        machine, prefix = StepActivities(registry, store), cluster.ways.prefix
         workers = machine_workers(
             client,
             prefix,
@@ -123,7 +123,7 @@ async def serving_temporal(wanted: Wanted) -> AsyncIterator[Up]:
             drain_s=wanted.drain_s,
         )
         if wanted.engine:
-            engine = Engine(
+            engine = EngineActivities(
                 store,
                 registry,
                 planner=lambda state: planner_again(settings, state, methods=registry.methods),
@@ -132,7 +132,7 @@ async def serving_temporal(wanted: Wanted) -> AsyncIterator[Up]:
             )
             workers.append(engine_worker(client, prefix, engine))
         began = store.last_position() if wanted.engine else 0
-        serving = await stack.enter_async_context(Serving(workers))
+        serving = await stack.enter_async_context(RunningWorkers(workers))
         up = Up(serving, machine, names, store, writes=wanted.engine)
         up.began = began
         yield up

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from leadhand.codec.events import decode
 from leadhand.core import host as hosting
-from leadhand.engine.guest.line import Line
+from leadhand.engine.guest.line import GuestLine
 from leadhand.engine.host_socket import LINE_BYTES_MAX, Answers, Service, socket_path
 from leadhand.errors import Conflict, NotAllowed, UsageError
 from leadhand.settings.folders import FOLDER
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from leadhand.engine.host import Host
     from leadhand.ports import Entry, Store
-    from leadhand.stores.artifacts import Artifacts
+    from leadhand.stores.artifacts import ArtifactFolder
     from leadhand.stores.location import Place
     from leadhand.stores.log import KeptStore, Lock, Log
     from leadhand.temporal.cluster import Cluster
@@ -195,7 +195,7 @@ def service_of(host: Host, place: Place) -> Listening:
     return Service(host, socket_path(place))
 
 
-async def joining(place: Path, hello: dict[str, Any]) -> Line | None:
+async def joining(place: Path, hello: dict[str, Any]) -> GuestLine | None:
     """Open a line to the host of a database; None when nobody listens.
 
     Raises NotAllowed when the host belongs to another user.
@@ -208,7 +208,7 @@ async def joining(place: Path, hello: dict[str, Any]) -> Line | None:
     except PermissionError:
         raise other_user(place) from None
     writer.write(msgspec.json.encode(hello) + b"\n")
-    return Line(reader, writer)
+    return GuestLine(reader, writer)
 
 
 def other_user(place: Path) -> NotAllowed:
@@ -220,11 +220,11 @@ def other_user(place: Path) -> NotAllowed:
     )
 
 
-def artifacts_of(place: Path) -> Artifacts:
+def artifacts_of(place: Path) -> ArtifactFolder:
     """Where large results of a log in a file are kept; any process of its user may add some."""
-    from leadhand.stores.artifacts import Artifacts
+    from leadhand.stores.artifacts import ArtifactFolder
 
-    return Artifacts(Path(f"{place.resolve()}.artifacts"))
+    return ArtifactFolder(Path(f"{place.resolve()}.artifacts"))
 
 
 async def ask_host(place: Place, request: bytes) -> bytes | None:

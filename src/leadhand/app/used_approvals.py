@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 FILE = "approvals.used"
 
 
-class Use(msgspec.Struct, frozen=True):
+class ApprovalUse(msgspec.Struct, frozen=True):
     """One approval, and what it was used for."""
 
     approval: str
@@ -61,7 +61,7 @@ class UsedApprovals:
             data = opened.read()
             before = next((each for each in _uses(data) if each.approval == approval.id), None)
             if before is None:
-                use = msgspec.json.encode(Use(approval.id, run, self._database))
+                use = msgspec.json.encode(ApprovalUse(approval.id, run, self._database))
                 torn = b"" if not data or data.endswith(b"\n") else b"\n"
                 os.write(descriptor, torn + use + b"\n")
                 os.fsync(descriptor)
@@ -73,12 +73,12 @@ class UsedApprovals:
                 )
 
 
-def _uses(data: bytes) -> list[Use]:
+def _uses(data: bytes) -> list[ApprovalUse]:
     """The lines that can be read; half a line of a power cut is none."""
     found = []
     for line in data.splitlines():
         try:
-            found.append(msgspec.json.decode(line, type=Use))
+            found.append(msgspec.json.decode(line, type=ApprovalUse))
         except msgspec.DecodeError:
             continue
     return found

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from leadhand.audit import chain
-from leadhand.audit.anchors import Found, file_of, lines_in, verify_anchors
-from leadhand.audit.chain import Problem
+from leadhand.audit.anchors import AnchorFindings, file_of, lines_in, verify_anchors
+from leadhand.audit.chain import ChainProblem
 from leadhand.audit.signatures import Signatures
 from leadhand.audit.verify import (
     artifacts_of,
@@ -45,10 +45,10 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Verdict:
+class Verification:
     """What was found, and what could not be looked at."""
 
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[ChainProblem] = field(default_factory=list)
     runs: int = 0
     entries: int = 0
     file: Path | None = None
@@ -103,9 +103,9 @@ def verify_database(
     run: str | None = None,
     key: PublicKey | None = None,
     approvers: Mapping[str, str] | None = None,
-) -> Verdict:
+) -> Verification:
     """Look at everything, or at one run and what holds it; `approvers`: whose keys are at hand."""
-    verdict = Verdict(file=file_of(home(store), anchoring))
+    verdict = Verification(file=file_of(home(store), anchoring))
     lines = _lines(verdict.file)  # before the snapshot: anchors are never ahead of the log
     with reader.store.snapshot():
         verdict.signatures = Signatures(approvers, _used(reader))
@@ -134,16 +134,16 @@ def verify_database(
     return verdict
 
 
-def _damage(reader: Reader) -> list[Problem]:
+def _damage(reader: Reader) -> list[ChainProblem]:
     """What the database's own check finds, with what to do."""
     then = "Fix: put back a copy; what the log says and the chains confirm can be exported before"
     return [
-        Problem("", 0, "store", f"{each}. {then}" if "Fix:" not in each else each)
+        ChainProblem("", 0, "store", f"{each}. {then}" if "Fix:" not in each else each)
         for each in reader.store.damage()
     ]
 
 
-def _headers(reader: Reader, verdict: Verdict) -> list[RunHeader]:
+def _headers(reader: Reader, verdict: Verification) -> list[RunHeader]:
     try:
         return reader.store.runs()
     except LeadhandError as error:
@@ -182,7 +182,7 @@ def _used(reader: Reader) -> dict[str, str] | None:
 
 def check_run(
     reader: Reader, header: RunHeader, signatures: Signatures
-) -> tuple[list[Problem], int]:
+) -> tuple[list[ChainProblem], int]:
     """What is wrong with one run; the chain first, since nothing else counts without it."""
     ident = header.run
     entries: list[Entry] = []
@@ -201,33 +201,33 @@ def check_run(
     return found, len(entries)
 
 
-def _check_artifacts(reader: Reader, ident: str, entries: Sequence[Entry]) -> list[Problem]:
+def _check_artifacts(reader: Reader, ident: str, entries: Sequence[Entry]) -> list[ChainProblem]:
     found = []
     events = [decode(entry.version, entry.body) for entry in entries]
     for name, seq in artifacts_of(events).items():
         try:
             reader.store.get_artifact(name)
         except LeadhandError as error:
-            found.append(Problem(ident, seq, "artifact", str(error)))
+            found.append(ChainProblem(ident, seq, "artifact", str(error)))
     return found
 
 
-def _strays(reader: Reader) -> list[Problem]:
+def _strays(reader: Reader) -> list[ChainProblem]:
     """Entries whose run is not there: their hashes stand in the chain, and nobody reads them."""
     return [
-        Problem("", position, "run", f"entry {position} belongs to no run")
+        ChainProblem("", position, "run", f"entry {position} belongs to no run")
         for position in reader.store.strays()
     ]
 
 
-def _odd(reader: Reader) -> list[Problem]:
+def _odd(reader: Reader) -> list[ChainProblem]:
     return [
-        Problem(run, 0, "summary", "what stands beside its log was not written by a host")
+        ChainProblem(run, 0, "summary", "what stands beside its log was not written by a host")
         for run in reader.store.odd_summaries()
     ]
 
 
-def _check_owner(reader: Reader) -> list[Problem]:
+def _check_owner(reader: Reader) -> list[ChainProblem]:
     """Each host raises the count of hosts and says so as the first thing it does."""
     entries = reader.entries(HOST_STREAM)
     known = 0
@@ -242,18 +242,18 @@ def _check_owner(reader: Reader) -> list[Problem]:
         f"the count of hosts is {epoch}, and the log knows of {known}: it was changed by hand, "
         "or a host died as it opened (then the next one puts it right)"
     )
-    return [Problem(HOST_STREAM, len(entries), "owner", message)]
+    return [ChainProblem(HOST_STREAM, len(entries), "owner", message)]
 
 
 def _check_anchors(
-    verdict: Verdict,
+    verdict: Verification,
     lines: Sequence[bytes],
     batches: dict[int, Batch],
     database: str,
     key: PublicKey | None,
 ) -> None:
     verdict.lines = len(lines)
-    found = Found([], None)
+    found = AnchorFindings([], None)
     if lines or key is not None:
         found = verify_anchors(lines, batches, database, key.check if key else None)
     verdict.problems += found.problems

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
-from leadhand.audit.chain import Batch, Problem
+from leadhand.audit.chain import Batch, ChainProblem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -105,10 +105,10 @@ def lines_in(data: bytes) -> list[bytes]:
     return data.split(b"\n")[:-1]
 
 
-class Found(NamedTuple):
+class AnchorFindings(NamedTuple):
     """What the anchors of a database show."""
 
-    problems: list[Problem]
+    problems: list[ChainProblem]
     held: Anchor | None
     """The last anchor that agrees with the log."""
     signed: int = 0
@@ -120,9 +120,9 @@ def verify_anchors(
     batches: Mapping[int, Batch],
     database: str,
     check: Callable[[bytes, bytes], bool] | None = None,
-) -> Found:
+) -> AnchorFindings:
     """What the lines of an anchor file say of a log. `check` tells whether a signature is good."""
-    problems: list[Problem] = []
+    problems: list[ChainProblem] = []
     anchors: list[Anchor] = []
     before, signed = b"", 0
     for place, line in enumerate(lines, 1):
@@ -147,7 +147,7 @@ def verify_anchors(
     if check is not None and not signed:
         problems.append(_wrong(0, "no anchor is signed by this key"))
     compared, held = _compare(anchors, batches, database)
-    return Found(problems + compared, held, signed)
+    return AnchorFindings(problems + compared, held, signed)
 
 
 def is_signed(anchor: Anchor, check: Callable[[bytes, bytes], bool]) -> bool:
@@ -161,7 +161,7 @@ def is_signed(anchor: Anchor, check: Callable[[bytes, bytes], bool]) -> bool:
 
 def _compare(
     anchors: Sequence[Anchor], batches: Mapping[int, Batch], database: str
-) -> tuple[list[Problem], Anchor | None]:
+) -> tuple[list[ChainProblem], Anchor | None]:
     """The first anchor that the log contradicts says it all: the later ones rest on it."""
     held: Anchor | None = None
     for anchor in anchors:
@@ -178,7 +178,9 @@ def _compare(
     return [], held
 
 
-def _contradicted(anchor: Anchor, held: Anchor | None, batches: Mapping[int, Batch]) -> Problem:
+def _contradicted(
+    anchor: Anchor, held: Anchor | None, batches: Mapping[int, Batch]
+) -> ChainProblem:
     number, position = (held.number, held.position) if held else (0, 0)
     head = max(batches, default=0)
     if anchor.number > head:
@@ -196,5 +198,5 @@ def _contradicted(anchor: Anchor, held: Anchor | None, batches: Mapping[int, Bat
     )
 
 
-def _wrong(number: int, message: str) -> Problem:
-    return Problem("", number, "anchor", message)
+def _wrong(number: int, message: str) -> ChainProblem:
+    return ChainProblem("", number, "anchor", message)

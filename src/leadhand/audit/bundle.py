@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from leadhand.audit.anchors import is_signed, read_line
-from leadhand.audit.chain import Problem, link_batch
+from leadhand.audit.chain import ChainProblem, link_batch
 from leadhand.audit.export_page import render
 from leadhand.audit.signatures import Signatures
 from leadhand.audit.story import tell
@@ -65,7 +65,7 @@ class BundleVerdict:
 
     run: str = ""
     entries: int = 0
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[ChainProblem] = field(default_factory=list)
     signed_by: str = ""
     """The name of the key that signed it, as far as that could be checked."""
     known: bool = False
@@ -76,7 +76,7 @@ class BundleVerdict:
 
     def wrong(self, rule: str, message: str, seq: int = 0) -> None:
         """Note a problem."""
-        self.problems.append(Problem(self.run, seq, rule, message))
+        self.problems.append(ChainProblem(self.run, seq, rule, message))
 
     def document(self) -> Doc:
         """As `verify --json` prints it."""
@@ -214,16 +214,16 @@ def _check_approvals(
     verdict.unshown += signatures.unshown()
 
 
-def _read_commit(row: Doc) -> Commit:
+def _read_commit(row: Doc) -> BundledCommit:
     hashes = tuple(map(bytes.fromhex, row["entries"]))
     prev, digest = bytes.fromhex(row["prev"]), bytes.fromhex(row["hash"])
-    return Commit(row["number"], row["first"], row["last"], prev, digest, hashes)
+    return BundledCommit(row["number"], row["first"], row["last"], prev, digest, hashes)
 
 
 def _check_commits(verdict: BundleVerdict, parts: Parts) -> None:
     """Each entry stands where its position says, and the commits hold together."""
     hashes: dict[int, bytes] = {}
-    before: Commit | None = None
+    before: BundledCommit | None = None
     for commit in parts.commits:
         if commit.last - commit.first + 1 != len(commit.hashes):
             verdict.wrong("batch", "does not hold as many entries as it says", commit.number)
@@ -310,7 +310,7 @@ MANIFEST, SIGNATURE = "manifest.json", "signature.json"
 _WHEN = (1980, 1, 1, 0, 0, 0)
 
 
-class Commit(NamedTuple):
+class BundledCommit(NamedTuple):
     """One link of the batch chain, with what it is over."""
 
     number: int
@@ -328,7 +328,7 @@ class Parts(NamedTuple):
     database: str
     entries: Sequence[Entry]
     positions: Sequence[int]
-    commits: Sequence[Commit]
+    commits: Sequence[BundledCommit]
     anchor: bytes
     """The line of the anchor that covers the run, or nothing."""
     artifacts: Mapping[str, bytes]
@@ -468,7 +468,7 @@ def _entry(position: int, entry: Entry) -> Doc:
     }
 
 
-def _commit(commit: Commit) -> Doc:
+def _commit(commit: BundledCommit) -> Doc:
     return {
         "number": commit.number,
         "first": commit.first,

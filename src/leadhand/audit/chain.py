@@ -42,7 +42,7 @@ _pack_entry = Struct(">32sIQqI").pack
 _pack_batch = Struct(">32sQQ").pack
 
 
-class Problem(NamedTuple):
+class ChainProblem(NamedTuple):
     """One thing wrong with a log."""
 
     run: str
@@ -84,55 +84,57 @@ def link_batch(
     return digest.digest()
 
 
-def verify(entries: Iterable[Entry], start: bytes = GENESIS, after: int = 0) -> list[Problem]:
+def verify(entries: Iterable[Entry], start: bytes = GENESIS, after: int = 0) -> list[ChainProblem]:
     """What is wrong with the entries of one run that follow seq `after` with hash `start`.
 
     Goes on after a problem from the hash that is stored, so that each is reported once.
     """
-    problems: list[Problem] = []
+    problems: list[ChainProblem] = []
     prev, last, of = start, after, None
     for run, seq, at, version, body, digest in entries:
         of = run if of is None else of
         if run != of:
-            problems.append(Problem(of, seq, "run", f"an entry of {run} stands in this log"))
+            problems.append(ChainProblem(of, seq, "run", f"an entry of {run} stands in this log"))
             continue
         if type(seq) is not int:
-            problems.append(Problem(run, last + 1, "order", "its number is not a number"))
+            problems.append(ChainProblem(run, last + 1, "order", "its number is not a number"))
             continue
         if seq > last + 1:
             missing = f"{last + 1}" if seq == last + 2 else f"{last + 1} to {seq - 1}"
-            problems.append(Problem(run, seq, "gap", f"missing before it: {missing}"))
+            problems.append(ChainProblem(run, seq, "gap", f"missing before it: {missing}"))
         elif seq <= last:
-            problems.append(Problem(run, seq, "order", f"comes after {last}"))
+            problems.append(ChainProblem(run, seq, "order", f"comes after {last}"))
         else:
             try:
                 good = link(prev, run, seq, at, version, body) == digest
             except (TypeError, ValueError, AttributeError, StructError):
                 good = False  # a value of another type than was written
             if not good:
-                problems.append(Problem(run, seq, "hash", "does not match its hash"))
+                problems.append(ChainProblem(run, seq, "hash", "does not match its hash"))
         prev, last = digest, seq
     return problems
 
 
-def verify_head(entries: Sequence[Entry], header: RunHeader) -> list[Problem]:
+def verify_head(entries: Sequence[Entry], header: RunHeader) -> list[ChainProblem]:
     """Whether a run's last entry is the one its header names: an entry cut off its end shows."""
     seq, digest = (entries[-1].seq, entries[-1].hash) if entries else (0, GENESIS)
     if (seq, digest) == (header.seq, header.hash):
         return []
-    return [Problem(header.run, seq, "head", f"the log ends here, but {header.seq} was committed")]
+    return [
+        ChainProblem(header.run, seq, "head", f"the log ends here, but {header.seq} was committed")
+    ]
 
 
 def verify_batches(
     batches: Iterable[Batch], hashes: Iterable[tuple[int, bytes]], start: bytes = GENESIS
-) -> list[Problem]:
+) -> list[ChainProblem]:
     """What is wrong with the batch chain over (position, entry hash) pairs in order."""
-    problems: list[Problem] = []
+    problems: list[ChainProblem] = []
     prev, number, position = start, 0, 0
     stored = dict(hashes)
     for batch in batches:
         if batch.number != number + 1 or batch.first != position + 1:
-            problems.append(Problem("", batch.number, "gap", "missing before it: a commit"))
+            problems.append(ChainProblem("", batch.number, "gap", "missing before it: a commit"))
         span = range(batch.first, batch.last + 1)
         # What stands there may be anything: never count to a number that somebody put in.
         places = (
@@ -142,11 +144,11 @@ def verify_batches(
         size = max(0, batch.last - batch.first + 1)
         if len(found) != size:
             message = f"{size - len(found)} of its {size} entries are missing"
-            problems.append(Problem("", batch.number, "batch", message))
+            problems.append(ChainProblem("", batch.number, "batch", message))
         elif link_batch(prev, batch.first, batch.last, found) != batch.hash:
-            problems.append(Problem("", batch.number, "hash", "does not match its hash"))
+            problems.append(ChainProblem("", batch.number, "hash", "does not match its hash"))
         prev, number, position = batch.hash, batch.number, batch.last
     if stored:
         message = f"{len(stored)} entries belong to no commit"
-        problems.append(Problem("", number, "batch", message))
+        problems.append(ChainProblem("", number, "batch", message))
     return problems

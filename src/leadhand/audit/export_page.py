@@ -19,7 +19,7 @@ from leadhand.core.visible import marked
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from leadhand.audit.story import Line, Permission, StepStory, Story, Try
+    from leadhand.audit.story import LedgerLine, Permission, StepStory, Story, Try
     from leadhand.core.views.timeline import Span
 
 
@@ -516,7 +516,7 @@ def _ledgers(story: Story) -> str:
     return f'<h2>Two ledgers, one log</h2><div class="ledgers">{"".join(parts)}</div>'
 
 
-def _line(line: Line) -> str:
+def _line(line: LedgerLine) -> str:
     return f"<li><time>{_clock(line.at)}</time><span>{_e(line.text, 600)}</span></li>"
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 from base64 import b64decode
 from typing import TYPE_CHECKING
 
-from leadhand.audit.chain import Problem
+from leadhand.audit.chain import ChainProblem
 from leadhand.audit.keys import PublicKey, name_of, raw_key
 from leadhand.core import events as ev
 from leadhand.core.plan.revisions import head_of
@@ -77,9 +77,9 @@ class Signatures:
         self.elsewhere = False
         """Whether somebody approved before the run, and another run may have used it too."""
 
-    def check(self, run: str, log: Iterable[ev.Event]) -> list[Problem]:
+    def check(self, run: str, log: Iterable[ev.Event]) -> list[ChainProblem]:
         """What is wrong with the approvals of a run."""
-        found: list[Problem] = []
+        found: list[ChainProblem] = []
         started: ev.RunStarted | None = None
         proposed: ev.RevisionProposed | None = None
         for seq, event in enumerate(log, 1):
@@ -102,7 +102,7 @@ class Signatures:
                     what = f"{event.actor}'s approval of change {event.commit[:12]}"
                     words = to_sign(started.run, event)
                     wrong = [self._signature(started, event, what, words)]
-            found += [Problem(run, seq, RULE, each) for each in wrong if each]
+            found += [ChainProblem(run, seq, RULE, each) for each in wrong if each]
         return found
 
     def _signature(

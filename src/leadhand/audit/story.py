@@ -13,9 +13,9 @@ from leadhand.core.plan.revisions import Revised, revisions
 from leadhand.core.review.approval import digests
 from leadhand.core.state.evolve import evolve
 from leadhand.core.state.model import State
-from leadhand.core.views.failure_origin import Fault, fault
+from leadhand.core.views.failure_origin import FailureOrigin, fault
 from leadhand.core.views.ledger import describe, ledger_of
-from leadhand.core.views.recovery_stats import Answer, recoveries
+from leadhand.core.views.recovery_stats import RecoveryOutcome, recoveries
 from leadhand.core.views.run import (
     acceptance,
     goal_of,
@@ -46,7 +46,7 @@ class Try:
     outcome: str = ""
     ok: bool = False
     message: str = ""
-    answer: Answer | None = None
+    answer: RecoveryOutcome | None = None
 
 
 @dataclass
@@ -88,7 +88,7 @@ class Permission:
 
 
 @dataclass
-class Line:
+class LedgerLine:
     """One line of a ledger."""
 
     seq: int
@@ -116,12 +116,12 @@ class Story:
     budget: float | None
     planned_s: float | None
     result: Any
-    fault: Fault
+    fault: FailureOrigin
     steps: list[StepStory]
     permissions: list[Permission]
-    lines: list[Line]
+    lines: list[LedgerLine]
     spans: list[Span]
-    answers: list[Answer]
+    answers: list[RecoveryOutcome]
     revisions: list[Revised]
     entries: int
     head: str
@@ -168,7 +168,8 @@ def tell(log: Sequence[tuple[Entry, ev.Event]], parts: Parts) -> Story:
         steps=_steps(state, timed, found, answers),
         permissions=_permissions(timed),
         lines=[
-            Line(entry.seq, entry.at, ledger_of(event), describe(event)) for entry, event in log
+            LedgerLine(entry.seq, entry.at, ledger_of(event), describe(event))
+            for entry, event in log
         ],
         spans=found,
         answers=answers,
@@ -187,7 +188,10 @@ def tell(log: Sequence[tuple[Entry, ev.Event]], parts: Parts) -> Story:
 
 
 def _steps(
-    state: State, timed: list[tuple[int, ev.Event]], found: list[Span], answers: list[Answer]
+    state: State,
+    timed: list[tuple[int, ev.Event]],
+    found: list[Span],
+    answers: list[RecoveryOutcome],
 ) -> list[StepStory]:
     messages: dict[tuple[str, int], str] = {}
     for _, event in timed:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from leadhand.audit import chain
-from leadhand.audit.chain import Problem
+from leadhand.audit.chain import ChainProblem
 from leadhand.codec.events import decode
 from leadhand.core.logcheck import checker
 from leadhand.core.state.evolve import evolve
@@ -27,31 +27,31 @@ if TYPE_CHECKING:
 ARTIFACT = "sha256:"
 
 
-def check_log(run: str, entries: Sequence[Entry]) -> list[Problem]:
+def check_log(run: str, entries: Sequence[Entry]) -> list[ChainProblem]:
     """The chain of a run, then every invariant over its events."""
-    found: list[Problem] = []
+    found: list[ChainProblem] = []
     try:
         found += chain.verify(entries)
         events = [(entry.at, decode(entry.version, entry.body)) for entry in entries]
-        found += [Problem(run, seq, rule, text) for rule, seq, text in checker.check(events)]
+        found += [ChainProblem(run, seq, rule, text) for rule, seq, text in checker.check(events)]
     except Exception as error:  # noqa: BLE001 - what was changed may be anything
         found.append(unreadable(run, error))
     return found
 
 
-def check_header(header: RunHeader, entries: Sequence[Entry]) -> list[Problem]:
+def check_header(header: RunHeader, entries: Sequence[Entry]) -> list[ChainProblem]:
     """Whether what stands beside a log is what the log says."""
     run = header.run
     if not entries:
-        return [Problem(run, 0, "head", "there is a run of this name, and it has no events")]
+        return [ChainProblem(run, 0, "head", "there is a run of this name, and it has no events")]
     found = chain.verify_head(entries, header)
     if (header.created, header.updated) != (entries[0].at, entries[-1].at):
         message = "its times of beginning and change are not those of its log"
-        found.append(Problem(run, header.seq, "head", message))
+        found.append(ChainProblem(run, header.seq, "head", message))
     return found
 
 
-def check_summary(header: RunHeader, entries: Sequence[Entry]) -> list[Problem]:
+def check_summary(header: RunHeader, entries: Sequence[Entry]) -> list[ChainProblem]:
     """Whether the summary beside a log is what the log amounted to when it was written."""
     try:
         if _was_summary(header.summary, entries):
@@ -59,7 +59,7 @@ def check_summary(header: RunHeader, entries: Sequence[Entry]) -> list[Problem]:
     except Exception as error:  # noqa: BLE001 - what was changed may be anything
         return [unreadable(header.run, error)]
     message = "the summary beside its log does not say what the log says"
-    return [Problem(header.run, header.seq, "summary", message)]
+    return [ChainProblem(header.run, header.seq, "summary", message)]
 
 
 def _was_summary(stored: bytes, entries: Sequence[Entry]) -> bool:
@@ -84,6 +84,6 @@ def artifacts_of(events: Iterable[Event]) -> dict[str, int]:
     return found
 
 
-def unreadable(run: str, error: Exception) -> Problem:
+def unreadable(run: str, error: Exception) -> ChainProblem:
     """Something that cannot be looked at at all."""
-    return Problem(run, 0, "unreadable", f"{type(error).__name__}: {error}")
+    return ChainProblem(run, 0, "unreadable", f"{type(error).__name__}: {error}")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from leadhand.cli.console import Console
-from leadhand.cli.group import Command, error_document
+from leadhand.cli.group import ConsoleCommand, error_document
 from leadhand.cli.rendering.text import clean, clean_lines
 from leadhand.errors import LeadhandError, UsageError
 from leadhand.settings import Settings, load_settings
@@ -48,7 +48,7 @@ def log_path(place: Place) -> Path:
     return store.parent / "host.log" if store.parent.name == FOLDER else Path(f"{store}.log")
 
 
-class Started(NamedTuple):
+class BackgroundRun(NamedTuple):
     """A run that goes on in a process of its own."""
 
     run: str
@@ -68,7 +68,7 @@ def start_background(console: Console, settings: Settings, request: Doc) -> int:
     return 0
 
 
-def launch(settings: Settings, request: Doc) -> Started:
+def launch(settings: Settings, request: Doc) -> BackgroundRun:
     """Start a run in a process of its own; returns once its start is durable.
 
     The process has the interpreter, the folder and the environment of this one. It is the host of
@@ -103,7 +103,7 @@ def launch(settings: Settings, request: Doc) -> Started:
         answer = pipe.read()
     ident = _understood(answer, child, log, begin)
     child.returncode = 0  # it outlives us on purpose: nothing to warn about
-    return Started(ident, child.pid, log)
+    return BackgroundRun(ident, child.pid, log)
 
 
 def _understood(answer: bytes, child: subprocess.Popen[bytes], log: Path, begin: int) -> str:
@@ -124,7 +124,7 @@ def _understood(answer: bytes, child: subprocess.Popen[bytes], log: Path, begin:
     return str(found["run"])
 
 
-@click.command("host", cls=Command, hidden=True, example="(used by --detach)")
+@click.command("host", cls=ConsoleCommand, hidden=True, example="(used by --detach)")
 @click.option("--tell", type=int, required=True)
 def host(console: Console, tell: int) -> int:
     """Host one run in the background; reads its request from standard input."""
@@ -187,14 +187,14 @@ def _settings(request: Doc) -> Settings:
 def _run_job(request: Doc) -> Any:
     from leadhand.app.contexts import goal_registry
     from leadhand.app.loading import registry_of
-    from leadhand.cli.commands.run import Prepared, job_of
+    from leadhand.cli.commands.run import CheckedPlan, job_of
     from leadhand.core.plan.model import Goal
 
     settings = _settings(request)
     sources = tuple(request["workers"])
     goal = None if request["goal"] is None else Goal.from_doc(request["goal"])
     planned = goal is not None or request["planner"]
-    prepared = Prepared(
+    prepared = CheckedPlan(
         settings,
         goal_registry(settings, sources) if planned else registry_of(settings, sources),
         sources,

@@ -51,7 +51,7 @@ MakeLead = Callable[[Callable[[str, str, str], None]], "Lead"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class HostedJob:
     """A run to be hosted, and how."""
 
     settings: Settings
@@ -74,7 +74,7 @@ class Job:
     """Told the run's id once its start is durable."""
 
 
-def host(console: Console, job: Job) -> int:
+def host(console: Console, job: HostedJob) -> int:
     """Host a run until it ends or waits; returns the exit code."""
     make_store_folder(job.settings.store)
     try:
@@ -90,7 +90,7 @@ class _Beside(Exception):
 
 
 class _Session:
-    def __init__(self, console: Console, job: Job) -> None:
+    def __init__(self, console: Console, job: HostedJob) -> None:
         self._console = console
         self._job = job
         self._view: View | None = None

@@ -18,7 +18,7 @@ from typing import Any
 
 import click
 
-from leadhand.cli.console import TEMPORAL, Console, error_line, fill_closed_streams, guarded
+from leadhand.cli.console import TEMPORAL, error_line, fill_closed_streams, guarded
 from leadhand.cli.main import COMMANDS, HIDDEN, help_text
 from leadhand.cli.rendering.text import clean_lines
 from leadhand.errors import Bug, DocumentError, LeadhandError, PlanInvalid
@@ -28,7 +28,7 @@ ELSEWHERE = {("run", "--approval"): "`leadhand apply PLAN --approval FILE` runs 
 """Options that people look for at the wrong command."""
 
 
-class Command(click.Command):
+class ConsoleCommand(click.Command):
     """A command whose body gets a console; its help begins with an example."""
 
     def __init__(self, *args: Any, example: str = "", **more: Any) -> None:
@@ -78,7 +78,7 @@ def command(name: str, example: str, **more: Any) -> Callable[[Body], click.Comm
     """Make a function a command with `--json`."""
 
     def decorate(body: Body) -> click.Command:
-        made = click.command(name, cls=Command, example=example, **more)(body)
+        made = click.command(name, cls=ConsoleCommand, example=example, **more)(body)
         made.params.append(
             click.Option(["--json", "as_json"], is_flag=True, help="Machine-readable output.")
         )
@@ -267,6 +267,3 @@ def _forget_stdout() -> None:
     """Whoever read us is gone; let nothing complain about it at exit."""
     with contextlib.suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-
-
-__all__ = ["Command", "Console", "command", "execute", "group"]

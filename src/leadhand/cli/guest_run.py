@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from leadhand.app.reader import Reader
     from leadhand.cli.console import Console
-    from leadhand.cli.foreground import Job
+    from leadhand.cli.foreground import HostedJob
     from leadhand.core.state.model import State
     from leadhand.settings import Settings
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 LOOK_S = 0.1
 
 
-def hand_over(console: Console, job: Job) -> int:
+def hand_over(console: Console, job: HostedJob) -> int:
     """Have a run driven by a process of its own and follow it; returns the exit code."""
     assert job.request is not None
     with _interrupt_noted() as came:  # the run may have begun: it is named before this ends

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from leadhand.core.lint.findings import Finding
     from leadhand.core.plan.model import Doc
     from leadhand.core.state.model import State
-    from leadhand.settings.contexts import Context
-    from leadhand.settings.trust import Entry
+    from leadhand.settings.contexts import ContextSettings
+    from leadhand.settings.trust import TrustEntry
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -145,7 +145,7 @@ def _to_execute(console: Console, settings: Settings, trust: Trust) -> Settings:
     return found
 
 
-def ask_trust(console: Console, trust: Trust, missing: Sequence[Entry]) -> bool:
+def ask_trust(console: Console, trust: Trust, missing: Sequence[TrustEntry]) -> bool:
     """Show what would be executed or contacted, ask, and keep a yes; return whether it was one."""
     for folder in dict.fromkeys(each.folder for each in missing):
         known = folder in trust.known()
@@ -225,7 +225,7 @@ def read_plan(source: str) -> Doc:
 
 
 def values_of(
-    doc: Doc, sets: Mapping[str, str], context: Context | None = None
+    doc: Doc, sets: Mapping[str, str], context: ContextSettings | None = None
 ) -> tuple[Doc, list[Any]]:
     """The plan's parameters with `--set` and the context put in, and what is wrong with them."""
     from leadhand.codec.documents import is_json, read_value
@@ -240,7 +240,7 @@ def values_of(
 
 
 def told_values(
-    doc: Doc, sets: Mapping[str, str], context: Context | None
+    doc: Doc, sets: Mapping[str, str], context: ContextSettings | None
 ) -> tuple[Doc | None, list[Any]]:
     """The same for a plan that need not run yet: without `--set`, values may be missing."""
     if not sets and context is None:

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from leadhand.app.contexts import Found
+from leadhand.app.contexts import LocatedPlan
 from leadhand.cli.options import read_plan, reading
 from leadhand.cli.rendering.text import clean
 from leadhand.stores.location import there
@@ -34,13 +34,13 @@ def is_plan(what: str) -> bool:
         return False
 
 
-def find_plan(console: Console, settings: Settings, source: str) -> Found:
+def find_plan(console: Console, settings: Settings, source: str) -> LocatedPlan:
     """The plan a file holds, or the library under a name: a file is tried first."""
     saved = None if is_plan(source) else in_library(settings, source)
     if saved is None:
-        return Found(read_plan(source), {})
+        return LocatedPlan(read_plan(source), {})
     console.say(f"{saved.label} from the library, saved by {clean(saved.actor, 60)}")
-    return Found(saved.document, {"library": saved.label})
+    return LocatedPlan(saved.document, {"library": saved.label})
 
 
 def in_library(settings: Settings, source: str) -> Saved | None:
@@ -68,7 +68,7 @@ def with_lines(plan: str, findings: Iterable[Finding]) -> list[Finding]:
     findings = sorted(findings, key=lambda each: ("error", "warning", "note").index(each.level))
     if plan == "-" or not findings or not is_plan(plan):
         return findings
-    from leadhand.codec.plan_yaml import Lines
+    from leadhand.codec.plan_yaml import LineNumbers
 
-    lines = Lines(Path(plan).read_text(encoding="utf-8-sig"))
+    lines = LineNumbers(Path(plan).read_text(encoding="utf-8-sig"))
     return [each._replace(line=lines.of(each.place)) for each in findings]

@@ -30,14 +30,14 @@ BESIDE_MAX = 1000
 """Files of a folder that are looked at for what a misspelt name may mean."""
 
 
-class Form(NamedTuple):
+class DocumentForm(NamedTuple):
     """What a document should be, for whoever wrote something else."""
 
     what: str
     fix: str
 
 
-PLAN = Form("a plan is an object with steps", 'Start with "steps:" or {"steps": ...}.')
+PLAN = DocumentForm("a plan is an object with steps", 'Start with "steps:" or {"steps": ...}.')
 
 # Possessive, and content with a string that never ends: linear in time and free of backtracking.
 _TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[\]{},:]|[^\s\[\]{},:"]+', re.DOTALL)
@@ -45,7 +45,7 @@ _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-def read_document(source: str | Path | bytes, *, name: str = "", form: Form = PLAN) -> Doc:
+def read_document(source: str | Path | bytes, *, name: str = "", form: DocumentForm = PLAN) -> Doc:
     """The document in a file, or in bytes; DocumentError says what is wrong and where."""
     if isinstance(source, bytes):
         data, where = source, name or "document"

@@ -45,7 +45,7 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _PART = re.compile(r"\[(\d+)\]|[^.\[]+")
 
 
-class Lines:
+class LineNumbers:
     """The lines of one text."""
 
     def __init__(self, text: str) -> None:

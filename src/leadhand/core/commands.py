@@ -36,7 +36,7 @@ from leadhand.errors import Conflict, NotAllowed, PlanInvalid, UsageError
 
 if TYPE_CHECKING:
     from leadhand.core.plan.model import Doc, Json
-    from leadhand.core.review.decisions import Words
+    from leadhand.core.review.decisions import ApprovalWords
     from leadhand.core.state.records import Question, Revision
 
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 # the updates of a Temporal workflow. Here they become moves.
 
 
-class Word(msgspec.Struct, frozen=True):
+class Command(msgspec.Struct, frozen=True):
     """One word of a person."""
 
     verb: str
@@ -338,15 +338,21 @@ def _vouched(state: State, ident: str, data: Json, *, denies: bool = False) -> N
         )
 
 
-def _words(approval: Doc | None) -> Words:
+def _words(approval: Doc | None) -> ApprovalWords:
     try:
-        return msgspec.convert(approval or {}, decisions.Words)
+        return msgspec.convert(approval or {}, decisions.ApprovalWords)
     except msgspec.ValidationError as error:
         raise UsageError(f"this is no approval: {error}") from None
 
 
 def _review(
-    state: State, question: Question, choice: str, actor: str, text: str, now: Now, more: Words
+    state: State,
+    question: Question,
+    choice: str,
+    actor: str,
+    text: str,
+    now: Now,
+    more: ApprovalWords,
 ) -> Move:
     revision = state.pending
     if revision is None or revision.number != question.revision:

@@ -353,7 +353,7 @@ class RunStarted(Event, frozen=True, tag=True, kw_only=True):
     """Whose decisions these are. Never the newest by default: a default is not written."""
 
 
-class Process(msgspec.Struct, frozen=True, omit_defaults=True):
+class GuestProcess(msgspec.Struct, frozen=True, omit_defaults=True):
     """The process that drives a run beside the host, and where it was started.
 
     `start_time` and `boot_id` tell it from another process with the same pid.
@@ -371,7 +371,7 @@ class RunHosted(Event, frozen=True, tag=True):
     """A host took the run up; whatever an earlier host had in flight is lost."""
 
     owner: int
-    process: Process | None = None
+    process: GuestProcess | None = None
     """The run's own process, where it has one: its workers are loaded there, not in the host."""
 
 

@@ -57,7 +57,7 @@ COMPILED_MAX = 5000
 REASON_CHARS_MAX = 200
 
 
-class Problem(NamedTuple):
+class SchemaProblem(NamedTuple):
     """One thing that is wrong.
 
     `kind` is type, missing, unknown, value, size, depth, hole (what a step gives is not what
@@ -70,7 +70,7 @@ class Problem(NamedTuple):
     fix: str = ""
 
 
-class Hole:
+class UnknownValue:
     """A value that is not known yet; `schema` says what is known of it."""
 
     __slots__ = ("result", "schema", "text")
@@ -98,41 +98,41 @@ class PartText(str):
 
 def problems(
     value: Json, schema: Schema, path: str = "", *, guesses: int = GUESSES_MAX
-) -> list[Problem]:
+) -> list[SchemaProblem]:
     """Return everything that is wrong with a value that is known, or the first problem of a
     large one. `guesses` bounds how many misspelt names are compared with the known ones."""
     judge = compiled(schema)
     if judge.reason:
         return [_unjudged(path, judge.reason)]
     if _depth(value) > DEPTH_MAX:
-        return [Problem(path, "is nested too deeply", "depth")]
+        return [SchemaProblem(path, "is nested too deeply", "depth")]
     try:
         if judge.validator.is_valid(value):
             return []
     except ValueError as error:  # a type, a key or a character that JSON does not have
-        return [Problem(path, f"cannot be checked: {_short(str(error))}", "value")]
+        return [SchemaProblem(path, f"cannot be checked: {_short(str(error))}", "value")]
     return _Explanation(judge, value, path, guesses).problems() or [
-        Problem(path, "is not what its schema asks for")
+        SchemaProblem(path, "is not what its schema asks for")
     ]
 
 
 def possible(
     value: Json, schema: Schema, path: str = "", *, guesses: int = GUESSES_MAX
-) -> list[Problem]:
+) -> list[SchemaProblem]:
     """Return what is wrong with a value that has holes, whatever will fill them."""
     judge = compiled(schema)
     if judge.reason:
         return [_unjudged(path, judge.reason)]
     if _depth(value) > DEPTH_MAX:
-        return [Problem(path, "is nested too deeply", "depth")]
-    holes: dict[tuple[str | int, ...], Hole | PartText] = {}
+        return [SchemaProblem(path, "is nested too deeply", "depth")]
+    holes: dict[tuple[str | int, ...], UnknownValue | PartText] = {}
     filled = _filled(value, (), holes)
     explanation = _Explanation(judge, filled, path, guesses, holes)
     found = explanation.media(schema)
     try:
         valid = judge.validator.is_valid(filled)
     except ValueError as error:
-        return [Problem(path, f"cannot be checked: {_short(str(error))}", "value")]
+        return [SchemaProblem(path, f"cannot be checked: {_short(str(error))}", "value")]
     return found if valid else found + explanation.problems()
 
 
@@ -141,9 +141,9 @@ def unusable(schema: Any) -> str:
     return compiled(schema).reason
 
 
-def _unjudged(path: str, reason: str) -> Problem:
+def _unjudged(path: str, reason: str) -> SchemaProblem:
     fix = "Mend the schema."
-    return Problem(path, f"cannot be judged by its schema: {reason}", "schema", fix)
+    return SchemaProblem(path, f"cannot be judged by its schema: {reason}", "schema", fix)
 
 
 def _short(text: str) -> str:
@@ -474,7 +474,7 @@ class _Explanation:
         value: Json,
         path: str,
         guesses: int,
-        holes: dict[_Path, Hole | PartText] | None = None,
+        holes: dict[_Path, UnknownValue | PartText] | None = None,
     ) -> None:
         self.judge = judge
         self.value = value
@@ -483,10 +483,10 @@ class _Explanation:
         self.holes = holes or {}
         self.base = 0
         """The length of the path to the value: a name is judged at the place of its object."""
-        self.wanted: dict[Problem, list[str]] = {}
+        self.wanted: dict[SchemaProblem, list[str]] = {}
         """The types that a problem of type names."""
 
-    def problems(self) -> list[Problem]:
+    def problems(self) -> list[SchemaProblem]:
         """All problems; of a value that is large the first, or that there is one."""
         parts = _parts(self.value, PARTS_MAX + 1)
         evaluations = self.judge.evaluations(self.value)
@@ -503,15 +503,19 @@ class _Explanation:
             errors = []
         found = [each for error in errors for each in self.told(error)]
         if not found and not self.holes:
-            found = [Problem(self.path, "is not what its schema asks for")]
+            found = [SchemaProblem(self.path, "is not what its schema asks for")]
         return _settled(found)[: PROBLEMS_MAX + 1]
 
-    def told(self, error: ValidationError) -> list[Problem]:
+    def told(self, error: ValidationError) -> list[SchemaProblem]:
         """One error; with holes only what is certain."""
         kind, at = type(error.kind).__name__, tuple(error.instance_path)
         if self.holes and not self._certain(kind, at, error):
             hole = self.holes.get(at)
-            return self._unfit(hole, error, at) if kind == "Type" and type(hole) is Hole else []
+            return (
+                self._unfit(hole, error, at)
+                if kind == "Type" and type(hole) is UnknownValue
+                else []
+            )
         place, value = _placed(self.path, at), self._at(at)
         match kind:
             case "Type":
@@ -521,29 +525,29 @@ class _Explanation:
                 return self._closest(error, place, value)
             case "Required":
                 name = error.kind.property  # type: ignore[attr-defined]
-                return [Problem(place, f'has no "{name}"', "missing", f'Add "{name}".')]
+                return [SchemaProblem(place, f'has no "{name}"', "missing", f'Add "{name}".')]
             case "AdditionalProperties" | "UnevaluatedProperties":
                 return self._unknown(error, error.kind.unexpected, at, value)  # type: ignore[attr-defined]
             case "FalseSchema":
                 if error.schema_path[-1:] == ["additionalProperties"] and isinstance(value, dict):
                     return self._unknown(error, list(value), at, value)
-                return [Problem(place, "is not allowed here", "unknown")]
+                return [SchemaProblem(place, "is not allowed here", "unknown")]
             case "Enum":
                 options = error.kind.options  # type: ignore[attr-defined]
                 choices = listed(shown(each) for each in options)
                 words = f"must be one of {choices}, is {shown(value)}"
-                return [Problem(place, words, "value", self._guess(value, options))]
+                return [SchemaProblem(place, words, "value", self._guess(value, options))]
             case "PropertyNames":
                 return self._name(error, place)
             case _:
                 return [self._simple(error, kind, place, value)]
 
-    def _simple(self, error: ValidationError, kind: str, place: str, value: Json) -> Problem:
+    def _simple(self, error: ValidationError, kind: str, place: str, value: Json) -> SchemaProblem:
         told: Any = error.kind
         if kind in _LIMITS:
             words, of = _LIMITS[kind]
             found = f"has {len(value)}" if of == "size" else f"is {shown(value)}"
-            return Problem(place, f"{words.format(told.limit)}, {found}", of)
+            return SchemaProblem(place, f"{words.format(told.limit)}, {found}", of)
         match kind:
             case "Constant":
                 words = f"must be {shown(told.expected_value)}, is {shown(value)}"
@@ -570,7 +574,7 @@ class _Explanation:
                 words = f"must be {told.content_media_type}"
             case _:
                 words = "is not what its schema asks for"
-        return Problem(place, words)
+        return SchemaProblem(place, words)
 
     def _contains(self, error: ValidationError) -> str:
         word = error.schema_path[-1] if error.schema_path else ""
@@ -583,7 +587,7 @@ class _Explanation:
 
     def _unknown(
         self, error: ValidationError, names: Iterable[str], at: _Path, value: Json
-    ) -> list[Problem]:
+    ) -> list[SchemaProblem]:
         known = self._argument(error, "properties")
         known = known if isinstance(known, dict) else {}
         found = []
@@ -592,19 +596,19 @@ class _Explanation:
             fix = self._guess(name, [each for each in known if each not in value])
             fix = fix or (f"Known: {listed(known, 40)}." if known else "")
             message = f"{shown(name)} is not a known name here"
-            found.append(Problem(_placed(self.path, (*at, name)), message, "unknown", fix))
+            found.append(SchemaProblem(_placed(self.path, (*at, name)), message, "unknown", fix))
         return found
 
-    def _name(self, error: ValidationError, place: str) -> list[Problem]:
+    def _name(self, error: ValidationError, place: str) -> list[SchemaProblem]:
         inner = error.kind.error  # type: ignore[attr-defined]
         name = inner.instance
         named_ = _Explanation(self.judge, name, "", self.guesses_left)
         named_.base = len(inner.instance_path)
         told = named_.told(inner)
         at = f"{place}.{name}" if place else str(name)
-        return [Problem(at, f"the name {each.message}", each.kind, each.fix) for each in told]
+        return [SchemaProblem(at, f"the name {each.message}", each.kind, each.fix) for each in told]
 
-    def _closest(self, error: ValidationError, place: str, value: Json) -> list[Problem]:
+    def _closest(self, error: ValidationError, place: str, value: Json) -> list[SchemaProblem]:
         """The problems a person should see: those of the branch that was probably meant."""
         branches = error.kind.context  # type: ignore[attr-defined]
         found = [_settled([each for one in some for each in self.told(one)]) for some in branches]
@@ -612,7 +616,7 @@ class _Explanation:
             return []  # A branch of which nothing certain is wrong may turn out right.
         found = [each for each in found if each]
         if not found:
-            return [Problem(place, "is none of the forms it may have")]
+            return [SchemaProblem(place, "is none of the forms it may have")]
         kinds = ("type", "hole")
         fitting = [
             each for each in found if not any(p.path == place and p.kind in kinds for p in each)
@@ -627,19 +631,21 @@ class _Explanation:
             )
         return [self._either(found, place)]
 
-    def _either(self, found: list[list[Problem]], place: str) -> Problem:
+    def _either(self, found: list[list[SchemaProblem]], place: str) -> SchemaProblem:
         """One problem for a value that is of none of the types it may have."""
         there = [each for some in found for each in some if each in self.wanted]
         there = [each for each in there if each.path == place]
         words = dict.fromkeys(word for each in there for word in self.wanted[each])
         first = there[0]
         tail = first.message[len(f"must be {' or '.join(self.wanted[first])}") :]
-        return Problem(place, f"must be {' or '.join(words)}{tail}", first.kind)
+        return SchemaProblem(place, f"must be {' or '.join(words)}{tail}", first.kind)
 
-    def _wrong_type(self, wanted: str | list[str], told: str, place: str, kind: str) -> Problem:
+    def _wrong_type(
+        self, wanted: str | list[str], told: str, place: str, kind: str
+    ) -> SchemaProblem:
         words = [wanted] if isinstance(wanted, str) else wanted
         words = [TYPE_WORDS.get(word, word) for word in words]
-        problem = Problem(place, f"must be {' or '.join(words)}, {told}", kind)
+        problem = SchemaProblem(place, f"must be {' or '.join(words)}, {told}", kind)
         self.wanted[problem] = words
         return problem
 
@@ -661,7 +667,7 @@ class _Explanation:
     def _holds_hole(self, at: _Path) -> bool:
         return any(place[: len(at)] == at for place in self.holes)
 
-    def _unfit(self, hole: Any, error: ValidationError, at: _Path) -> list[Problem]:
+    def _unfit(self, hole: Any, error: ValidationError, at: _Path) -> list[SchemaProblem]:
         """A hole that cannot be of the type that is taken."""
         if any(self._holds_hole(at[:cut]) for cut in _conditions(error.evaluation_path)):
             return []
@@ -677,11 +683,11 @@ class _Explanation:
         told = f"and {hole.text} gives {told}"
         return [self._wrong_type(words, told, _placed(self.path, at), kind)]
 
-    def media(self, schema: Schema) -> list[Problem]:
+    def media(self, schema: Schema) -> list[SchemaProblem]:
         """Holes of a media type that their place does not take; no validator judges that."""
         found = []
         for at, hole in self.holes.items():
-            if not isinstance(hole, Hole):
+            if not isinstance(hole, UnknownValue):
                 continue
             declared = hole.schema
             given = declared.get("contentMediaType") if isinstance(declared, dict) else None
@@ -690,7 +696,7 @@ class _Explanation:
                 if wanted:
                     message = f"must be {wanted}, and {hole.text} gives {given[:60]}"
                     kind = "hole" if hole.result else "type"
-                    found.append(Problem(_placed(self.path, at), message, kind))
+                    found.append(SchemaProblem(_placed(self.path, at), message, kind))
         return found
 
     # Places.
@@ -728,7 +734,7 @@ def _first(validator: Validator, value: Json) -> list[ValidationError]:
     return []
 
 
-def _settled(found: list[Problem]) -> list[Problem]:
+def _settled(found: list[SchemaProblem]) -> list[SchemaProblem]:
     """Each problem once; what a value should hold is beside the point when it is something else."""
     wrong = {each.path for each in found if each.kind in ("type", "hole")}
     return [
@@ -744,16 +750,16 @@ def _placed(path: str, at: Iterable[str | int]) -> str:
     return path
 
 
-def _twice(place: str, value: list[Any]) -> Problem:
+def _twice(place: str, value: list[Any]) -> SchemaProblem:
     """The first item that stands twice, where comparing is cheap."""
     seen: list[tuple[str, Any]] = []
     for i, item in enumerate(value[:1000]):
         kind = kind_of(item)
         one = ("number" if kind == "integer" else kind, item)
         if one in seen:
-            return Problem(f"{place}[{i}]", f"{shown(item)} stands twice in the list")
+            return SchemaProblem(f"{place}[{i}]", f"{shown(item)} stands twice in the list")
         seen.append(one)
-    return Problem(place, "has an item that stands twice")
+    return SchemaProblem(place, "has an item that stands twice")
 
 
 # --- holes -------------------------------------------------------------------------------------
@@ -769,13 +775,13 @@ _STAND_INS: dict[str, Any] = {
 }
 
 
-def _filled(value: Any, at: _Path, holes: dict[_Path, Hole | PartText]) -> Any:
+def _filled(value: Any, at: _Path, holes: dict[_Path, UnknownValue | PartText]) -> Any:
     """A copy with a stand-in for each hole, whose place is noted."""
     if isinstance(value, dict):
         return {key: _filled(item, (*at, key), holes) for key, item in value.items()}
     if isinstance(value, list):
         return [_filled(item, (*at, i), holes) for i, item in enumerate(value)]
-    if type(value) is Hole:
+    if type(value) is UnknownValue:
         holes[at] = value
         return _STAND_INS.get(min(value.types(), default="null"))
     if type(value) is PartText:

@@ -62,7 +62,7 @@ _PEOPLE = (b'"ApprovalGiven"', b'"ReleaseGiven"', b'"StepsReleased"', b'"ChangeA
 _SIGNED = (ev.ApprovalGiven, ev.ReleaseGiven, ev.ChangeApproved)
 
 
-class Fault(NamedTuple):
+class InvalidEntry(NamedTuple):
     """One entry of a log that does not hold."""
 
     entry: int
@@ -81,7 +81,7 @@ def faults(
     at_hand: Mapping[str, str],
     used: Mapping[str, str],
     known: set[int],
-) -> list[Fault]:
+) -> list[InvalidEntry]:
     """What does not hold of the approvals in a log, the first thing of each entry.
 
     `at_hand` are the approvers of the settings with their keys; `used` which run has used up each
@@ -94,7 +94,7 @@ def faults(
     wrong |= _unknown_keys(log, at_hand)
     concerns = _concerns(log)
     return [
-        Fault(seq, wrong[seq], concerns[seq])
+        InvalidEntry(seq, wrong[seq], concerns[seq])
         for seq in sorted(wrong)
         if seq not in known and concerns.get(seq)
     ]
@@ -184,7 +184,7 @@ def _concerns(log: Sequence[ev.Event]) -> dict[int, list[int]]:
     return found
 
 
-class Signer(Protocol):
+class ApprovalSigner(Protocol):
     """An approver's key: see `audit/keys.py`."""
 
     @property
@@ -231,7 +231,7 @@ def check_signature(approvers: Mapping[str, str], actor: str, text: bytes, signa
         raise NotAllowed(f"the signature of {actor}'s approval is not by the key of {actor}")
 
 
-def signed(key: Signer, text: bytes) -> Doc:
+def signed(key: ApprovalSigner, text: bytes) -> Doc:
     """A signature, as events and approvals hold it."""
     return {"key": key.name, "signature": b64encode(key.sign(text)).decode()}
 
@@ -242,7 +242,7 @@ def own_words(
     now: Now,
     *,
     expires: int = 0,
-    key: Signer | None = None,
+    key: ApprovalSigner | None = None,
     shown: str = "",
 ) -> Doc:
     """What somebody says with an approval of the revision that waits: when it ends, signed.
@@ -262,7 +262,13 @@ def own_words(
 
 
 def release_words(
-    state: State, question: str, actor: str, now: Now, *, expires: int = 0, key: Signer | None
+    state: State,
+    question: str,
+    actor: str,
+    now: Now,
+    *,
+    expires: int = 0,
+    key: ApprovalSigner | None,
 ) -> Doc:
     """What goes with a release of the steps that a question holds: when it ends, signed."""
     expires = ending(state, expires, now)
@@ -274,7 +280,7 @@ def release_words(
 
 
 def signed_releases(
-    state: State, steps: list[str], actor: str, now: Now, key: Signer | None
+    state: State, steps: list[str], actor: str, now: Now, key: ApprovalSigner | None
 ) -> Doc:
     """What goes with a release, for each question that holds one of these steps; none without a
     key.
@@ -294,7 +300,7 @@ def words_with(
     now: Now,
     *,
     expires: int = 0,
-    key: Signer | None = None,
+    key: ApprovalSigner | None = None,
     shown: str = "",
 ) -> Doc | None:
     """What goes with an answer that allows something; None with any other."""

@@ -21,13 +21,13 @@ from leadhand.models.failures import ModelFailure
 if TYPE_CHECKING:
     from leadhand.core.state.model import Now, State
     from leadhand.engine.run import Run
-    from leadhand.models.meter import Call
+    from leadhand.models.meter import ModelCall
 
 
 ROUNDING = 1e-9
 
 
-class Purse:
+class RunBudget:
     """What a run may still spend on models."""
 
     def __init__(self, run: Run) -> None:
@@ -66,7 +66,7 @@ class Purse:
         self._aside += reserved
         return reserved
 
-    def settle(self, reserved: float, call: Call, step: str, attempt: int) -> None:
+    def settle(self, reserved: float, call: ModelCall, step: str, attempt: int) -> None:
         """A call ended: what was set aside is free again, and what it cost is spent."""
         if self._run.state.policy.budget is None:
             reserved = 0.0
@@ -111,6 +111,6 @@ class PlannerPays:
         """From what the run has left."""
         return await self._run.purse.reserve(wanted, least)
 
-    def settle(self, reserved: float, call: Call) -> None:
+    def settle(self, reserved: float, call: ModelCall) -> None:
         """Into the log, for the planner."""
         self._run.purse.settle(reserved, call, "", self._call)

@@ -23,7 +23,7 @@ from leadhand.core import events as ev
 from leadhand.core import host as hosting
 from leadhand.core.calendar import iso
 from leadhand.core.decide.circuit_breaker import (
-    Record,
+    FailureStreak,
     asked_for_s,
     is_silent,
     is_trouble,
@@ -92,7 +92,7 @@ class Breakers:
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        self._records: dict[str, Record] = {}
+        self._records: dict[str, FailureStreak] = {}
         self._trials: dict[str, tuple[Run, str, int]] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
@@ -152,7 +152,7 @@ class Breakers:
             if circuit is not None and (trial or circuit.until <= now):
                 self._tell(CircuitClosed(worker))
             return
-        record = self._records.setdefault(worker, Record())
+        record = self._records.setdefault(worker, FailureStreak())
         record.add(run.id, step)
         asked_s = asked_for_s(failure)
         if circuit is not None and circuit.until <= now:

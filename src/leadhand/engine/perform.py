@@ -32,7 +32,7 @@ from leadhand.engine.budget import PlannerPays
 from leadhand.engine.results import data_of, result_of, step_views
 from leadhand.engine.reviewers import changed_spec
 from leadhand.engine.secrets import reveal_of
-from leadhand.engine.verdict import Verdict, failure_doc, goal_findings, judge
+from leadhand.engine.verdict import StepVerdict, failure_doc, goal_findings, judge
 from leadhand.errors import StoreError, StoreFull
 from leadhand.models.meter import drafts, payer
 from leadhand.ports import Task, ends_us
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from leadhand.core.report import Failure
     from leadhand.core.state.model import Now, State, StepState
     from leadhand.engine.run import Run
-    from leadhand.models.meter import Call, Draft
+    from leadhand.models.meter import ModelCall, RefusedDraft
     from leadhand.ports import Spawned, Worker
 
 
@@ -216,7 +216,7 @@ class AttemptContext:
         self.paid = True
         return await self._run.purse.reserve(wanted, least, held)
 
-    def settle(self, reserved: float, call: Call) -> None:
+    def settle(self, reserved: float, call: ModelCall) -> None:
         """A call of a model ended."""
         self._run.purse.settle(reserved, call, self.step, self.attempt)
 
@@ -398,7 +398,7 @@ def _cost(run: Run, effect: StartAttempt, report: Report, *, paid: bool) -> floa
     return offer.cost if offer else ev.NO_COST
 
 
-def verify(run: Run, name: str, step: Doc, report: Report) -> tuple[Verdict, Json, bytes]:
+def verify(run: Run, name: str, step: Doc, report: Report) -> tuple[StepVerdict, Json, bytes]:
     """The verdict, the data as it will be logged, and its bytes; the worker shares none of it."""
     data, raw = report.data, b""
     if data is not None:
@@ -411,17 +411,17 @@ def verify(run: Run, name: str, step: Doc, report: Report) -> tuple[Verdict, Jso
     offer = worker.spec.offer(step.get("action", "")) if worker else None
     if worker is None or offer is None:
         if report.error is not None:
-            return Verdict(False, failure_doc(report.error), []), data, raw
+            return StepVerdict(False, failure_doc(report.error), []), data, raw
         return _unloggable(f"{name} does not offer {step.get('action')}"), None, b""
     return judge(step, offer, worker, report, data), data, raw
 
 
-def _unloggable(message: str) -> Verdict:
+def _unloggable(message: str) -> StepVerdict:
     failure = {"class": "invalid_output", "message": message, "effect": "done"}
-    return Verdict(False, failure, [message])
+    return StepVerdict(False, failure, [message])
 
 
-async def _put_apart(run: Run, verdict: Verdict, raw: bytes) -> tuple[Verdict, Json, str]:
+async def _put_apart(run: Run, verdict: StepVerdict, raw: bytes) -> tuple[StepVerdict, Json, str]:
     """Large data becomes an artifact before it is referred to; a full disk is waited for."""
     host = run.host
     while True:
@@ -473,7 +473,7 @@ async def probe(
     run: Run, effect: StartProbe, context: AttemptContext, before: asyncio.Task[None] | None
 ) -> None:
     """Ask a worker whether an attempt that nobody saw end did happen."""
-    outcome, reason, verdict = "unknown", "", Verdict(False, None, [])
+    outcome, reason, verdict = "unknown", "", StepVerdict(False, None, [])
     data: Json = None
     ref = ""
     try:
@@ -562,7 +562,7 @@ async def ask(
     run.say(heard)
 
 
-def _draft_refused(run: Run, call: int, draft: Draft) -> None:
+def _draft_refused(run: Run, call: int, draft: RefusedDraft) -> None:
     """Write down what a planner refused of its model's proposals."""
     event = ev.DraftRefused(
         call=call, findings=list(draft.findings), draft=draft.draft, answer=draft.answer

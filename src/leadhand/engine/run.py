@@ -35,7 +35,7 @@ from leadhand.core.state.evolve import evolve
 from leadhand.core.state.model import Now, State
 from leadhand.core.views.run import run_status, summary
 from leadhand.engine.approvals import faults, names_people, refuse_unsigned
-from leadhand.engine.budget import Purse
+from leadhand.engine.budget import RunBudget
 from leadhand.engine.fold import fold
 from leadhand.engine.reviewers import changed_spec
 from leadhand.errors import Bug, Conflict, Fenced, StoreCorrupt, StoreFull
@@ -484,9 +484,9 @@ class Run:
     # For contexts.
 
     @cached_property
-    def purse(self) -> Purse:
+    def purse(self) -> RunBudget:
         """The money for calls of models."""
-        return Purse(self)
+        return RunBudget(self)
 
     async def live(self, step: str) -> dict[str, Any] | None:
         """What a step under way says and prints: attempt, message, fraction, output."""

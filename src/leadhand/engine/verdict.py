@@ -37,7 +37,7 @@ FINDINGS_MAX = 20
 NAMED = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
 
-class Verdict(NamedTuple):
+class StepVerdict(NamedTuple):
     """Whether a report is accepted as success, and what was found."""
 
     met: bool
@@ -98,17 +98,17 @@ def _bounded(details: Json) -> Json:
     return raw.decode()[-MESSAGE_CHARS_MAX:]
 
 
-def judge(step: Doc, offer: Offer, worker: Worker, report: Report, data: Json) -> Verdict:
+def judge(step: Doc, offer: Offer, worker: Worker, report: Report, data: Json) -> StepVerdict:
     """Judge one report; `data` is its data as it will be logged."""
     if report.status != "succeeded" or report.error is not None:
         failure = report.error
         if failure is None:
             message = "the worker reported a failure without saying why"
-            return Verdict(
+            return StepVerdict(
                 False, {"class": "unavailable", "message": message, "effect": "none"}, []
             )
         if not _undecided(step, offer, worker, failure):
-            return Verdict(False, failure_doc(failure), [])
+            return StepVerdict(False, failure_doc(failure), [])
     findings = _form(offer, data) or _kept(step, offer, data)
     kind = "invalid_output" if findings else "criteria_unmet"
     if not findings:
@@ -119,10 +119,10 @@ def judge(step: Doc, offer: Offer, worker: Worker, report: Report, data: Json) -
         message = "; ".join(findings)[:MESSAGE_CHARS_MAX]
         effect = "none" if _harmless(step, offer, worker) else "done"
         failure_ = {"class": kind, "message": message, "effect": effect}
-        return Verdict(False, failure_, findings[:FINDINGS_MAX])
+        return StepVerdict(False, failure_, findings[:FINDINGS_MAX])
     if "expect" not in step and not report.recommendations:
-        return Verdict(True, None, [])
-    return Verdict(True, None, [], _surprise(step, worker, report, data, offer))
+        return StepVerdict(True, None, [])
+    return StepVerdict(True, None, [], _surprise(step, worker, report, data, offer))
 
 
 def _unmet(step: Doc, offer: Offer, worker: Worker, report: Report, data: Json) -> list[str]:

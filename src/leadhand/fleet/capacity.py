@@ -30,7 +30,7 @@ from leadhand.fleet.merge.train import (
     Probe,
     Rules,
     Train,
-    Verdict,
+    TrainVerdict,
 )
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Draw(Protocol):
         """1 / lambd on average."""
 
 
-class Plan(NamedTuple):
+class CapacityPlan(NamedTuple):
     """What is asked about; times in seconds."""
 
     agents: int = 100
@@ -98,7 +98,7 @@ class Capacity(NamedTuple):
 
 @dataclass(slots=True)
 class _Fleet:
-    plan: Plan
+    plan: CapacityPlan
     draw: Draw
     train: Train
     now: float = 0.0
@@ -172,7 +172,7 @@ class _Fleet:
 
     # --- the train -------------------------------------------------------------------------
 
-    def step(self, event: Added | Verdict) -> None:
+    def step(self, event: Added | TrainVerdict) -> None:
         for action in self.train.step(event):
             match action:
                 case Probe(test, changes):
@@ -196,7 +196,7 @@ class _Fleet:
         green = self.verdicts.pop(test)
         if test in self.running:
             self.stop(test)
-            self.step(Verdict(test, green))
+            self.step(TrainVerdict(test, green))
 
     def settled(self, change: str) -> None:
         self.bad.discard(change)
@@ -204,7 +204,7 @@ class _Fleet:
         self.owners.pop(change)()
 
 
-def capacity(plan: Plan, draw: Draw) -> Capacity:
+def capacity(plan: CapacityPlan, draw: Draw) -> Capacity:
     """Try a plan out."""
     rules = Rules(slots=plan.tracks, strict=plan.strict, batch_max=plan.batch_max)
     fleet = _Fleet(plan, draw, Train(rules), free=plan.gates)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from leadhand.fleet.agents.base import Coder
-    from leadhand.fleet.context import FleetContext, Limits
+    from leadhand.fleet.context import AttemptLimits, FleetContext
 
 
 FRESH = f"{CODER}@fresh"
@@ -26,7 +26,7 @@ FRESH = f"{CODER}@fresh"
 Made = tuple[str, "Coder", str]
 
 
-def crew(shop: FleetContext, made: Iterable[Made], limits: Limits) -> list[CoderWorker]:
+def crew(shop: FleetContext, made: Iterable[Made], limits: AttemptLimits) -> list[CoderWorker]:
     """Workers from agents: a name (`coder`, `coder@strong`), the coder, its model."""
     given = list(made)
     names = [name for name, _coder, _model in given]

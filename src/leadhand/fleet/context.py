@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from leadhand.fleet.governor import Governor
     from leadhand.fleet.merge.conductor import Conductor
     from leadhand.fleet.repository.hub import Hub
-    from leadhand.fleet.review import Reviewer
+    from leadhand.fleet.review import AgentReviewer
     from leadhand.fleet.workspace.slots import Slots
     from leadhand.workers.sandbox.sandbox import Sandbox
 
 
-class Limits(NamedTuple):
+class AttemptLimits(NamedTuple):
     """How far an agent may go in one attempt."""
 
     time_s: float = 1800.0
@@ -57,7 +57,7 @@ class FleetContext:
     at_work: dict[str, AtWork] = field(default_factory=dict)
     """Agents by run and task, for whoever wants to stop or tell one something."""
     protected: tuple[str, ...] = ()
-    reviewer: Reviewer | None = None
+    reviewer: AgentReviewer | None = None
     """Who lets pass what is protected; nobody: a person is asked."""
     note: Callable[..., None] = lambda _what, **_more: None
     transcripts: Path | None = None

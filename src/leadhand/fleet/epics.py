@@ -34,10 +34,10 @@ from typing import Any
 
 import msgspec
 
-from leadhand.codec.documents import Form, read_document
+from leadhand.codec.documents import DocumentForm, read_document
 from leadhand.core import paths
 from leadhand.core.durations import seconds
-from leadhand.core.plan.graph import Order
+from leadhand.core.plan.graph import StepOrder
 from leadhand.core.wording import listed
 from leadhand.errors import UsageError
 from leadhand.fleet.status.ladder import CODER
@@ -52,12 +52,12 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,79}")
 _BLOCK = re.compile(r"^```ya?ml\n(.*?)^```\s*$", re.MULTILINE | re.DOTALL)
 _TITLE = re.compile(r"^#\s+(.+)$", re.MULTILINE)
 
-HEAD = Form("the head of an epic is an object", 'Write "priority:", "tasks:" and so on.')
+HEAD = DocumentForm("the head of an epic is an object", 'Write "priority:", "tasks:" and so on.')
 
 Command = tuple[str, ...]
 
 
-class Task(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class EpicTask(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One bounded change, by one agent."""
 
     id: str
@@ -86,14 +86,14 @@ class Epic(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     priority: int = 0
     acceptance: tuple[Command, ...] = ()
-    tasks: tuple[Task, ...] = ()
+    tasks: tuple[EpicTask, ...] = ()
     budget: float | None = None
 
 
 class _Head(msgspec.Struct, forbid_unknown_fields=True):
     priority: int = 0
     acceptance: list[str | list[str]] = []
-    tasks: list[Task] = []
+    tasks: list[EpicTask] = []
     budget: float | None = None
 
 
@@ -163,7 +163,7 @@ def commands(given: list[str | list[str]], place: str) -> tuple[Command, ...]:
     return tuple(found)
 
 
-def lint_wave(tasks: tuple[Task, ...]) -> list[str]:
+def lint_wave(tasks: tuple[EpicTask, ...]) -> list[str]:
     """What speaks against handing out these tasks: size, boundaries, order."""
     wrong: list[str] = []
     seen: set[str] = set()
@@ -193,7 +193,7 @@ def lint_wave(tasks: tuple[Task, ...]) -> list[str]:
         unknown = [name for name in task.depends_on if name not in seen]
         if unknown:
             wrong.append(f"task {task.id!r}: waits for {listed(unknown)}, which is no task")
-    order = Order({task.id: tuple(task.depends_on) for task in tasks})
+    order = StepOrder({task.id: tuple(task.depends_on) for task in tasks})
     if not wrong and not order.complete:
         circle = [task.id for task in tasks if task.id not in order.number]
         wrong.append(f"tasks wait for each other in a circle: {listed(circle)}")
@@ -213,13 +213,13 @@ def refuse_tiers(epic: Epic, tiers: Sequence[str]) -> None:
         raise UsageError("\n".join(wrong))
 
 
-def _outside(task: Task) -> list[str]:
+def _outside(task: EpicTask) -> list[str]:
     """Paths that lead out of the repository, or into git's own folder, or are no paths at all."""
     every = [*task.writes, *task.reads]
     return [p for p in every if p[:1] == "/" or "\0" in p or BARRED & set(p.lower().split("/"))]
 
 
-def _wrong_limits(task: Task) -> Iterator[str]:
+def _wrong_limits(task: EpicTask) -> Iterator[str]:
     if task.budget is not None and not task.budget > 0:
         yield "its budget is not above 0"
     try:
@@ -229,7 +229,7 @@ def _wrong_limits(task: Task) -> Iterator[str]:
         yield f"its timeout {error}"
 
 
-def _wrong_commands(task: Task, here: str) -> list[str]:
+def _wrong_commands(task: EpicTask, here: str) -> list[str]:
     try:
         commands(task.acceptance, here)
     except UsageError as error:
@@ -237,7 +237,7 @@ def _wrong_commands(task: Task, here: str) -> list[str]:
     return []
 
 
-def plan_of(epic: Epic, tasks: tuple[Task, ...] | None = None) -> dict[str, Any]:
+def plan_of(epic: Epic, tasks: tuple[EpicTask, ...] | None = None) -> dict[str, Any]:
     """The plan document that an epic with tasks comes to."""
     chosen = epic.tasks if tasks is None else tasks
     steps = [step_of(task, epic.priority) for task in chosen]
@@ -252,7 +252,7 @@ def plan_of(epic: Epic, tasks: tuple[Task, ...] | None = None) -> dict[str, Any]
     return doc if epic.budget is None else {**doc, "budget": epic.budget}
 
 
-def step_of(task: Task, priority: int = 0) -> dict[str, Any]:
+def step_of(task: EpicTask, priority: int = 0) -> dict[str, Any]:
     """A task as a step."""
     parameters: dict[str, Any] = {
         "goal": task.goal,
@@ -282,12 +282,12 @@ def step_of(task: Task, priority: int = 0) -> dict[str, Any]:
     return step
 
 
-def in_turn(tasks: tuple[Task, ...]) -> list[list[str]]:
+def in_turn(tasks: tuple[EpicTask, ...]) -> list[list[str]]:
     """For each task those that write the same, come first, and that it does not wait for yet.
 
     "First" is the order in which all that is waited for comes before; so no circle is made.
     """
-    order = Order({task.id: tuple(task.depends_on) for task in tasks})
+    order = StepOrder({task.id: tuple(task.depends_on) for task in tasks})
     writers: dict[str, list[str]] = {}
     for task in sorted(tasks, key=lambda task: order.number[task.id]):
         for path in task.writes:

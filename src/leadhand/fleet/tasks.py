@@ -14,7 +14,7 @@ from leadhand.models.secret_patterns import scrub
 if TYPE_CHECKING:
     from leadhand.fleet.agents.base import CoderResult
     from leadhand.fleet.merge.conductor import Ejected
-    from leadhand.fleet.workspace.capture import Taken
+    from leadhand.fleet.workspace.capture import CapturedWork
 
 CHANGES_TOLD = 8
 OTHERS_TOLD = 3
@@ -44,7 +44,7 @@ RETURNS: dict[str, Any] = {
 }
 
 
-class Given(msgspec.Struct, frozen=True):
+class PlannedTask(msgspec.Struct, frozen=True):
     """A task as it stands in the plan."""
 
     goal: str
@@ -139,7 +139,7 @@ def conflict_in(outcome: Ejected, left: Left) -> dict[str, Any]:
     return {"base": left.base, "head": left.head, "onto": onto, "paths": paths, "others": others}
 
 
-def wrong_with(taken: Taken, given: Given) -> str:
+def wrong_with(taken: CapturedWork, given: PlannedTask) -> str:
     """Why what was left is not the task, whatever the agent says; nothing when it may be."""
     if not taken.head and not taken.left_out:
         hidden = f" (but for {shown(min(taken.elsewhere))})" if taken.elsewhere else ""

@@ -35,11 +35,11 @@ from leadhand.fleet import review
 from leadhand.fleet.agents import brief
 from leadhand.fleet.agents.base import Assignment, Coder, CoderEvent, CoderResult
 from leadhand.fleet.agents.transcripts import Transcript, place
-from leadhand.fleet.context import AtWork, FleetContext, Limits
+from leadhand.fleet.context import AttemptLimits, AtWork, FleetContext
 from leadhand.fleet.gate.gate import GateTrouble
 from leadhand.fleet.gate.guard import findings, guarded
 from leadhand.fleet.governor import Overtaken
-from leadhand.fleet.merge.conductor import Change, Ejected
+from leadhand.fleet.merge.conductor import Ejected, QueuedChange
 from leadhand.fleet.planning.survey import drifted
 from leadhand.fleet.repository.git import GitFailed, shown
 from leadhand.fleet.repository.hub import ref_of
@@ -48,9 +48,9 @@ from leadhand.fleet.status.ladder import CODER
 from leadhand.fleet.tasks import (
     PARAMETERS,
     RETURNS,
-    Given,
     Left,
     Paid,
+    PlannedTask,
     conflict_in,
     overtaken,
     wrong_with,
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 
     from leadhand.fleet.agents.base import Assignment
     from leadhand.fleet.boundaries import Boundaries
-    from leadhand.fleet.gate.gate import Verdict
+    from leadhand.fleet.gate.gate import GateVerdict
     from leadhand.fleet.governor import Governor
     from leadhand.fleet.repository.hub import Hub
     from leadhand.fleet.workspace.slots import Slot
@@ -91,7 +91,7 @@ WORDS = 300
 T = TypeVar("T")
 
 
-class Patience:
+class TroublePatience:
     """How long something has been in trouble by now."""
 
     def __init__(self, governor: Governor, said: Callable[[str], None]) -> None:
@@ -116,7 +116,7 @@ async def endure(
     governor: Governor, said: Callable[[str], None], work: Callable[[], Awaitable[T]]
 ) -> T:
     """What comes of something when the machine lets it; trouble that does not pass is raised."""
-    patience = Patience(governor, said)
+    patience = TroublePatience(governor, said)
     while True:
         try:
             return await work()
@@ -157,7 +157,7 @@ async def turn(
 KEY = "finished"
 
 
-class Finished(NamedTuple):
+class FinishedChange(NamedTuple):
     """A change that waits to be landed, and what was known of the attempt that made it."""
 
     left: Left
@@ -173,7 +173,7 @@ async def put_off(hub: Hub, assignment: Assignment, left: Left) -> dict[str, Any
     return {}
 
 
-async def finished(hub: Hub, context: Context) -> Finished | None:
+async def finished(hub: Hub, context: Context) -> FinishedChange | None:
     """The change that the last attempt could not bring to main, unless a person said more."""
     last = context.failures[-1].details if context.failures else None
     found = last.get(KEY) if isinstance(last, dict) else None
@@ -184,7 +184,7 @@ async def finished(hub: Hub, context: Context) -> Finished | None:
     ref, base = str(found.get("ref", "")), str(found.get("base", ""))
     head = (await hub.kept(ref)).get(ref, "") if ref else ""
     handoff = {key: value for key, value in last.items() if key != KEY}
-    return Finished(Left(base, head), handoff) if head and base else None
+    return FinishedChange(Left(base, head), handoff) if head and base else None
 
 
 SAID_CHARS = 1200
@@ -208,12 +208,12 @@ class CoderWorker:
         *,
         name: str = CODER,
         model: str = "",
-        limits: Limits | None = None,
+        limits: AttemptLimits | None = None,
         stronger: str = "",
         concurrency: int | None = None,
     ) -> None:
         self.shop, self.coder, self.model = shop, coder, model
-        self.limits = limits or Limits()
+        self.limits = limits or AttemptLimits()
         offer = Offer(
             parameters=PARAMETERS,
             returns=RETURNS,
@@ -236,10 +236,10 @@ class CoderWorker:
 
     async def perform(self, task: Attempt, context: Context) -> Report:
         """One attempt, from a slot to main."""
-        shop, given = self.shop, msgspec.convert(task.parameters, Given)
+        shop, given = self.shop, msgspec.convert(task.parameters, PlannedTask)
         if landed := shop.hub.landed(task.run, task.step):
             return await self._adopted(landed)
-        patience = Patience(shop.governor, context.progress)
+        patience = TroublePatience(shop.governor, context.progress)
         while True:
             try:
                 return await self._in_turn(task, given, context)
@@ -247,7 +247,7 @@ class CoderWorker:
                 if not patience.another(trouble):
                     return _failed("unavailable", str(trouble), OUTAGE_S)
 
-    async def _in_turn(self, task: Attempt, given: Given, context: Context) -> Report:
+    async def _in_turn(self, task: Attempt, given: PlannedTask, context: Context) -> Report:
         """As soon as its paths and a place are free; trouble is raised until an agent begins."""
         shop, who = self.shop, (task.run, task.step, task.attempt)
         held = given.writes, self.coder.name, given.priority
@@ -258,7 +258,9 @@ class CoderWorker:
             async with shop.slots.lease(shop.hub.main(), saved_as=ref_of("wip", *who)) as slot:
                 return await self._attempt(task, given, context, slot)
 
-    async def _attempt(self, task: Attempt, given: Given, context: Context, slot: Slot) -> Report:
+    async def _attempt(
+        self, task: Attempt, given: PlannedTask, context: Context, slot: Slot
+    ) -> Report:
         assignment = await self._assignment(task, given, context)
         if allowed := review.approved(context):
             paid = Paid(CoderResult(ended="result", said="people approved it"))
@@ -303,7 +305,7 @@ class CoderWorker:
     async def _land(
         self,
         assignment: Assignment,
-        given: Given,
+        given: PlannedTask,
         context: Context,
         left: Left,
         paid: Paid,
@@ -324,7 +326,7 @@ class CoderWorker:
     async def _bring(
         self,
         assignment: Assignment,
-        given: Given,
+        given: PlannedTask,
         context: Context,
         left: Left,
         paid: Paid,
@@ -379,7 +381,7 @@ class CoderWorker:
         return paid.landed(landed, files, verdict.flaky, remarks, same=same, tests=tests)
 
     async def _guarded(
-        self, left: Left, changed: Iterable[str], verdict: Verdict
+        self, left: Left, changed: Iterable[str], verdict: GateVerdict
     ) -> review.Guarded:
         """What of a change needs more than the gate."""
         shop = self.shop
@@ -391,14 +393,14 @@ class CoderWorker:
         )
 
     async def _as_approved(
-        self, context: Context, given: Given, left: Left, allowed: review.Approved
+        self, context: Context, given: PlannedTask, left: Left, allowed: review.Approved
     ) -> tuple[Left, review.Approved | None]:
         """The change on main as it is now; the approval is gone where that is another one."""
         now, hub = await self._onto_main(context, given, left), self.shop.hub
         look = lambda: review.digest_of(hub, now.base, now.head)  # noqa: E731
         return now, allowed if await self._endure(context, look) == allowed.digest else None
 
-    async def _onto_main(self, context: Context, given: Given, left: Left) -> Left:
+    async def _onto_main(self, context: Context, given: PlannedTask, left: Left) -> Left:
         message, author = f"{given.goal[:72]}\n", self._author()
         hub = self.shop.hub
         return await self._endure(context, lambda: review.onto_main(hub, left, message, author))
@@ -418,7 +420,7 @@ class CoderWorker:
         if reviewer is None or kept.for_people:
             try:
                 change = await review.change_of(shop.hub, left, kept)
-            except review.TooLarge as error:
+            except review.DiffTooLarge as error:
                 words = f"{error}: nobody could read it. Split it"
                 return paid.failed("criteria_unmet", words, None, handoff), ""
             ref = ref_of("task", assignment.run, assignment.task, assignment.attempt)
@@ -437,7 +439,7 @@ class CoderWorker:
             return paid.failed("criteria_unmet", words, None, handoff), ""
         return None, await review.digest_of(shop.hub, left.base, left.head)
 
-    async def _assignment(self, task: Attempt, given: Given, context: Context) -> Assignment:
+    async def _assignment(self, task: Attempt, given: PlannedTask, context: Context) -> Assignment:
         """The same conversation goes on once; whoever comes after that begins anew."""
         last = context.failures[-1].details if context.failures else None
         known: Mapping[str, Any] = last if isinstance(last, dict) else {}
@@ -524,13 +526,13 @@ class CoderWorker:
     def _change(
         self,
         assignment: Assignment,
-        given: Given,
+        given: PlannedTask,
         left: Left,
         kept: review.Guarded,
         bound: str,
         by: tuple[str, ...],
-    ) -> Change:
-        return Change(
+    ) -> QueuedChange:
+        return QueuedChange(
             run=assignment.run,
             task=assignment.task,
             attempt=assignment.attempt,

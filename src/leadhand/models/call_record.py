@@ -14,11 +14,11 @@ import msgspec
 
 from leadhand.core.hashing import digest
 from leadhand.models.answer_json import data_in
-from leadhand.models.meter import Draft, drafts
+from leadhand.models.meter import RefusedDraft, drafts
 from leadhand.models.secret_patterns import scrub, scrubbed
 
 if TYPE_CHECKING:
-    from leadhand.models.messages import Answer, Request
+    from leadhand.models.messages import ModelAnswer, ModelRequest
 
 
 CONTENT_CHARS_MAX = 20_000
@@ -37,7 +37,7 @@ def record_contents(*, on: bool) -> None:
     _switch.contents = on
 
 
-def answer_digest(answer: Answer | str) -> str:
+def answer_digest(answer: ModelAnswer | str) -> str:
     """What an answer is known by; empty where nothing was said."""
     said = _words(answer)
     return digest(scrub(said)) if said else ""
@@ -46,7 +46,7 @@ def answer_digest(answer: Answer | str) -> str:
 def refused(problem: str, said: str) -> None:
     """Tell the run what a planner refused of its model's answers, and why."""
     read = data_in(said)
-    draft = Draft(
+    draft = RefusedDraft(
         findings=(scrub(problem),),
         draft=bounded(said if read is None else read),
         answer=answer_digest(said),
@@ -54,7 +54,7 @@ def refused(problem: str, said: str) -> None:
     drafts.get()(draft)
 
 
-def contents(request: Request, answer: Answer | str) -> dict[str, Any] | None:
+def contents(request: ModelRequest, answer: ModelAnswer | str) -> dict[str, Any] | None:
     """What was asked and answered, or None where that is not recorded."""
     if not _switch.contents:
         return None
@@ -69,7 +69,7 @@ def bounded(value: Any) -> Any:
     return value if len(text) <= CONTENT_CHARS_MAX else {"cut": _text(text), "chars": len(text)}
 
 
-def _words(answer: Answer | str) -> str:
+def _words(answer: ModelAnswer | str) -> str:
     """An answer as one text: its words, or its data, and the tools that it calls."""
     if isinstance(answer, str):
         return answer

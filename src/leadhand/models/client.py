@@ -20,14 +20,14 @@ from leadhand.models import prices
 from leadhand.models.call_record import answer_digest, contents
 from leadhand.models.failures import ELSEWHERE, ModelFailure
 from leadhand.models.messages import Usage
-from leadhand.models.meter import Call, payer
+from leadhand.models.meter import ModelCall, payer
 from leadhand.models.recordings import current, key_of
 from leadhand.models.telemetry import chatting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from leadhand.models.messages import Answer, Listener, Model, Request
+    from leadhand.models.messages import Listener, Model, ModelAnswer, ModelRequest
     from leadhand.models.names import ModelName
 
 ANSWER_TOKENS_MIN = 64
@@ -61,8 +61,8 @@ class Client:
         return all(name is None or prices.known(name) for name in names)
 
     async def ask(
-        self, request: Request, heard: Listener | None = None, *, prompt: str = ""
-    ) -> Answer:
+        self, request: ModelRequest, heard: Listener | None = None, *, prompt: str = ""
+    ) -> ModelAnswer:
         """The answer of the first model that gives one; `prompt`: the digest of its template."""
         for model in self.models[:-1]:
             try:
@@ -73,8 +73,8 @@ class Client:
         return await self._ask(self.models[-1], request, heard, prompt)
 
     async def _ask(
-        self, model: Model, request: Request, heard: Listener | None, prompt: str
-    ) -> Answer:
+        self, model: Model, request: ModelRequest, heard: Listener | None, prompt: str
+    ) -> ModelAnswer:
         name: ModelName | None = getattr(model, "known", None)
         paying = payer.get()
         if name is not None and name.max_tokens:
@@ -88,7 +88,9 @@ class Client:
             affordable = int((reserved - asked) / each + 1e-6)
             request = replace(request, max_tokens=max(1, min(request.max_tokens, affordable)))
         known_by = key_of(request)
-        call = Call(model=model.name, tier=self.tier, failure="lost", prompt=prompt, asked=known_by)
+        call = ModelCall(
+            model=model.name, tier=self.tier, failure="lost", prompt=prompt, asked=known_by
+        )
         began = time.monotonic()
         # Until it is known what was used, a call that was broken off counts as its question.
         used, said = Usage(input=prices.question_tokens(request) // 2), 0.0
@@ -122,7 +124,7 @@ class Client:
         return replace(answer, model=model.name, usage=used, cost=cost)
 
 
-def _counted(answer: Answer, asked: Usage) -> Usage:
+def _counted(answer: ModelAnswer, asked: Usage) -> Usage:
     """What a call used. A provider that does not count, or says nonsense, is counted by length:
     what it does not report would else be free, and no budget would ever end."""
     used = _sane(answer.usage)

@@ -29,7 +29,7 @@ class ToolCall(msgspec.Struct, frozen=True):
     arguments: Any
 
 
-class Told(msgspec.Struct, frozen=True, tag="told", omit_defaults=True):
+class UserMessage(msgspec.Struct, frozen=True, tag="told", omit_defaults=True):
     """A text of ours."""
 
     text: str
@@ -37,7 +37,7 @@ class Told(msgspec.Struct, frozen=True, tag="told", omit_defaults=True):
     """How many of its first characters come again in later questions: a cache may end there."""
 
 
-class Said(msgspec.Struct, frozen=True, tag="said", omit_defaults=True):
+class AssistantMessage(msgspec.Struct, frozen=True, tag="said", omit_defaults=True):
     """What the model said before."""
 
     text: str = ""
@@ -52,10 +52,10 @@ class Result(msgspec.Struct, frozen=True, tag="result"):
     text: str
 
 
-Turn = Told | Said | Result
+Turn = UserMessage | AssistantMessage | Result
 
 
-class Request(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+class ModelRequest(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """One question."""
 
     system: str
@@ -87,7 +87,7 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
         )
 
 
-class Answer(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+class ModelAnswer(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """What came back, whole."""
 
     text: str = ""
@@ -98,9 +98,9 @@ class Answer(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Which model answered, by the name it is known by here."""
     cost: float = 0.0
 
-    def turn(self) -> Said:
+    def turn(self) -> AssistantMessage:
         """The answer as a turn of the conversation that goes on."""
-        return Said(self.text, self.calls)
+        return AssistantMessage(self.text, self.calls)
 
 
 class Listener(Protocol):
@@ -114,5 +114,5 @@ class Model(Protocol):
 
     name: str
 
-    async def ask(self, request: Request, heard: Listener | None = None) -> Answer:
+    async def ask(self, request: ModelRequest, heard: Listener | None = None) -> ModelAnswer:
         """The whole answer, or a ModelFailure."""

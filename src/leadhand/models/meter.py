@@ -16,7 +16,7 @@ import msgspec
 from leadhand.models.messages import Usage
 
 
-class Call(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+class ModelCall(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """What became of one call of a model."""
 
     model: str
@@ -36,7 +36,7 @@ class Call(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """What was asked and answered, where contents are recorded."""
 
 
-class Draft(msgspec.Struct, frozen=True, kw_only=True):
+class RefusedDraft(msgspec.Struct, frozen=True, kw_only=True):
     """What a model proposed and its planner refused before anybody else saw it."""
 
     findings: tuple[str, ...]
@@ -55,7 +55,7 @@ class Payer(Protocol):
         class "budget". Infinite when there is no limit.
         """
 
-    def settle(self, reserved: float, call: Call) -> None:
+    def settle(self, reserved: float, call: ModelCall) -> None:
         """Give back what was set aside, and write down what became of the call."""
 
 
@@ -65,15 +65,15 @@ class Nobody:
     async def reserve(self, wanted: float, _least: float) -> float:
         return wanted
 
-    def settle(self, _reserved: float, _call: Call) -> None:
+    def settle(self, _reserved: float, _call: ModelCall) -> None:
         pass
 
 
-def _unheard(_draft: Draft) -> None:
+def _unheard(_draft: RefusedDraft) -> None:
     """Outside of a run nobody keeps drafts."""
 
 
-drafts: ContextVar[Callable[[Draft], None]] = ContextVar("drafts", default=_unheard)
+drafts: ContextVar[Callable[[RefusedDraft], None]] = ContextVar("drafts", default=_unheard)
 """Who is told of drafts that were refused in this task."""
 
 payer: ContextVar[Payer] = ContextVar("payer", default=Nobody())  # noqa: B039 - holds nothing

@@ -15,7 +15,7 @@ import msgspec
 from leadhand.models.messages import Usage
 
 if TYPE_CHECKING:
-    from leadhand.models.messages import Answer, Request
+    from leadhand.models.messages import ModelAnswer, ModelRequest
     from leadhand.models.names import ModelName
 
 MILLION = 1_000_000
@@ -41,7 +41,7 @@ def known(name: ModelName) -> bool:
     return cost(name, Usage(1, 1)) is not None
 
 
-def bound(name: ModelName, request: Request) -> tuple[float, float]:
+def bound(name: ModelName, request: ModelRequest) -> tuple[float, float]:
     """The most that a call can cost: for the question, and for each token of the answer."""
     tokens = question_tokens(request)
     asked = cost(name, Usage(tokens, 0)) or 0.0
@@ -51,12 +51,12 @@ def bound(name: ModelName, request: Request) -> tuple[float, float]:
     return asked * 1.25, max(0.0, both - asked) / MILLION
 
 
-def question_tokens(request: Request) -> int:
+def question_tokens(request: ModelRequest) -> int:
     """No fewer tokens than a question has."""
     return int(len(msgspec.json.encode(request)) / TOKEN_BYTES) + OVERHEAD_TOKENS
 
 
-def answer_tokens(answer: Answer) -> int:
+def answer_tokens(answer: ModelAnswer) -> int:
     """About how many tokens an answer has, for when nobody counted them."""
     said = msgspec.json.encode([answer.text, [[c.tool, c.arguments] for c in answer.calls]])
     return max(1, len(said) // 4)

@@ -19,7 +19,16 @@ import msgspec
 from leadhand.errors import UsageError
 from leadhand.models.answer_json import arguments, clean, data_in, decoded
 from leadhand.models.failures import ModelFailure, of_provider
-from leadhand.models.messages import Answer, Listener, Request, Result, Said, Told, ToolCall, Usage
+from leadhand.models.messages import (
+    AssistantMessage,
+    Listener,
+    ModelAnswer,
+    ModelRequest,
+    Result,
+    ToolCall,
+    Usage,
+    UserMessage,
+)
 from leadhand.models.names import key_variable
 from leadhand.models.secret_patterns import MARK
 
@@ -204,7 +213,7 @@ class ProviderModel:
             asyncio.AbstractEventLoop, tuple[ProviderClient, AsyncGenerator[None, None]]
         ] = WeakKeyDictionary()
 
-    async def ask(self, request: Request, heard: Listener | None = None) -> Answer:
+    async def ask(self, request: ModelRequest, heard: Listener | None = None) -> ModelAnswer:
         """The whole answer, or a ModelFailure."""
         try:
             return await self._ask(request, heard)
@@ -224,7 +233,7 @@ class ProviderModel:
             text=failure.text.replace(key, MARK),
         )
 
-    async def _ask(self, request: Request, heard: Listener | None) -> Answer:
+    async def _ask(self, request: ModelRequest, heard: Listener | None) -> ModelAnswer:
         try:
             from pydantic_ai import exceptions as ex
         except ImportError as error:
@@ -257,7 +266,7 @@ class ProviderModel:
     async def _stream(
         self,
         client: ProviderClient,
-        request: Request,
+        request: ModelRequest,
         parameters: ModelRequestParameters,
         heard: Listener | None,
     ) -> ModelResponse:
@@ -293,7 +302,7 @@ class ProviderModel:
                     heard(piece)
             return stream.get()
 
-    def _settings(self, request: Request) -> dict[str, Any]:
+    def _settings(self, request: ModelRequest) -> dict[str, Any]:
         """The limits of a call, and marks for the provider's cache where it takes them.
 
         System text, tools and the conversation so far come again with every call. A server of
@@ -309,8 +318,8 @@ class ProviderModel:
         return settings | {"cache": True}
 
     def _read(
-        self, response: ModelResponse, request: Request, *, ended: bool, strict: bool
-    ) -> Answer:
+        self, response: ModelResponse, request: ModelRequest, *, ended: bool, strict: bool
+    ) -> ModelAnswer:
         from pydantic_ai.messages import TextPart, ToolCallPart
 
         usage = _usage(response.usage)
@@ -349,9 +358,9 @@ class ProviderModel:
                 raise ModelFailure("invalid_output", words, usage=usage, text=text)
         elif not calls and not text.strip():
             raise ModelFailure("invalid_output", f"{self.name}: the answer is empty", usage=usage)
-        return Answer(text=text, data=data, calls=calls, usage=usage, model=self.name)
+        return ModelAnswer(text=text, data=data, calls=calls, usage=usage, model=self.name)
 
-    def _parameters(self, client: ProviderClient, request: Request) -> ModelRequestParameters:
+    def _parameters(self, client: ProviderClient, request: ModelRequest) -> ModelRequestParameters:
         """How a request is put to this client: its tools, or the form of its answer."""
         from pydantic_ai.messages import InstructionPart
         from pydantic_ai.models import ModelRequestParameters
@@ -520,7 +529,7 @@ def _by_address(name: ModelName) -> ProviderClient:
     return OpenAIChatModel(name.model, provider=there)
 
 
-def _told(turn: Told, *, cache: bool) -> Any:
+def _told(turn: UserMessage, *, cache: bool) -> Any:
     """A text of ours, with a mark for the cache where its stable part ends."""
     from pydantic_ai.messages import CachePoint
 
@@ -528,20 +537,20 @@ def _told(turn: Told, *, cache: bool) -> Any:
     return [head, CachePoint(), tail] if cache and head.strip() and tail.strip() else turn.text
 
 
-def _messages(request: Request, *, cache: bool) -> list[ModelMessage]:
+def _messages(request: ModelRequest, *, cache: bool) -> list[ModelMessage]:
     from pydantic_ai import messages as pm
 
     found: list[pm.ModelMessage] = []
     ours: list[ModelRequestPart] = []
     for turn in request.turns:
         match turn:
-            case Told():
+            case UserMessage():
                 ours.append(pm.UserPromptPart(content=_told(turn, cache=cache)))
             case Result():
                 ours.append(
                     pm.ToolReturnPart(tool_name=turn.tool, content=turn.text, tool_call_id=turn.id)
                 )
-            case Said():
+            case AssistantMessage():
                 found.append(pm.ModelRequest(parts=ours))
                 ours = []
                 theirs: list[pm.ModelResponsePart] = []

@@ -26,7 +26,7 @@ from leadhand.core.hashing import canonical, digest
 from leadhand.core.plan.model import FAILURE_CLASSES
 from leadhand.errors import UsageError
 from leadhand.models.failures import ModelFailure
-from leadhand.models.messages import Answer, Listener, Model, Request, Usage
+from leadhand.models.messages import Listener, Model, ModelAnswer, ModelRequest, Usage
 from leadhand.models.secret_patterns import scrubbed
 
 if TYPE_CHECKING:
@@ -49,19 +49,19 @@ class Failed(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the model said, where that could not be used as it was."""
 
 
-class Exchange(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+class RecordedCall(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """One question and what came of it."""
 
     key: str
     model: str
-    request: Request
-    answer: Answer | None = None
+    request: ModelRequest
+    answer: ModelAnswer | None = None
     failed: Failed | None = None
 
 
 class _Document(msgspec.Struct, kw_only=True):
     format: str = FORMAT
-    exchanges: list[Exchange] = []
+    exchanges: list[RecordedCall] = []
 
 
 class Tape:
@@ -69,10 +69,12 @@ class Tape:
 
     def __init__(self, path: str | Path, mode: Mode = "play") -> None:
         self.path, self.mode = Path(path), mode
-        self.exchanges: list[Exchange] = [] if mode == "record" else _read(self.path)
+        self.exchanges: list[RecordedCall] = [] if mode == "record" else _read(self.path)
         self._played: dict[str, int] = {}
 
-    async def through(self, model: Model, request: Request, heard: Listener | None) -> Answer:
+    async def through(
+        self, model: Model, request: ModelRequest, heard: Listener | None
+    ) -> ModelAnswer:
         """The answer from the tape, or with `record` from the model and onto the tape."""
         if self.mode == "play":
             return self._play(request, heard)
@@ -86,7 +88,7 @@ class Tape:
         self._keep(model, request, answer=answer)
         return answer
 
-    def _play(self, request: Request, heard: Listener | None) -> Answer:
+    def _play(self, request: ModelRequest, heard: Listener | None) -> ModelAnswer:
         key = key_of(request)
         found = [each for each in self.exchanges if each.key == key]
         if not found:
@@ -108,7 +110,7 @@ class Tape:
             heard(exchange.answer.text)
         return exchange.answer
 
-    def _unknown(self, request: Request) -> str:
+    def _unknown(self, request: ModelRequest) -> str:
         """What is different from the question on the tape that comes nearest."""
         asked = _asked(request)
         differences = [
@@ -126,14 +128,14 @@ class Tape:
     def _keep(
         self,
         model: Model,
-        request: Request,
-        answer: Answer | None = None,
+        request: ModelRequest,
+        answer: ModelAnswer | None = None,
         failed: Failed | None = None,
     ) -> None:
         raw = msgspec.to_builtins(
-            Exchange(key="", model=model.name, request=request, answer=answer, failed=failed)
+            RecordedCall(key="", model=model.name, request=request, answer=answer, failed=failed)
         )
-        kept = msgspec.convert(scrubbed(raw), Exchange)
+        kept = msgspec.convert(scrubbed(raw), RecordedCall)
         self.exchanges.append(replace(kept, key=key_of(request)))
         text = msgspec.json.format(msgspec.json.encode(_Document(exchanges=self.exchanges)))
         fresh = self.path.with_name(f".{self.path.name}.{os.getpid()}")
@@ -150,7 +152,7 @@ class Taped:
         self.known = getattr(model, "known", None)
         self._model = model
 
-    async def ask(self, request: Request, heard: Listener | None = None) -> Answer:
+    async def ask(self, request: ModelRequest, heard: Listener | None = None) -> ModelAnswer:
         """From the tape, or from the model."""
         tape = current()
         if tape is None:
@@ -194,19 +196,19 @@ def _within(tape: Tape) -> Iterator[Tape]:
         _current.reset(token)
 
 
-def key_of(request: Request) -> str:
+def key_of(request: ModelRequest) -> str:
     """What a question is known by."""
     return digest(canonical(scrubbed(_asked(request))))
 
 
-def _asked(request: Request) -> dict[str, Any]:
+def _asked(request: ModelRequest) -> dict[str, Any]:
     whole = msgspec.to_builtins(request)
     for turn in whole["turns"]:
         turn.pop("stable", None)  # where a cache may end does not change what was asked
     return {name: whole.get(name) for name in ("system", "turns", "tools", "schema")}
 
 
-def _read(path: Path) -> list[Exchange]:
+def _read(path: Path) -> list[RecordedCall]:
     try:
         document = msgspec.json.decode(path.read_bytes(), type=_Document)
     except OSError as error:

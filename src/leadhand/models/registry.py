@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 Named = str | ModelName | Model
 
 
-class Book:
+class ModelRegistry:
     """What a word stands for, where a model is wanted."""
 
     def __init__(
@@ -45,15 +45,15 @@ class Book:
     @classmethod
     def of(
         cls,
-        models: Book | Mapping[str, Named] | None = None,
+        models: ModelRegistry | Mapping[str, Named] | None = None,
         tiers: Mapping[str, Named | Sequence[Named]] | None = None,
-    ) -> Book:
+    ) -> ModelRegistry:
         """A book from what a program says: models by name, tiers by one model or several."""
-        if isinstance(models, Book) and not tiers:
+        if isinstance(models, ModelRegistry) and not tiers:
             return models
-        known = models if isinstance(models, Book) else cls()
+        known = models if isinstance(models, ModelRegistry) else cls()
         book = cls(known.tiers, known.models)
-        for name, model in ({} if isinstance(models, Book) else models or {}).items():
+        for name, model in ({} if isinstance(models, ModelRegistry) else models or {}).items():
             book._put(name, model)
         for tier, given in (tiers or {}).items():
             book.tiers[tier] = tuple(book._word(each) for each in _several(given))

@@ -28,7 +28,7 @@ from leadhand.models.secret_patterns import scrub
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from leadhand.models.messages import Answer, Request
+    from leadhand.models.messages import ModelAnswer, ModelRequest
 
 CONTENT_CHARS_MAX = 20_000
 
@@ -85,7 +85,7 @@ def switch_off() -> None:
     _switch.tracer = None
 
 
-class Span:
+class TelemetrySpan:
     """A span, or nothing when they are off."""
 
     def __init__(self, inner: Any = None) -> None:
@@ -111,7 +111,7 @@ class Span:
             self._inner.set_attribute("error.type", failure_class)
             self._inner.set_status(StatusCode.ERROR)
 
-    def answered(self, answer: Answer) -> None:
+    def answered(self, answer: ModelAnswer) -> None:
         """What a model answered."""
         if self._inner is None:
             return
@@ -124,16 +124,16 @@ class Span:
 
 
 @contextmanager
-def span(operation: str, what: str = "", **attributes: Any) -> Iterator[Span]:
+def span(operation: str, what: str = "", **attributes: Any) -> Iterator[TelemetrySpan]:
     """A span of one operation; an exception's class is told, its text is not."""
     if _switch.tracer is None:
-        yield Span()
+        yield TelemetrySpan()
         return
     name = f"{operation} {what}" if what else operation
     with _switch.tracer.start_as_current_span(
         name, record_exception=False, set_status_on_exception=False
     ) as inner:
-        made = Span(inner)
+        made = TelemetrySpan(inner)
         made.set(gen_ai__operation__name=operation, **attributes)
         try:
             yield made
@@ -168,12 +168,12 @@ class Runs:
         if made is not None:
             made.set_attribute("leadhand.status", status)
             if status == "failed":
-                Span(made).failed(status)
+                TelemetrySpan(made).failed(status)
             made.end()
 
 
 @contextmanager
-def chatting(model: str, request: Request) -> Iterator[Span]:
+def chatting(model: str, request: ModelRequest) -> Iterator[TelemetrySpan]:
     """A question to a model."""
     provider, _, name = model.partition(":")
     with span(

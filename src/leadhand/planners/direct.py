@@ -12,7 +12,7 @@ from leadhand.core.catalog import stronger_ones
 from leadhand.core.facts import there as given_beforehand
 from leadhand.core.report import GiveUp, Propose, decision_doc
 from leadhand.planners.goal.operators import Operator, operators_of
-from leadhand.planners.goal.steps import Names, document, tidy
+from leadhand.planners.goal.steps import StepIds, document, tidy
 from leadhand.planners.goal.world import have
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def agents_of(catalog: Catalog) -> list[str]:
 def asked(agent: str, goal: Goal) -> Doc:
     """The whole plan: the goal's words as the task of one agent."""
     step: Doc = {
-        "id": Names(()).take(Operator(name=agent, worker=agent)),
+        "id": StepIds(()).take(Operator(name=agent, worker=agent)),
         "worker": agent,
         "parameters": {"task": goal.text, **goal.have},
         "because": f"{agent} is asked to do it as it was said",
@@ -75,6 +75,6 @@ def asked(agent: str, goal: Goal) -> Doc:
 def one_step(operator: Operator, goal: Goal) -> Doc:
     """The whole plan: one step."""
     facts = {name: have(name, value) for name, value in goal.have.items()}
-    step = tidy(document(operator, Names(()).take(operator), facts))
+    step = tidy(document(operator, StepIds(()).take(operator), facts))
     step["because"] = f"{operator.name} gives {', '.join(goal.want)} from what is there"
     return decision_doc(Propose((step,), final=True, because="one worker can do it: no planning"))

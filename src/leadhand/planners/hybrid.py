@@ -51,7 +51,7 @@ LOOK_MAX = 500
 """Steps of one proposal whose needs are looked at."""
 
 
-class Notes(msgspec.Struct, omit_defaults=True):
+class HybridNotes(msgspec.Struct, omit_defaults=True):
     """What is kept from one call to the next, beside the notes of whoever was asked."""
 
     handed: str = ""
@@ -133,10 +133,10 @@ class Hybrid:
         why, decision = await self._ask_first(view, kept)
         if not why and decision is not None:
             return _noted(decision, kept)
-        kept = Notes(handed=why)
+        kept = HybridNotes(handed=why)
         return _told(await self.then.decide(replace(view, notes=None)), kept, self.then.name)
 
-    async def _ask_first(self, view: PlannerView, kept: Notes) -> tuple[str, Decision | None]:
+    async def _ask_first(self, view: PlannerView, kept: HybridNotes) -> tuple[str, Decision | None]:
         """Why the first planner has had its chance, if it has; else its decision."""
         first, world = self.first, self._world(view)
         missing = [fact for fact in view.goal.want if fact not in world.facts]
@@ -175,7 +175,7 @@ class Hybrid:
             return self._wrong(doc, view, world), decision
         return "", decision
 
-    def _again(self, doc: Doc, view: PlannerView, kept: Notes) -> str:
+    def _again(self, doc: Doc, view: PlannerView, kept: HybridNotes) -> str:
         """Why the engine will not take what it refused before: a proposal, a wait or an end."""
         last, kept.last = kept.last, digest(canonical(doc))
         if kept.refused and kept.last == last:
@@ -202,20 +202,20 @@ class Hybrid:
         return fold(view)
 
 
-def _read(notes: Json) -> Notes:
+def _read(notes: Json) -> HybridNotes:
     try:
-        return msgspec.convert(notes or {}, Notes)
+        return msgspec.convert(notes or {}, HybridNotes)
     except msgspec.ValidationError:
-        return Notes()
+        return HybridNotes()
 
 
-def _noted(decision: Decision, kept: Notes) -> Decision:
+def _noted(decision: Decision, kept: HybridNotes) -> Decision:
     """The decision with our notes around its own."""
     kept.notes = decision.notes if decision.notes is not None else kept.notes
     return replace(decision, notes=msgspec.to_builtins(kept))
 
 
-def _told(decision: Decision, kept: Notes, name: str) -> Decision:
+def _told(decision: Decision, kept: HybridNotes, name: str) -> Decision:
     """The first decision of the one that takes over says why it does."""
     kept.handed = kept.handed[:REASON_CHARS_MAX]
     why = f"{kept.handed}; the {name} planner goes on from here"

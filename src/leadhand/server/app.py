@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 
 from leadhand.errors import LeadhandError
 from leadhand.server import shapes
-from leadhand.server.problems import MEDIA, Refusal, refusal_of, title_of
+from leadhand.server.problems import MEDIA, RequestRefused, refusal_of, title_of
 from leadhand.server.routes import (
     events,
     fleet,
@@ -56,7 +56,7 @@ def build(office: AppState) -> FastAPI:
     for each in ROUTERS:
         app.include_router(each.router, prefix=API)
     app.include_router(pages.router)
-    app.add_exception_handler(Refusal, _refused)
+    app.add_exception_handler(RequestRefused, _refused)
     app.add_exception_handler(LeadhandError, _failed)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
@@ -65,7 +65,7 @@ def build(office: AppState) -> FastAPI:
     return app
 
 
-def _problem(refused: Refusal) -> Response:
+def _problem(refused: RequestRefused) -> Response:
     return Response(refused.body(), refused.status, refused.headers, MEDIA)
 
 
@@ -79,14 +79,14 @@ async def _invalid(_request: Request, error: Exception) -> Response:
         f"{'.'.join(map(str, each.get('loc', ())))}: {each.get('msg', '')}"
         for each in error.errors()[:20]
     ]
-    return _problem(Refusal(422, "; ".join(wrong), errors=wrong))
+    return _problem(RequestRefused(422, "; ".join(wrong), errors=wrong))
 
 
 async def _http(_request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     headers = dict(error.headers or {})
     detail = str(error.detail) if error.detail else title_of(error.status_code)
-    return _problem(Refusal(error.status_code, detail, headers=headers))
+    return _problem(RequestRefused(error.status_code, detail, headers=headers))
 
 
 async def _failed(_request: Request, error: Exception) -> Response:

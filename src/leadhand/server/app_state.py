@@ -13,7 +13,7 @@ from fastapi import Request, Response
 from leadhand.codec.events import escaped
 from leadhand.core.state.model import Now
 from leadhand.server.gate import PERSON
-from leadhand.server.prometheus import Book
+from leadhand.server.prometheus import EventCounts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from leadhand.engine.host import Host
     from leadhand.server.accounts import Accounts, Person
     from leadhand.server.cached_reader import CachedReader, CachedReaders
-    from leadhand.server.gate import Gate
+    from leadhand.server.gate import RequestGate
     from leadhand.server.idempotency import Keys
     from leadhand.server.run_supervisor import RunSupervisor
-    from leadhand.server.stream import Hub
+    from leadhand.server.stream import StreamHub
     from leadhand.settings import Settings
     from leadhand.stores.group_commit import Took
 
@@ -43,14 +43,14 @@ class AppState:
     people: Accounts
     desks: CachedReaders
     conductor: RunSupervisor
-    hub: Hub
+    hub: StreamHub
     keys: Keys
     version: str
     secure: bool = False
-    gate: Gate | None = None
+    gate: RequestGate | None = None
     station: Station | None = None
     """Where the fleet is spoken to, if one is at work in this process."""
-    book: Book = field(default_factory=Book)
+    book: EventCounts = field(default_factory=EventCounts)
     counted: Counted = field(default_factory=dict)
 
     @property

@@ -16,12 +16,12 @@ import msgspec
 
 from leadhand.codec.documents import count_values, read_value
 from leadhand.errors import DocumentError
-from leadhand.server.problems import Refusal
+from leadhand.server.problems import RequestRefused
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, MutableMapping
 
-    from leadhand.server.rules import Rule
+    from leadhand.server.rules import RouteRule
 
     Message = MutableMapping[str, Any]
     Receive = Callable[[], Awaitable[Message]]
@@ -45,22 +45,22 @@ async def apart(work: Callable[..., T], *args: Any) -> T:
     return await asyncio.get_running_loop().run_in_executor(_APART, partial(work, *args))
 
 
-def check_form(rule: Rule, headers: dict[bytes, bytes], limit: int) -> None:
+def check_form(rule: RouteRule, headers: dict[bytes, bytes], limit: int) -> None:
     """Refusal unless the headers announce what belongs to the rule: some JSON, or nothing."""
     length = headers.get(b"content-length", b"0")
     if not length.isdigit():
-        raise Refusal(400, "Content-Length is no number")
+        raise RequestRefused(400, "Content-Length is no number")
     if not rule.has_body:
         if int(length) or b"transfer-encoding" in headers:
-            raise Refusal(400, f"{rule.method} takes no body here")
+            raise RequestRefused(400, f"{rule.method} takes no body here")
         return
     kind, _, more = headers.get(b"content-type", b"").decode("latin-1").lower().partition(";")
     if kind.strip() != "application/json" or more.strip() not in ("", "charset=utf-8"):
-        raise Refusal(415, "the body must be application/json")
+        raise RequestRefused(415, "the body must be application/json")
     if headers.get(b"content-encoding", b"identity").lower() != b"identity":
-        raise Refusal(415, "the body must not be compressed")
+        raise RequestRefused(415, "the body must not be compressed")
     if int(length) > limit:
-        raise Refusal(413, f"the body may have {limit:,} bytes")
+        raise RequestRefused(413, f"the body may have {limit:,} bytes")
 
 
 async def read_body(receive: Receive, limit: int) -> bytes:
@@ -71,15 +71,15 @@ async def read_body(receive: Receive, limit: int) -> bytes:
             while True:
                 message = await receive()
                 if message["type"] != "http.request":
-                    raise Refusal(400, "the body ended early")
+                    raise RequestRefused(400, "the body ended early")
                 parts.append(message.get("body", b""))
                 size += len(parts[-1])
                 if size > limit:
-                    raise Refusal(413, f"the body may have {limit:,} bytes")
+                    raise RequestRefused(413, f"the body may have {limit:,} bytes")
                 if not message.get("more_body"):
                     break
     except TimeoutError:
-        raise Refusal(408, "the body took too long") from None
+        raise RequestRefused(408, "the body took too long") from None
     body = b"".join(parts)
     if size > THREAD_BYTES:  # parsing holds the loop up, and the loop is the engine's
         await apart(_check_json, body)
@@ -91,14 +91,14 @@ async def read_body(receive: Receive, limit: int) -> bytes:
 def _check_json(body: bytes) -> None:
     """Refusal unless it is JSON without doubles, depths or numbers that nobody can work with."""
     if count_values(body, VALUES_MAX) > VALUES_MAX:
-        raise Refusal(413, f"the body may hold {VALUES_MAX:,} values, and holds more")
+        raise RequestRefused(413, f"the body may hold {VALUES_MAX:,} values, and holds more")
     try:
         _check_keys(read_value(body.decode(), "body"))
         msgspec.json.decode(body)  # knows halves of characters for what they are
     except (UnicodeDecodeError, msgspec.DecodeError, RecursionError) as error:
-        raise Refusal(400, f"the body is no JSON: {error}") from None
+        raise RequestRefused(400, f"the body is no JSON: {error}") from None
     except DocumentError as error:
-        raise Refusal(400, str(error)) from None
+        raise RequestRefused(400, str(error)) from None
 
 
 def _check_keys(value: Any) -> None:
@@ -108,7 +108,7 @@ def _check_keys(value: Any) -> None:
         each = waiting.pop()
         if isinstance(each, dict):
             if len(each) > KEYS_MAX:
-                raise Refusal(413, f"an object may have {KEYS_MAX:,} keys, and one has more")
+                raise RequestRefused(413, f"an object may have {KEYS_MAX:,} keys, and one has more")
             waiting.extend(each.values())
         elif isinstance(each, list):
             waiting.extend(each)
@@ -117,7 +117,9 @@ def _check_keys(value: Any) -> None:
 def check_text(text: str) -> None:
     """Refusal when the text of a plan, YAML or JSON, may hold too many values."""
     if text.count("\n") + text.count(",") + text.count("{") + text.count("[") > VALUES_MAX:
-        raise Refusal(413, f"the text of a plan may hold {VALUES_MAX:,} values, and holds more")
+        raise RequestRefused(
+            413, f"the text of a plan may hold {VALUES_MAX:,} values, and holds more"
+        )
 
 
 def replayed(body: bytes, receive: Receive) -> Receive:

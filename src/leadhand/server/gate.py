@@ -21,8 +21,8 @@ from urllib.parse import parse_qsl
 
 from leadhand.server.accounts import COOKIE, Person, Tries
 from leadhand.server.bodies import check_form, read_body, replayed
-from leadhand.server.problems import MEDIA, Refusal, refusal_of
-from leadhand.server.rules import PUBLIC, Rule, Table, may
+from leadhand.server.problems import MEDIA, RequestRefused, refusal_of
+from leadhand.server.rules import PUBLIC, RouteRule, RouteRules, may
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, MutableMapping
@@ -69,7 +69,7 @@ CLOSED = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-acti
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class RequestLimits:
     """How much is taken in at once."""
 
     requests: int = 64
@@ -79,12 +79,12 @@ class Limits:
     connections: int = 512
     body_bytes: int = 10 << 20
 
-    def of(self, rule: Rule) -> int:
+    def of(self, rule: RouteRule) -> int:
         """How many bytes the body of a request may have."""
         return STRANGER_BYTES if rule.people == PUBLIC else self.body_bytes
 
 
-class Gate:
+class RequestGate:
     """Lets requests through to an application, or refuses them."""
 
     def __init__(
@@ -92,17 +92,17 @@ class Gate:
         app: App,
         people: Accounts,
         *,
-        table: Table | None = None,
+        table: RouteRules | None = None,
         hosts: tuple[str, ...] = (),
-        limits: Limits | None = None,
+        limits: RequestLimits | None = None,
         room: Callable[[], bool] = lambda: True,
         secure: bool = False,
     ) -> None:
         self._app = app
         self._people = people
-        self._table = table or Table()
+        self._table = table or RouteRules()
         self._hosts = frozenset((*LOOPBACK, *hosts))
-        self._limits = limits or Limits()
+        self._limits = limits or RequestLimits()
         self._room = room
         self._scheme = "https" if secure else "http"
         self._tries = Tries()
@@ -124,7 +124,7 @@ class Gate:
         answer = _Answer(send, head=scope["method"] == "HEAD", page=self._page(scope))
         try:
             rule = self._admit(scope)
-        except Refusal as refused:
+        except RequestRefused as refused:
             await answer.refuse(refused)
             return
         await self._counted(rule, scope, receive, answer)
@@ -134,54 +134,58 @@ class Gate:
 
     # Who comes in.
 
-    def _admit(self, scope: Scope) -> Rule:
+    def _admit(self, scope: Scope) -> RouteRule:
         headers = _headers(scope)
         self._check_host(headers)
         rule = self._rule(scope)
         self._check_site(rule, scope, headers)
         person = self._person(rule, scope, headers)
         if person is not None and not may(person.role, rule.people):
-            raise Refusal(403, f"{person.name} is {person.role}, and this is for {rule.people}s")
+            raise RequestRefused(
+                403, f"{person.name} is {person.role}, and this is for {rule.people}s"
+            )
         scope[PERSON] = person
         check_form(rule, headers, self._limits.of(rule))
         if rule.starts and not self._room():
-            raise Refusal(503, "more is waiting to be written than the disk takes; come again")
+            raise RequestRefused(
+                503, "more is waiting to be written than the disk takes; come again"
+            )
         return rule
 
     def _check_host(self, headers: dict[bytes, bytes]) -> None:
         name = _host_name(headers.get(b"host", b"").decode("latin-1"))
         if name not in self._hosts:
-            raise Refusal(
+            raise RequestRefused(
                 421,
                 "this server is not known by that name",
                 fix='name it in leadhand.toml: [server] hosts = ["…"]',
             )
 
-    def _rule(self, scope: Scope) -> Rule:
+    def _rule(self, scope: Scope) -> RouteRule:
         path, raw = scope["path"], scope.get("raw_path", b"").lower()
         if len(path) > PATH_CHARS_MAX or any(each in raw for each in (b"%2f", b"%5c", b"%00")):
-            raise Refusal(404, "there is nothing here")
+            raise RequestRefused(404, "there is nothing here")
         rules = self._table.find(path)
         if not rules:
-            raise Refusal(404, "there is nothing here")
+            raise RequestRefused(404, "there is nothing here")
         method = scope["method"]
         rule = rules.get("GET" if method == "HEAD" else method)
         if rule is None or (method == "HEAD" and rule.stream):
             allowed = ", ".join(sorted(_methods(rules)))
-            raise Refusal(405, f"{method} is not for this", headers={"Allow": allowed})
+            raise RequestRefused(405, f"{method} is not for this", headers={"Allow": allowed})
         return rule
 
-    def _check_site(self, rule: Rule, scope: Scope, headers: dict[bytes, bytes]) -> None:
+    def _check_site(self, rule: RouteRule, scope: Scope, headers: dict[bytes, bytes]) -> None:
         """A page of another site may neither ask nor act here, whoever is signed in."""
         site = headers.get(b"sec-fetch-site", b"").decode("latin-1")
         origin = headers.get(b"origin", b"").decode("latin-1")
         if origin and origin.lower() not in self._origins(headers[b"host"].decode("latin-1")):
-            raise Refusal(403, "this was sent by a page of another origin")
+            raise RequestRefused(403, "this was sent by a page of another origin")
         navigates = headers.get(b"sec-fetch-mode") == b"navigate" and rule.path == "/"
         if site and site not in SAFE_SITES and not (navigates and scope["method"] == "GET"):
-            raise Refusal(403, "this was sent by a page of another site")
+            raise RequestRefused(403, "this was sent by a page of another site")
         if site == "none" and rule.method != "GET":
-            raise Refusal(403, "only a page of this server may do that from a browser")
+            raise RequestRefused(403, "only a page of this server may do that from a browser")
 
     def _origins(self, host: str) -> tuple[str, ...]:
         """Our own; behind a proxy that does TLS, a name that is configured may be https."""
@@ -189,7 +193,7 @@ class Gate:
         proxied = _host_name(host) not in LOOPBACK
         return (own, f"https://{host.lower()}") if proxied else (own,)
 
-    def _person(self, rule: Rule, scope: Scope, headers: dict[bytes, bytes]) -> Person | None:
+    def _person(self, rule: RouteRule, scope: Scope, headers: dict[bytes, bytes]) -> Person | None:
         if rule.people == PUBLIC:
             return None
         given = headers.get(b"authorization")
@@ -205,7 +209,9 @@ class Gate:
         if found is None:
             raise _unknown("sign in first")
         if rule.method != "GET" and not {b"origin", b"sec-fetch-site"} & headers.keys():
-            raise Refusal(403, "a session is for browsers: send the token as a bearer instead")
+            raise RequestRefused(
+                403, "a session is for browsers: send the token as a bearer instead"
+            )
         scope[STILL] = lambda: self._people.by_session(cookie) is not None
         return found[0]
 
@@ -219,22 +225,24 @@ class Gate:
             return person
         wait = self._tries.wrong(str((scope.get("client") or ("",))[0]), token)
         if wait:
-            raise Refusal(429, "too many wrong tokens", headers={"Retry-After": str(wait)})
+            raise RequestRefused(429, "too many wrong tokens", headers={"Retry-After": str(wait)})
         raise _unknown("this token is nobody's")
 
     # What is let in.
 
-    async def _counted(self, rule: Rule, scope: Scope, receive: Receive, answer: _Answer) -> None:
+    async def _counted(
+        self, rule: RouteRule, scope: Scope, receive: Receive, answer: _Answer
+    ) -> None:
         kind = "streams" if rule.stream else "sign_ins" if rule.signs_in else "requests"
         if rule.signs_in:
             try:
                 receive = replayed(await read_body(receive, self._limits.of(rule)), receive)
-            except Refusal as refused:
+            except RequestRefused as refused:
                 await answer.refuse(refused)
                 return
         if getattr(self, kind) >= getattr(self._limits, kind):
             what = kind.replace("_", "-")
-            await answer.refuse(Refusal(503, f"too many {what} at once; come again"))
+            await answer.refuse(RequestRefused(503, f"too many {what} at once; come again"))
             return
         setattr(self, kind, getattr(self, kind) + 1)
         try:
@@ -242,11 +250,11 @@ class Gate:
         finally:
             setattr(self, kind, getattr(self, kind) - 1)
 
-    async def _pass(self, rule: Rule, scope: Scope, receive: Receive, answer: _Answer) -> None:
+    async def _pass(self, rule: RouteRule, scope: Scope, receive: Receive, answer: _Answer) -> None:
         if rule.has_body and not rule.signs_in:
             try:
                 body = await read_body(receive, self._limits.of(rule))
-            except Refusal as refused:
+            except RequestRefused as refused:
                 await answer.refuse(refused)
                 return
             receive = replayed(body, receive)
@@ -254,7 +262,7 @@ class Gate:
             scope["method"] = "GET"
         try:
             await self._app(scope, receive, answer)
-        except Refusal as refused:
+        except RequestRefused as refused:
             await answer.refuse(refused)
         except OSError:
             pass  # whoever asked is gone
@@ -266,20 +274,22 @@ def _headers(scope: Scope) -> dict[bytes, bytes]:
     """The headers by name; Refusal when they are too many, too long or ambiguous."""
     given: list[tuple[bytes, bytes]] = list(scope["headers"])
     if len(given) > HEADERS_MAX or sum(len(k) + len(v) for k, v in given) > HEADER_BYTES_MAX:
-        raise Refusal(431, "the headers are too large")
+        raise RequestRefused(431, "the headers are too large")
     query = scope.get("query_string", b"")
     if len(query) > QUERY_BYTES_MAX:
-        raise Refusal(414, "the address is too long")
+        raise RequestRefused(414, "the address is too long")
     words = {key.lower() for key, _ in parse_qsl(query.decode("latin-1"), keep_blank_values=True)}
     if words & SECRET_WORDS:
-        raise Refusal(400, "a token does not belong into an address: addresses are written down")
+        raise RequestRefused(
+            400, "a token does not belong into an address: addresses are written down"
+        )
     found: dict[bytes, bytes] = {}
     for name, value in given:
         if name in found and name in SINGLE:
-            raise Refusal(400, f"there are two {name.decode('latin-1')} headers")
+            raise RequestRefused(400, f"there are two {name.decode('latin-1')} headers")
         found[name] = value
     if b"host" not in found:
-        raise Refusal(400, "there is no Host header")
+        raise RequestRefused(400, "there is no Host header")
     return found
 
 
@@ -293,7 +303,7 @@ def _host_name(host: str) -> str:
     return name.lower() if not colon or port.isdecimal() else ""
 
 
-def _methods(rules: dict[str, Rule]) -> set[str]:
+def _methods(rules: dict[str, RouteRule]) -> set[str]:
     heads = {"HEAD"} if "GET" in rules and not rules["GET"].stream else set()
     return set(rules) | heads
 
@@ -307,8 +317,8 @@ def _cookie(header: str) -> str:
     return found[0] if len(found) == 1 else ""
 
 
-def _unknown(detail: str) -> Refusal:
-    return Refusal(401, detail, headers={"WWW-Authenticate": 'Bearer realm="leadhand"'})
+def _unknown(detail: str) -> RequestRefused:
+    return RequestRefused(401, detail, headers={"WWW-Authenticate": 'Bearer realm="leadhand"'})
 
 
 class _Answer:
@@ -335,7 +345,7 @@ class _Answer:
             found.append((b"cache-control", b"no-store"))
         return [*found, (b"content-security-policy", self._policy)]
 
-    async def refuse(self, refused: Refusal) -> None:
+    async def refuse(self, refused: RequestRefused) -> None:
         """Say no."""
         if self._begun:
             return

@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from leadhand.engine.host import new_run_id
-from leadhand.server.problems import Refusal
+from leadhand.server.problems import RequestRefused
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -27,7 +27,7 @@ KEPT_MAX = 10_000
 _FORM = re.compile(r"[\x21-\x7e]{1,200}")
 
 
-class Answered(NamedTuple):
+class StoredResponse(NamedTuple):
     """An answer that was given."""
 
     at: float
@@ -56,24 +56,24 @@ def keyed(key: str | None, person: str, route: str, body: bytes) -> Keyed | None
     if key is None:
         return None
     if not _FORM.fullmatch(key):
-        raise Refusal(400, "Idempotency-Key has 1 to 200 visible ASCII characters")
+        raise RequestRefused(400, "Idempotency-Key has 1 to 200 visible ASCII characters")
     return Keyed(f"{person}\n{route}\n{key}", hashlib.sha256(body).hexdigest())
 
 
-def other_body() -> Refusal:
+def other_body() -> RequestRefused:
     """The key was used for something else."""
-    return Refusal(422, "this Idempotency-Key was used with another body", kind="key-reused")
+    return RequestRefused(422, "this Idempotency-Key was used with another body", kind="key-reused")
 
 
 class Keys:
     """Answers by key, and who is at it."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[str, Answered] = OrderedDict()
+        self._kept: OrderedDict[str, StoredResponse] = OrderedDict()
         self._busy: dict[str, asyncio.Lock] = {}
 
     @asynccontextmanager
-    async def turn(self, given: Keyed | None) -> AsyncGenerator[Answered | None, None]:
+    async def turn(self, given: Keyed | None) -> AsyncGenerator[StoredResponse | None, None]:
         """One at a time for each key; gives what was answered before, if anything."""
         if given is None:
             yield None
@@ -89,11 +89,11 @@ class Keys:
     def keep(self, given: Keyed | None, status: int, body: bytes) -> None:
         """Remember an answer."""
         if given is not None:
-            self._kept[given.name] = Answered(time.monotonic(), given.digest, status, body)
+            self._kept[given.name] = StoredResponse(time.monotonic(), given.digest, status, body)
             while len(self._kept) > KEPT_MAX:
                 self._kept.popitem(last=False)
 
-    def _found(self, given: Keyed) -> Answered | None:
+    def _found(self, given: Keyed) -> StoredResponse | None:
         found = self._kept.get(given.name)
         if found is None or time.monotonic() - found.at > KEEP_S:
             return None

@@ -50,7 +50,7 @@ STATUS: tuple[tuple[type[LeadhandError], int], ...] = (
 )
 
 
-class Refusal(Exception):
+class RequestRefused(Exception):
     """A request that is not carried out, and why."""
 
     def __init__(
@@ -98,17 +98,19 @@ def _kind(status: int) -> str:
     return title_of(status).lower().replace(" ", "-").replace("'", "")
 
 
-def missing(what: str) -> Refusal:
+def missing(what: str) -> RequestRefused:
     """What was asked for is not there."""
-    return Refusal(404, what)
+    return RequestRefused(404, what)
 
 
-def refusal_of(error: Exception) -> Refusal:
+def refusal_of(error: Exception) -> RequestRefused:
     """Any error as what the client is told; of our own bugs nothing but that there was one."""
-    if isinstance(error, Refusal):
+    if isinstance(error, RequestRefused):
         return error
     if not isinstance(error, LeadhandError):
-        return Refusal(500, "this is a bug in Leadhand; the server's log says more", kind="bug")
+        return RequestRefused(
+            500, "this is a bug in Leadhand; the server's log says more", kind="bug"
+        )
     status = next((status for kind, status in STATUS if isinstance(error, kind)), 500)
     kind = "".join(f"-{c.lower()}" if c.isupper() else c for c in type(error).__name__)
     message, _, fix = str(error).partition(" Fix: ")
@@ -116,7 +118,7 @@ def refusal_of(error: Exception) -> Refusal:
     if isinstance(error, PlanInvalid):
         more["findings"] = [finding_document(each) for each in error.findings]
         message = f"the plan has {len(error.findings)} errors; nothing was run"
-    return Refusal(status, message, kind=kind.lstrip("-"), **more)
+    return RequestRefused(status, message, kind=kind.lstrip("-"), **more)
 
 
 def finding_document(finding: Any) -> Doc:

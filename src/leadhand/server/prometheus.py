@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 PAGE = 1000
 
 
-class Book:
+class EventCounts:
     """Counts of everything that happened, up to a position."""
 
     def __init__(self) -> None:
@@ -110,7 +110,7 @@ def _metrics(office: AppState, runs: Counter[str], *, stopped: bool) -> Iterator
     yield from _now(office, stopped=stopped)
 
 
-def _counted(book: Book, runs: Counter[str]) -> Iterator[Metric]:
+def _counted(book: EventCounts, runs: Counter[str]) -> Iterator[Metric]:
     from prometheus_client.core import CounterMetricFamily as Total
     from prometheus_client.core import GaugeMetricFamily as Gauge
 

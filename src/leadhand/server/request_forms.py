@@ -110,7 +110,7 @@ class ChangesForm(Form):
     text: Annotated[str, StringConstraints(min_length=1, max_length=20_000)]
 
 
-class Change(Form):
+class PlanEdit(Form):
     """One place of a plan, and what is to stand there."""
 
     path: Name
@@ -125,7 +125,7 @@ class AmendForm(Form):
     """Change steps that have not started: by path, or as a whole document."""
 
     hash: Hash
-    set: list[Change] = Field(default=[], max_length=1000)
+    set: list[PlanEdit] = Field(default=[], max_length=1000)
     unset: list[Name] = Field(default=[], max_length=1000)
     plan: Annotated[str, StringConstraints(max_length=TEXT_MAX)] | None = Field(
         default=None, description="The plan as YAML or JSON."

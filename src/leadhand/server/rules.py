@@ -16,7 +16,7 @@ VIEWER, OPERATOR, APPROVER = ROLES
 API = "/api/v1"
 
 
-class Rule(NamedTuple):
+class RouteRule(NamedTuple):
     """What one method of one route needs."""
 
     method: str
@@ -34,12 +34,12 @@ class Rule(NamedTuple):
         return self.method in ("POST", "PUT")
 
 
-def _rules(people: str, *routes: str, at: str = API, **more: bool) -> tuple[Rule, ...]:
+def _rules(people: str, *routes: str, at: str = API, **more: bool) -> tuple[RouteRule, ...]:
     pairs = (each.split(" ") for each in routes)
-    return tuple(Rule(method, at + path, people, **more) for method, path in pairs)
+    return tuple(RouteRule(method, at + path, people, **more) for method, path in pairs)
 
 
-RULES: tuple[Rule, ...] = (
+RULES: tuple[RouteRule, ...] = (
     *_rules(PUBLIC, "GET /", "GET /assets/{version}/{file:path}", "GET /livez", at=""),
     *_rules(VIEWER, "GET /metrics", at=""),
     *_rules(PUBLIC, "POST /session", signs_in=True),
@@ -69,12 +69,12 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-class Table:
+class RouteRules:
     """Finds the rules of a path."""
 
-    def __init__(self, rules: tuple[Rule, ...] = RULES) -> None:
-        self._exact: dict[str, dict[str, Rule]] = {}
-        self._patterns: dict[str, tuple[re.Pattern[str], dict[str, Rule]]] = {}
+    def __init__(self, rules: tuple[RouteRule, ...] = RULES) -> None:
+        self._exact: dict[str, dict[str, RouteRule]] = {}
+        self._patterns: dict[str, tuple[re.Pattern[str], dict[str, RouteRule]]] = {}
         for rule in rules:
             if "{" not in rule.path:
                 self._exact.setdefault(rule.path, {})[rule.method] = rule
@@ -82,7 +82,7 @@ class Table:
             pattern = re.compile(_pattern(rule.path))
             self._patterns.setdefault(rule.path, (pattern, {}))[1][rule.method] = rule
 
-    def find(self, path: str) -> dict[str, Rule]:
+    def find(self, path: str) -> dict[str, RouteRule]:
         """The rules of a path by method; empty when there is none."""
         found = self._exact.get(path)
         if found is not None:

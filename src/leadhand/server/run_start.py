@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 DECISIONS = {0: "let through", 1: "one person", 2: "two people"}
 
 
-class Prepared(NamedTuple):
+class PreparedRun(NamedTuple):
     """What is to be run, and who runs it."""
 
     lead: Lead
@@ -49,7 +49,7 @@ class Prepared(NamedTuple):
     """Why a planner that the plan names cannot be used by this server."""
 
 
-async def prepared(office: AppState, form: StartForm, actor: str) -> Prepared:
+async def prepared(office: AppState, form: StartForm, actor: str) -> PreparedRun:
     """Everything that a start needs; UsageError says what does not fit."""
     given = [form.goal, form.plan, form.library]
     if sum(each is not None for each in given) != 1:
@@ -59,13 +59,13 @@ async def prepared(office: AppState, form: StartForm, actor: str) -> Prepared:
         name = form.library
         saved = await office.desks.read(lambda desk: find(desk.store, name))
 
-    def make() -> Prepared:
+    def make() -> PreparedRun:
         return _prepared(office, form, actor, saved)
 
     return await apart(make)
 
 
-def _prepared(office: AppState, form: StartForm, actor: str, saved: Any) -> Prepared:
+def _prepared(office: AppState, form: StartForm, actor: str, saved: Any) -> PreparedRun:
     conductor = office.conductor
     settings, registry = conductor.place(form.context or "")
     place = settings.context
@@ -84,7 +84,7 @@ def _prepared(office: AppState, form: StartForm, actor: str, saved: Any) -> Prep
         goal = Goal(have=have, **said)
         planner = conductor.planner_named(form.planner, settings)
         lead = conductor.lead_for(actor, planner, policy, registry, settings)
-        return Prepared(lead, goal, {}, origin, policy)
+        return PreparedRun(lead, goal, {}, origin, policy)
     if form.planner:
         raise UsageError("a planner goes with a goal; a plan is run as it stands")
     doc: Doc = saved.document if saved is not None else plan_document(form.plan or {})
@@ -99,7 +99,7 @@ def _prepared(office: AppState, form: StartForm, actor: str, saved: Any) -> Prep
     usable = isinstance(named, str) and problem(named) is None
     planner = str(named) if usable else ""
     lead = conductor.lead_for(actor, planner, policy, registry, settings)
-    return Prepared(lead, doc, params, origin, policy, problem)
+    return PreparedRun(lead, doc, params, origin, policy, problem)
 
 
 def _declared(doc: Doc, values: Mapping[str, Any]) -> Doc:
@@ -184,7 +184,7 @@ def _refused(doc: Doc, findings: list[Any]) -> Doc:
     }
 
 
-def _judged(lead: Lead, doc: Doc, ready: Prepared, findings: list[Any]) -> Doc:
+def _judged(lead: Lead, doc: Doc, ready: PreparedRun, findings: list[Any]) -> Doc:
     catalog = lead.registry.catalog()
     state = State()
     state.policy, state.catalog = ready.policy, catalog
@@ -210,7 +210,7 @@ def _judged(lead: Lead, doc: Doc, ready: Prepared, findings: list[Any]) -> Doc:
     }
 
 
-def _policy(lead: Lead, ready: Prepared) -> Policy:
+def _policy(lead: Lead, ready: PreparedRun) -> Policy:
     if isinstance(ready.what, Goal) or ready.what.get("planner"):
         return lead.policy_for(ready.what)
     return ready.policy

@@ -42,7 +42,7 @@ from leadhand.workers.processes.machine import is_alive
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leadhand.core.events import Process
+    from leadhand.core.events import GuestProcess
     from leadhand.core.host import HostState
     from leadhand.core.plan.model import Doc
     from leadhand.core.policy import Policy
@@ -104,7 +104,7 @@ class RunSupervisor:
         """Where the log ended before an engine of this process began: ends above are heard of."""
         self.unhosted: dict[str, str] = {}
         """Open runs that could not be taken up, and why."""
-        self._joining: dict[str, Process] = {}
+        self._joining: dict[str, GuestProcess] = {}
         """Processes of their own that unhosted runs had when last looked at."""
         self.listeners: list[Callable[[str, str, str], None]] = []
         self._tell = tell
@@ -210,7 +210,7 @@ class RunSupervisor:
         self.unhosted.pop(run, None)
         return hosted
 
-    def _own_process(self, state: State, own: Process) -> str:
+    def _own_process(self, state: State, own: GuestProcess) -> str:
         """Why the server does not drive a run that has a process of its own."""
         if process_of(state):
             self._joining[state.run] = own

@@ -25,11 +25,11 @@ from leadhand.server.app import build
 from leadhand.server.app_state import AppState
 from leadhand.server.cached_reader import CachedReaders
 from leadhand.server.connections import wire
-from leadhand.server.gate import Gate, Limits
+from leadhand.server.gate import RequestGate, RequestLimits
 from leadhand.server.idempotency import Keys
 from leadhand.server.routes.pages import page_policy
 from leadhand.server.run_supervisor import RunSupervisor
-from leadhand.server.stream import Hub
+from leadhand.server.stream import StreamHub
 from leadhand.settings import load_settings
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Serve:
     cert: Path | None = None
     key: Path | None = None
     insecure: bool = False
-    limits: Limits = field(default_factory=Limits)
+    limits: RequestLimits = field(default_factory=RequestLimits)
     tell: Callable[[str], None] = print
     """Told what a person should know."""
     notice: Callable[[str, str, str], None] = lambda _kind, _run, _text: None
@@ -117,7 +117,9 @@ def product_version() -> str:
 class Running:
     """A server that is up."""
 
-    def __init__(self, office: AppState, gate: Gate, server: _Server, url: str, token: str) -> None:
+    def __init__(
+        self, office: AppState, gate: RequestGate, server: _Server, url: str, token: str
+    ) -> None:
         self.office = office
         self.gate = gate
         self.server = server
@@ -153,7 +155,7 @@ async def running(serve: Serve) -> AsyncIterator[Running]:
         desks = CachedReaders(settings.store)
         stack.callback(desks.close)
         desks.driver = Driver(_pid(), host.owner, every=store is not None)
-        hub = Hub(cast("Log", host.store), desks)
+        hub = StreamHub(cast("Log", host.store), desks)
         own_key = str(settings.approver_key or "")
         people = Accounts(
             serve.actor,
@@ -173,7 +175,7 @@ async def running(serve: Serve) -> AsyncIterator[Running]:
             secure=serve.cert is not None,
             station=serve.station,
         )
-        gate = office.gate = Gate(
+        gate = office.gate = RequestGate(
             build(office),
             people,
             hosts=settings.server.hosts + _own_name(serve),
@@ -249,7 +251,7 @@ def _stamp(settings: Settings) -> tuple[Any, ...]:
     return tuple(found)
 
 
-def _config(gate: Gate, serve: Serve) -> uvicorn.Config:
+def _config(gate: RequestGate, serve: Serve) -> uvicorn.Config:
     config = uvicorn.Config(
         gate,
         http=wire(serve.limits.connections),
@@ -290,7 +292,7 @@ class _Server(uvicorn.Server):
             await asyncio.sleep(0.005)
 
 
-async def _ended(server: _Server, hub: Hub, task: asyncio.Task[None]) -> None:
+async def _ended(server: _Server, hub: StreamHub, task: asyncio.Task[None]) -> None:
     await hub.close()
     server.should_exit = True
     with contextlib.suppress(asyncio.CancelledError):

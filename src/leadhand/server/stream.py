@@ -96,7 +96,7 @@ class Frame(NamedTuple):
     data: bytes
 
 
-class Standing:
+class RunStatus:
     """How one run stands, and how many of its steps stand in which way."""
 
     __slots__ = ("state", "tally")
@@ -140,7 +140,7 @@ class Board:
 
     def __init__(self, desks: CachedReaders) -> None:
         self._desks = desks
-        self._runs: OrderedDict[str, Standing] = OrderedDict()
+        self._runs: OrderedDict[str, RunStatus] = OrderedDict()
 
     async def patch(self, entry: Entry, event: Event) -> Doc | None:
         """What changed for somebody who shows the run; None for what belongs to no run.
@@ -182,13 +182,13 @@ class Board:
             found["reason"] = state.ended.reason
         return found
 
-    async def _at(self, entry: Entry, event: Event) -> tuple[Standing, list[str] | None]:
+    async def _at(self, entry: Entry, event: Event) -> tuple[RunStatus, list[str] | None]:
         """The run at this event or after it, and the steps it touched where that is known."""
         run = entry.run
         standing = self._runs.pop(run, None)
         touched: list[str] | None = None
         if standing is None and entry.seq == 1:
-            standing = Standing(State())
+            standing = RunStatus(State())
         if standing is not None and standing.state.seq == entry.seq - 1:
             touched = standing.evolve(event, entry.at)
         elif standing is None or standing.state.seq < entry.seq:
@@ -196,7 +196,7 @@ class Board:
             def look(desk: CachedReader) -> State:
                 return fold(desk.verified(run))
 
-            standing = Standing(await self._desks.read(look))
+            standing = RunStatus(await self._desks.read(look))
         self._runs[run] = standing
         if standing.state.ended is not None or len(self._runs) > STATES_MAX:
             self._trim()
@@ -217,7 +217,7 @@ class Board:
         self._runs.clear()
 
 
-class Hub:
+class StreamHub:
     """Feeds all streams of a server."""
 
     def __init__(self, store: Log, desks: CachedReaders) -> None:

@@ -60,20 +60,20 @@ from leadhand.core.policy import Policy
 from leadhand.core.wording import closest, listed, shown
 from leadhand.errors import NotAllowed, UsageError
 from leadhand.models.names import ModelName
-from leadhand.settings.contexts import Context, check_context, chosen
+from leadhand.settings.contexts import ContextSettings, check_context, chosen
 from leadhand.settings.fleet import CoderSettings, FleetSettings, fleet_settings
 from leadhand.settings.folders import FOLDER
 from leadhand.settings.keys import KEYS, NAMED, TABLES
 from leadhand.settings.models import check_tiers
 from leadhand.settings.review import approver, refuse_namesakes
-from leadhand.settings.server import Serving
+from leadhand.settings.server import ServerSettings
 from leadhand.settings.temporal import cluster_of
 from leadhand.stores.location import Place, place_of
 from leadhand.temporal.cluster import Cluster
 
 if TYPE_CHECKING:
-    from leadhand.models.registry import Book
-    from leadhand.settings.trust import Entry, Trust
+    from leadhand.models.registry import ModelRegistry
+    from leadhand.settings.trust import Trust, TrustEntry
 
 PROJECT_FILE = "leadhand.toml"
 DATABASE = "leadhand.db"
@@ -120,12 +120,12 @@ class Settings:
     """Where and how often the head of the log is written down outside the database."""
     approver_key: Path | None = None
     """The key that signs what this person approves."""
-    server: Serving = field(default_factory=Serving)
+    server: ServerSettings = field(default_factory=ServerSettings)
     """Where `leadhand serve` listens, and who may sign in."""
     temporal: Cluster | None = None
     fleet: FleetSettings = field(default_factory=FleetSettings)
     coders: Mapping[str, CoderSettings] = field(default_factory=dict)
-    context: Context | None = None
+    context: ContextSettings | None = None
     """The place that was chosen, as `[context.NAME]` describes it."""
     contexts: tuple[str, ...] = ()
     """The places that can be chosen."""
@@ -135,15 +135,15 @@ class Settings:
     """The settings files that were read."""
     trust: Trust | None = None
     """What may be executed; None for a program that uses Leadhand as a library: everything."""
-    not_loaded: tuple[Entry, ...] = ()
+    not_loaded: tuple[TrustEntry, ...] = ()
     """What project files name and was left out, since it is not trusted."""
 
     @property
-    def book(self) -> Book:
+    def book(self) -> ModelRegistry:
         """The models that are configured, by name and by tier."""
-        from leadhand.models.registry import Book
+        from leadhand.models.registry import ModelRegistry
 
-        return Book(self.tiers, self.models)
+        return ModelRegistry(self.tiers, self.models)
 
     def origin(self, key: str) -> str:
         """Where a value came from."""
@@ -384,7 +384,7 @@ def _under(table: str, read: Doc) -> Doc:
     }
 
 
-def _serving(found: Mapping[str, _Value], read: Doc) -> Serving:
+def _serving(found: Mapping[str, _Value], read: Doc) -> ServerSettings:
     given = {key: read[f"server.{key}"] for key in KEYS["server"] if f"server.{key}" in read}
     if "people" in given:
         folder = found["server.people"].folder
@@ -392,7 +392,7 @@ def _serving(found: Mapping[str, _Value], read: Doc) -> Serving:
             name: replace(each, key=str(folder / Path(each.key).expanduser())) if each.key else each
             for name, each in given["people"].items()
         }
-    return Serving(**given)
+    return ServerSettings(**given)
 
 
 def _planning(read: Doc, found: Mapping[str, _Value]) -> Doc:

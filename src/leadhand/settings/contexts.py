@@ -28,7 +28,7 @@ PARTS = ("workers", "params", "policy")
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class ContextSettings:
     """A place where plans can run."""
 
     name: str
@@ -61,13 +61,13 @@ def check_context(path: Path, name: str, table: Any) -> Doc:
     return table
 
 
-def chosen(tables: Mapping[str, Doc], name: str) -> Context:
+def chosen(tables: Mapping[str, Doc], name: str) -> ContextSettings:
     """The context of a name; UsageError says which there are."""
     if name not in tables:
         there = _meant(name, tables) if tables else "Fix: add [context.NAME] to leadhand.toml."
         raise UsageError(f"there is no context {shown(name)}. {there}")
     table = tables[name]
-    return Context(name, table.get("workers", {}), table.get("params", {}))
+    return ContextSettings(name, table.get("workers", {}), table.get("params", {}))
 
 
 def _meant(word: str, known: Iterable[str]) -> str:

@@ -45,7 +45,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Serving:
+class ServerSettings:
     """How the server is reached, and by whom."""
 
     bind: str = DEFAULT_BIND

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leadhand.temporal.cluster import NAMESPACE, Cluster
-from leadhand.temporal.messages import Ways
+from leadhand.temporal.messages import HostingOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,7 +36,7 @@ FILES = ("ca", "cert", "key")
 
 def temporal_rows(cluster: Cluster | None) -> Doc:
     """The settings as they are listed."""
-    ways = cluster.ways if cluster else Ways()
+    ways = cluster.ways if cluster else HostingOptions()
     return {
         "temporal.address": cluster.address if cluster else "",
         "temporal.namespace": cluster.namespace if cluster else NAMESPACE,
@@ -54,8 +54,8 @@ def cluster_of(read: Doc, folders: Mapping[str, Path]) -> Cluster | None:
     address = read.get("temporal.address", "")
     if not address:
         return None
-    plain = Ways()
-    ways = Ways(
+    plain = HostingOptions()
+    ways = HostingOptions(
         prefix=read.get("temporal.prefix", plain.prefix),
         heartbeat_s=read.get("temporal.heartbeat", plain.heartbeat_s),
     )

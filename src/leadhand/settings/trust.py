@@ -41,7 +41,7 @@ REACH = ("command", "cwd", "env", "secrets", "set_env", "url", "headers")
 """Keys of `[mcp.NAME]` that say what is started or contacted, and with what."""
 
 
-class Entry(NamedTuple):
+class TrustEntry(NamedTuple):
     """One thing that a settings file has executed or contacted."""
 
     kind: str
@@ -100,7 +100,7 @@ class Trust:
             folders.append(folder.resolve())
         return cls(state_folder(env) / "trust.json", tuple(folders), everything)
 
-    def allows(self, entry: Entry) -> bool:
+    def allows(self, entry: TrustEntry) -> bool:
         """Whether an entry may be executed or contacted."""
         folder = Path(entry.folder)
         return (
@@ -109,7 +109,7 @@ class Trust:
             or entry.digest in self._read().get(entry.folder, {}).get("entries", {})
         )
 
-    def remember(self, entries: Iterable[Entry]) -> None:
+    def remember(self, entries: Iterable[TrustEntry]) -> None:
         """Trust entries from now on. Raises NotAllowed if that cannot be written down."""
         new = [each for each in entries if not self._knows(each)]
         if not new:
@@ -129,7 +129,7 @@ class Trust:
         """Return what was remembered: for each folder `since` and `entries`."""
         return self._read()
 
-    def _knows(self, entry: Entry) -> bool:
+    def _knows(self, entry: TrustEntry) -> bool:
         return entry.digest in self._read().get(entry.folder, {}).get("entries", {})
 
     def _read(self) -> Doc:
@@ -183,7 +183,7 @@ def state_folder(env: Mapping[str, str]) -> Path:
     return Path(state) / "leadhand"
 
 
-def entries_of(settings: Settings) -> list[Entry]:
+def entries_of(settings: Settings) -> list[TrustEntry]:
     """Everything that project files have executed or contacted, in the order of this list."""
     found = [
         *(("workers", f"project.workers:{each}", each, "") for each in settings.workers),
@@ -200,7 +200,7 @@ def entries_of(settings: Settings) -> list[Entry]:
     for kind, key, name, detail in found:
         origin = Path(settings.origin(key.partition(":")[0]))
         if origin.name in PROJECT_FILES:
-            made.append(Entry(kind, name, detail, str(origin.parent)))
+            made.append(TrustEntry(kind, name, detail, str(origin.parent)))
     return made
 
 
@@ -261,7 +261,7 @@ def _text(value: Any) -> str:
     return json.dumps(value, sort_keys=True, default=str)
 
 
-def untrusted(settings: Settings, trust: Trust) -> list[Entry]:
+def untrusted(settings: Settings, trust: Trust) -> list[TrustEntry]:
     """The entries of project files that are not trusted yet."""
     return [each for each in entries_of(settings) if not trust.allows(each)]
 
@@ -273,7 +273,7 @@ def require(settings: Settings, trust: Trust) -> Settings:
     return replace(settings, trust=trust)
 
 
-def refusal(missing: list[Entry]) -> str:
+def refusal(missing: list[TrustEntry]) -> str:
     """The message of NotTrusted: the entries, and the ways to trust them."""
     folder = missing[0].folder
     names = ", ".join(map(str, missing[:6])) + (
@@ -327,7 +327,7 @@ def refuse_code(settings: Settings, kind: str, name: str) -> None:
     if settings.trust is None:
         return
     given = {"workers": settings.workers, "planner": (settings.planner,)}.get(kind, ())
-    entry = Entry(kind, name, "", str(settings.root))
+    entry = TrustEntry(kind, name, "", str(settings.root))
     if name in given or settings.trust.allows(entry):
         return
     option = "--planner" if kind == "planner" else "--workers"
@@ -352,7 +352,7 @@ def remember_named(settings: Settings) -> None:
     named = [("workers", "project.workers", each) for each in settings.workers]
     named += [(kind, key, name) for kind, key, name, _ in _planners(settings)]
     entries = [
-        Entry(kind, name, "", str(settings.root))
+        TrustEntry(kind, name, "", str(settings.root))
         for kind, key, name in named
         if Path(settings.origin(key)).name not in PROJECT_FILES
     ]

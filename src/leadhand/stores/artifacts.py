@@ -45,7 +45,7 @@ def digest_in(ref: str) -> str:
 TEMPORARY = ".new-"
 
 
-class Artifacts:
+class ArtifactFolder:
     """A folder of them. May be used from several threads and processes at once."""
 
     def __init__(self, folder: Path) -> None:

@@ -27,7 +27,7 @@ from leadhand.audit.chain import GENESIS, Batch, link_batch, verify
 from leadhand.audit.verify import artifacts_of
 from leadhand.codec.events import decode
 from leadhand.errors import Conflict, StoreCorrupt, StoreError
-from leadhand.stores.group_commit import Request
+from leadhand.stores.group_commit import AppendRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -91,7 +91,7 @@ def groups(log: Log, after: int = 0) -> Iterator[tuple[Batch, list[Entry]]]:
         raise StoreCorrupt("there are entries that belong to no commit")
 
 
-class Look:
+class LogScan:
     """One log, read from its beginning to its end."""
 
     def __init__(self, log: Log, place: object, names: Iterable[str] = ()) -> None:
@@ -202,7 +202,7 @@ def copy(
         target.commit_together(list(_requests(entries, summaries)))
         done = batch.number
         told(done, proof.commits)
-    found = Look(target, "the copy", names).prove()._replace(epoch=proof.epoch)
+    found = LogScan(target, "the copy", names).prove()._replace(epoch=proof.epoch)
     if found != proof:
         raise StoreCorrupt(
             f"the copy is not equal to its source: {_difference(proof, found)}. "
@@ -245,11 +245,13 @@ def common(source: Log, target: Log) -> int:
     return number
 
 
-def _requests(entries: list[Entry], summaries: dict[str, tuple[int, bytes]]) -> Iterator[Request]:
+def _requests(
+    entries: list[Entry], summaries: dict[str, tuple[int, bytes]]
+) -> Iterator[AppendRequest]:
     """The appends of one commit, in their order; the summary with the last of its run."""
     nobody = cast("Any", None)  # waits in a loop
     for run, found in groupby(entries, key=lambda entry: entry.run):
         each = list(found)
         seq, text = summaries.get(run, (0, b""))
         summary = text if each[-1].seq == seq else None
-        yield Request(nobody, nobody, run, each[0].seq - 1, each, summary, 0)
+        yield AppendRequest(nobody, nobody, run, each[0].seq - 1, each, summary, 0)

@@ -24,7 +24,7 @@ _ENTRY = b"%20d" * 6
 _HEAD = b"%20d" * 9
 
 
-class Request(NamedTuple):
+class AppendRequest(NamedTuple):
     """One append on its way to the disk."""
 
     loop: asyncio.AbstractEventLoop
@@ -78,7 +78,7 @@ class Layout(NamedTuple):
     data: bytes
 
 
-class Group:
+class CommitGroup:
     """Gathers appends. `last_run_id` is the highest id given out before it."""
 
     def __init__(self, last_run_id: int) -> None:
@@ -89,7 +89,7 @@ class Group:
         self._data: list[bytes] = [b"\0"]  # never empty: of nothing SQLite's substr is null
         self._place = 2
 
-    def add(self, request: Request, head: Head) -> None:
+    def add(self, request: AppendRequest, head: Head) -> None:
         """Take an append in; when this raises, nothing of it was taken."""
         run, entries, owner, place = request.run, request.entries, head.id, self._place
         numbers = []
@@ -193,7 +193,7 @@ class Committer(ABC, Generic[C]):
 
     def __init__(self, connection: C) -> None:
         self._connection = connection
-        self._queue: SimpleQueue[Request | _Errand] = SimpleQueue()
+        self._queue: SimpleQueue[AppendRequest | _Errand] = SimpleQueue()
         self._busy = threading.Lock()
         """Held by whoever uses the connection."""
         self.settled_bytes = 0
@@ -207,7 +207,7 @@ class Committer(ABC, Generic[C]):
         """Begin to take requests, once everything is in place."""
         threading.Thread(target=self._work, name="leadhand-writer", daemon=True).start()
 
-    def put(self, request: Request) -> None:
+    def put(self, request: AppendRequest) -> None:
         """Queue an append. From the event loop's thread."""
         self._queue.put(request)
 
@@ -217,14 +217,14 @@ class Committer(ABC, Generic[C]):
         self._queue.put(_Errand(do, done, last))
         return done
 
-    def commit_together(self, requests: list[Request]) -> None:
+    def commit_together(self, requests: list[AppendRequest]) -> None:
         """One commit of exactly these, for a copy that keeps the commits as they were."""
         for outcome in self.ask(lambda _connection: self._commit(requests)).result():
             if outcome is not None:
                 raise outcome
 
     @abstractmethod
-    def _commit(self, requests: list[Request]) -> list[LeadhandError | None]:
+    def _commit(self, requests: list[AppendRequest]) -> list[LeadhandError | None]:
         """Write a group; for each request why it failed, or None."""
 
     def _rest(self) -> None:
@@ -252,12 +252,12 @@ class Committer(ABC, Generic[C]):
         except Exception as error:  # noqa: BLE001 - it is raised where it was asked
             errand.done.set_exception(error)
 
-    def _take(self) -> tuple[list[Request], _Errand | None]:
+    def _take(self) -> tuple[list[AppendRequest], _Errand | None]:
         """Wait for work; then take all that is there."""
-        requests: list[Request] = []
+        requests: list[AppendRequest] = []
         rows = size = 0
         item = self._queue.get()
-        while isinstance(item, Request):
+        while isinstance(item, AppendRequest):
             requests.append(item)
             rows += len(item.entries)
             size += item.size
@@ -269,9 +269,11 @@ class Committer(ABC, Generic[C]):
                 return requests, None
         return requests, item
 
-    def _settle(self, requests: list[Request], outcomes: list[LeadhandError | None]) -> None:
+    def _settle(self, requests: list[AppendRequest], outcomes: list[LeadhandError | None]) -> None:
         """Answer everybody, with one call for each event loop."""
-        answers: dict[asyncio.AbstractEventLoop, list[tuple[Request, LeadhandError | None]]] = {}
+        answers: dict[
+            asyncio.AbstractEventLoop, list[tuple[AppendRequest, LeadhandError | None]]
+        ] = {}
         for request, outcome in zip(requests, outcomes, strict=True):
             answers.setdefault(request.loop, []).append((request, outcome))
         for loop, answered in answers.items():
@@ -280,7 +282,7 @@ class Committer(ABC, Generic[C]):
             except RuntimeError:  # the loop is closed, and with it everyone who waited
                 continue
 
-    def _deliver(self, answers: list[tuple[Request, LeadhandError | None]]) -> None:
+    def _deliver(self, answers: list[tuple[AppendRequest, LeadhandError | None]]) -> None:
         """In the event loop."""
         for request, outcome in answers:
             if request.future.done():

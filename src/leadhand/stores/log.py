@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from leadhand.audit.chain import Batch
     from leadhand.errors import LeadhandError
     from leadhand.ports import Entry, RunHeader
-    from leadhand.stores.group_commit import Request, Took
+    from leadhand.stores.group_commit import AppendRequest, Took
 
 
 class Log(Protocol):
@@ -127,7 +127,7 @@ class Copy(Log, Protocol):
     def adopt(self, name: str) -> None:
         """Begin: take the other log's name. Nobody may host this one until it is whole."""
 
-    def commit_together(self, requests: list[Request]) -> None:
+    def commit_together(self, requests: list[AppendRequest]) -> None:
         """One commit of exactly these appends; raises what refused the first that was."""
 
     def settle(self, epoch: int) -> None:

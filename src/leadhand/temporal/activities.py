@@ -40,15 +40,15 @@ from leadhand.temporal.messages import (
     PROBE,
     PROJECT,
     VERIFY,
-    Answer,
-    Batch,
+    AttemptOrder,
     Examined,
     Judged,
-    Line,
-    Look,
+    LogBatch,
+    LogLine,
+    LogPosition,
     More,
-    Order,
-    Place,
+    PlannerReply,
+    StateRequest,
     attach,
     parked_s,
 )
@@ -174,7 +174,7 @@ def asking(step: str, epoch: int) -> Ask:
     return ask
 
 
-class Machine:
+class StepActivities:
     """The activities of a machine that carries out steps."""
 
     def __init__(self, workers: Workers, store: Store) -> None:
@@ -183,7 +183,7 @@ class Machine:
         self.busy = 0
 
     @activity.defn(name=ATTEMPT)
-    async def attempt(self, order: Order) -> Judged:
+    async def attempt(self, order: AttemptOrder) -> Judged:
         """Carry out one attempt and judge its report."""
         parameters = _parameters(order)
         effect = StartAttempt(
@@ -205,7 +205,7 @@ class Machine:
         return await self._watched(order, deputy, context, work)
 
     @activity.defn(name=PROBE)
-    async def probe(self, order: Order) -> Judged:
+    async def probe(self, order: AttemptOrder) -> Judged:
         """Tell whether an attempt that nobody saw end did happen."""
         effect = StartProbe(
             order.step, order.attempt, order.epoch, order.worker, order.action, _parameters(order)
@@ -215,13 +215,13 @@ class Machine:
         work = perform.probe(deputy, effect, context, None)  # type: ignore[arg-type]
         return await self._watched(order, deputy, context, work)
 
-    def _deputy(self, order: Order) -> RemoteRun:
+    def _deputy(self, order: AttemptOrder) -> RemoteRun:
         more = None if order.quota is None else asking(order.step, order.epoch)
         office = RemoteHost(self._store)
         return RemoteRun(state_of(order), self._workers, office, order.quota, more=more)
 
     async def _watched(
-        self, order: Order, deputy: RemoteRun, context: Any, work: Coroutine[Any, Any, None]
+        self, order: AttemptOrder, deputy: RemoteRun, context: Any, work: Coroutine[Any, Any, None]
     ) -> Judged:
         def stopped() -> None:
             context.cancelled = True
@@ -237,13 +237,13 @@ class Machine:
         return deputy.judged(_now())
 
     async def _supplied(
-        self, deputy: RemoteRun, order: Order, work: Coroutine[Any, Any, None]
+        self, deputy: RemoteRun, order: AttemptOrder, work: Coroutine[Any, Any, None]
     ) -> None:
         with suppress(asyncio.CancelledError):  # the context says so, and `work` looks there
             await fetched(self._store, deputy.state, list(order.results))
         await work
 
-    def _refused(self, order: Order) -> ev.AttemptReported | None:
+    def _refused(self, order: AttemptOrder) -> ev.AttemptReported | None:
         """What was allowed is what runs: a machine with another version does not do it."""
         known = Catalog(order.started.catalog).workers.get(order.worker)
         spec = examining.changed_spec(state_of(order), self._workers, order.worker)
@@ -260,13 +260,13 @@ class Machine:
         )
 
 
-def _parameters(order: Order) -> Any:
+def _parameters(order: AttemptOrder) -> Any:
     if order.parameters is None:
         return order.doc.get("parameters") or {}
     return attach(order.parameters, order.holes)
 
 
-class Engine:
+class EngineActivities:
     """The activities of the engine's processes: planners, reviewers, goals, the log."""
 
     def __init__(
@@ -283,12 +283,12 @@ class Engine:
         self._workers = workers
         self._planner = planner
         self._reviewers = reviewers or {}
-        self.machine = Machine(workers, store)
+        self.machine = StepActivities(workers, store)
         """For steps that a person has done: what they say is a report like any other."""
         self._on_notice = on_notice or (lambda _kind, _run, _text: None)
 
     @activity.defn(name=PLAN)
-    async def plan(self, look: Look) -> Answer:
+    async def plan(self, look: StateRequest) -> PlannerReply:
         """Ask the planner of a run what comes next."""
         async with beating(look.heartbeat_s):
             deputy = await self._deputy(look)
@@ -296,11 +296,11 @@ class Engine:
             try:
                 deputy.planner = self._planner(deputy.state)
             except UsageError as error:  # this engine does not have it: the run is told so
-                return Answer(reason=str(error))
-        answers: list[Answer] = []
+                return PlannerReply(reason=str(error))
+        answers: list[PlannerReply] = []
 
         def heard(answer: dict[str, Any] | None, reason: str) -> None:
-            answers.append(Answer(answer, reason))
+            answers.append(PlannerReply(answer, reason))
 
         effect = CallPlanner(look.call, look.epoch, look.why)
         async with beating(look.heartbeat_s, deputy):
@@ -308,11 +308,11 @@ class Engine:
             await stoppable(work, lambda: None)
         said_so = (ev.ModelCalled, ev.DraftRefused)
         calls = tuple(e for e in deputy.events(_now()) if isinstance(e, said_so))
-        said = answers[0] if answers else Answer(reason="it was stopped")
+        said = answers[0] if answers else PlannerReply(reason="it was stopped")
         return msgspec.structs.replace(said, calls=calls)
 
     @activity.defn(name=EXAMINE)
-    async def examine(self, look: Look) -> Examined:
+    async def examine(self, look: StateRequest) -> Examined:
         """Have the automatic reviewers look at a revision."""
         async with beating(look.heartbeat_s):
             deputy = await self._deputy(look)
@@ -320,7 +320,7 @@ class Engine:
         return Examined(found, failed)
 
     @activity.defn(name=VERIFY)
-    async def verify_goal(self, look: Look) -> list[str]:
+    async def verify_goal(self, look: StateRequest) -> list[str]:
         """Check the acceptance criteria of a goal."""
         async with beating(look.heartbeat_s):
             deputy = await self._deputy(look)
@@ -328,17 +328,17 @@ class Engine:
         return deputy.secrets.value(found) if deputy.secrets is not None else found
 
     @activity.defn(name=LOG)
-    async def log(self, look: Look) -> list[Line]:
+    async def log(self, look: StateRequest) -> list[LogLine]:
         """A run's log up to a place, as it was written."""
         async with beating(look.heartbeat_s):
             entries = await self._read(look.run, look.place)
         return [
-            Line(each.seq, each.at, each.version, msgspec.Raw(each.body), each.hash.hex())
+            LogLine(each.seq, each.at, each.version, msgspec.Raw(each.body), each.hash.hex())
             for each in entries
         ]
 
     @activity.defn(name=PROJECT)
-    async def project(self, batch: Batch) -> None:
+    async def project(self, batch: LogBatch) -> None:
         """Write a batch to the log: once, in order, however often this is tried."""
         entries = [
             Entry(batch.run, e.seq, e.at, e.version, bytes(e.body), bytes.fromhex(e.hash))
@@ -373,13 +373,13 @@ class Engine:
         except Conflict as error:  # another try of this batch was first: the next one compares
             raise StoreError(f"somebody else is writing: {error}") from error
 
-    async def _deputy(self, look: Look) -> RemoteRun:
+    async def _deputy(self, look: StateRequest) -> RemoteRun:
         state = fold(await self._read(look.run, look.place))
         office = RemoteHost(self._store, self._reviewers)
         more = None if look.quota is None else asking("", look.epoch)
         return RemoteRun(state, self._workers, office, look.quota, more=more)
 
-    async def _read(self, run: str, place: Place) -> list[Entry]:
+    async def _read(self, run: str, place: LogPosition) -> list[Entry]:
         stored = await aside(self._store, self._store.read, run)
         entries = [each for each in stored if each.seq <= place.seq]
         head = entries[-1].hash.hex() if entries else GENESIS.hex()

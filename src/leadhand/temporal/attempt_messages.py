@@ -18,7 +18,7 @@ with workflow.unsafe.imports_passed_through():
     from leadhand.core.plan.graph import context_of
     from leadhand.core.plan.model import Doc
     from leadhand.core.state.model import State
-    from leadhand.temporal.messages import Given, Hole, Order, detach
+    from leadhand.temporal.messages import AttemptOrder, DetachedValue, GivenResult, detach
 
 
 class Orders:
@@ -29,16 +29,18 @@ class Orders:
         self._slim: dict[str, ev.RunStarted] = {}
         self._start_bytes: dict[str, int] = {}
 
-    def order(self, effect: StartAttempt | StartProbe, deadline: int, quota: float | None) -> Order:
+    def order(
+        self, effect: StartAttempt | StartProbe, deadline: int, quota: float | None
+    ) -> AttemptOrder:
         """All that a machine must know."""
         state = self._flow.state
         step = state.steps[effect.step]
         planned = step.doc.get("parameters") or {}
         parameters: Any = None
-        holes: tuple[Hole, ...] = ()
+        holes: tuple[DetachedValue, ...] = ()
         if effect.parameters is not planned and effect.parameters != planned:
             parameters, holes = detach(effect.parameters)
-        return Order(
+        return AttemptOrder(
             run=state.run,
             step=effect.step,
             attempt=effect.attempt,
@@ -91,13 +93,13 @@ def _answers(state: State, step: str) -> tuple[Doc, ...]:
     return tuple(each for each in state.answers if each["step"] == step)
 
 
-def _results(state: State, doc: Doc) -> dict[str, Given]:
+def _results(state: State, doc: Doc) -> dict[str, GivenResult]:
     found = {}
     for name, summary in context_of(doc).items():
         step = state.follow(name)
         if step is None or not (summary or step.status == "succeeded"):
             continue
-        given = Given(None if step.data_ref else step.data, step.data_ref)
+        given = GivenResult(None if step.data_ref else step.data, step.data_ref)
         if summary:
             given = msgspec.structs.replace(
                 given,

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from leadhand.errors import UsageError
-from leadhand.temporal.messages import Ways
+from leadhand.temporal.messages import HostingOptions
 
 NAMESPACE = "default"
 MISSING = "Temporal is not installed here. Fix: pip install 'leadhand[temporal]'"
@@ -23,7 +23,7 @@ class Cluster(msgspec.Struct, frozen=True):
 
     address: str
     namespace: str = NAMESPACE
-    ways: Ways = Ways()
+    ways: HostingOptions = HostingOptions()
     tls: bool = False
     ca: str = ""
     """A file with the certificate that the server's is checked against; the system's else."""

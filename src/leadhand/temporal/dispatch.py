@@ -58,10 +58,10 @@ with workflow.unsafe.imports_passed_through():
         PLAN,
         PROBE,
         VERIFY,
-        Answer,
         Examined,
         Judged,
-        Look,
+        PlannerReply,
+        StateRequest,
         parked_s,
     )
 
@@ -310,12 +310,12 @@ class Dispatch:
 
     # What needs to see the whole run.
 
-    def _look(self, **more: Any) -> Look:
+    def _look(self, **more: Any) -> StateRequest:
         flow = self._flow
-        return Look(flow.state.run, flow.pipe.place, flow.ways.heartbeat_s, **more)
+        return StateRequest(flow.state.run, flow.pipe.place, flow.ways.heartbeat_s, **more)
 
     async def _see(
-        self, call: _Call, name: str, look: Look, result: type, policy: RetryPolicy = ONCE
+        self, call: _Call, name: str, look: StateRequest, result: type, policy: RetryPolicy = ONCE
     ) -> Any:
         """Have something done with the state as it was when it was asked for."""
         flow = self._flow
@@ -335,15 +335,15 @@ class Dispatch:
         )
 
     async def _ask(self, effect: CallPlanner, call: _Call) -> None:
-        said = Answer(reason="it was stopped")
+        said = PlannerReply(reason="it was stopped")
         wanted = not call.stopped and self._flow.state.planner.epoch == effect.epoch
         if wanted or self._flow.version < 2:
             quota = self.money.give("", effect.epoch)
             look = self._look(call=effect.call, epoch=effect.epoch, why=effect.why, quota=quota)
             try:
-                said = await self._see(call, PLAN, look, Answer) or said
+                said = await self._see(call, PLAN, look, PlannerReply) or said
             except ActivityError as error:
-                said = Answer(reason=f"nobody heard from it: {error.cause}"[:2000])
+                said = PlannerReply(reason=f"nobody heard from it: {error.cause}"[:2000])
 
         def heard(state: State, now: Now) -> Move:
             self.money.back("", effect.epoch)

@@ -1,6 +1,6 @@
 """Speaking to runs that Temporal hosts: what the application does with a host, from outside.
 
-A `Distant` stands where the embedded host stands: it starts runs and finds them, and what it
+A `TemporalHost` stands where the embedded host stands: it starts runs and finds them, and what it
 knows of them it reads from the log, as every view does. Nothing is decided here.
 """
 
@@ -20,7 +20,7 @@ from temporalio.service import RPCError, RPCStatusCode, TLSConfig
 
 from leadhand.codec.events import decode, refuse_start
 from leadhand.core import host as hosting
-from leadhand.core.commands import Word
+from leadhand.core.commands import Command
 from leadhand.core.rollback import rollback_id
 from leadhand.core.state.model import Now
 from leadhand.engine import library_store
@@ -31,7 +31,7 @@ from leadhand.errors import Conflict, LeadhandError, UsageError
 from leadhand.temporal.cluster import Cluster, security_of
 from leadhand.temporal.cluster_status import hosted_runs, served_by, workflow_id
 from leadhand.temporal.dispatch import engine_queue
-from leadhand.temporal.messages import RUN, Begin, Place, Ways, newest
+from leadhand.temporal.messages import RUN, Begin, HostingOptions, LogPosition, newest
 from leadhand.temporal.payloads import Shelf, converter
 from leadhand.temporal.run import TemporalRun, unanswered
 
@@ -100,12 +100,12 @@ class TemporalHost:
     """The host of runs that live elsewhere."""
 
     def __init__(
-        self, client: Client, store: Store, ways: Ways | None = None, *, lent: bool = True
+        self, client: Client, store: Store, ways: HostingOptions | None = None, *, lent: bool = True
     ) -> None:
         """`lent`: the store is somebody else's, and stays open."""
         self.client = client
         self.store = store
-        self.ways = ways or Ways()
+        self.ways = ways or HostingOptions()
         self._lent = lent
         self.runs: dict[str, TemporalRun] = {}
         self.asleep: dict[str, Any] = {}
@@ -177,7 +177,7 @@ class TemporalHost:
         """Whoever stops everything may have listed the runs just before this one was there."""
         now = await self.look_shared()
         if now.stopped and not stopped:
-            await self._tell(run.id, Word("stop_all", now.stopped_by, {}))
+            await self._tell(run.id, Command("stop_all", now.stopped_by, {}))
 
     async def engines(self) -> list[str]:
         """Who serves runs here; nobody: what is begun waits."""
@@ -235,7 +235,7 @@ class TemporalHost:
         return await TemporalRun(self, ident).withdraw(reason)
 
     async def _take_up(self, run: TemporalRun) -> None:
-        place = Place(run.state.seq, run.head)
+        place = LogPosition(run.state.seq, run.head)
         hosted, stopped = run.state.ended is None, (await self.look_shared()).stopped
         begin = Begin(run.id, self.ways, place=place, hosted=hosted, stopped=stopped)
         try:
@@ -245,7 +245,7 @@ class TemporalHost:
 
     async def say(self, ident: str, verb: str, actor: str, details: Doc) -> Doc:
         """Say something to a run, or to all of them; in the log when it returns."""
-        word = Word(verb, actor, details)
+        word = Command(verb, actor, details)
         if verb in library_store.VERBS:
             return await library_store.word(self, verb, actor, details)  # type: ignore[arg-type]
         if verb in SPOKEN:
@@ -262,7 +262,7 @@ class TemporalHost:
                 await self._take_up(run)
         return await run.speak(word)
 
-    async def _tell_all(self, word: Word) -> list[str]:
+    async def _tell_all(self, word: Command) -> list[str]:
         """Say a word to all runs at once; those that have not confirmed it in time."""
         try:
             runs = sorted(await hosted_runs(self.client, self.ways.prefix))
@@ -271,7 +271,7 @@ class TemporalHost:
         heard = await asyncio.gather(*(self._tell(each, word) for each in runs))
         return [run for run, took in zip(runs, heard, strict=True) if not took]
 
-    async def _tell(self, run: str, word: Word) -> bool:
+    async def _tell(self, run: str, word: Command) -> bool:
         """One that cannot answer must not keep the others from hearing it."""
         try:
             said = TemporalRun(self, run).updated(word, gone_is_fine=True)
@@ -280,7 +280,7 @@ class TemporalHost:
             return False
         return True
 
-    async def _tell_host(self, word: Word) -> None:
+    async def _tell_host(self, word: Command) -> None:
         """Record what goes for all runs, where this process can write."""
         if not hasattr(self.store, "append"):
             return

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from leadhand.core.state.model import State
-    from leadhand.temporal.messages import Ways
+    from leadhand.temporal.messages import HostingOptions
 
 
 with workflow.unsafe.imports_passed_through():
@@ -37,7 +37,7 @@ with workflow.unsafe.imports_passed_through():
     from leadhand.codec.events import encode
     from leadhand.core import events as ev
     from leadhand.core.views.run import run_status, summary
-    from leadhand.temporal.messages import FORK, PROJECT, Batch, Line, Place
+    from leadhand.temporal.messages import FORK, PROJECT, LogBatch, LogLine, LogPosition
 
 BATCH_LINES_MAX = 2000
 BATCH_BYTES_MAX = 4 << 20
@@ -56,12 +56,12 @@ AGAIN = RetryPolicy(
 class LogWriter:
     """What a run has still to write, and how far its log is."""
 
-    def __init__(self, run: str, ways: Ways, queue: str) -> None:
+    def __init__(self, run: str, ways: HostingOptions, queue: str) -> None:
         self._run = run
         self._ways = ways
         self._queue = queue
         self._head = GENESIS
-        self._lines: list[Line] = []
+        self._lines: list[LogLine] = []
         self._notices: list[tuple[str, str]] = []
         self._status = ""
         self._waiting = 0
@@ -71,16 +71,16 @@ class LogWriter:
         """Why the log is not what was written, once that was found."""
 
     @property
-    def place(self) -> Place:
+    def place(self) -> LogPosition:
         """Where the run stands, written or not."""
-        return Place(self.seq, self._head.hex())
+        return LogPosition(self.seq, self._head.hex())
 
     @property
     def empty(self) -> bool:
         """Whether all is in the log, and everybody was told."""
         return self.written == self.seq and not self._lines and not self._notices
 
-    def go_on(self, place: Place, state: State) -> None:
+    def go_on(self, place: LogPosition, state: State) -> None:
         """Begin behind what the log holds already."""
         self.seq = self.written = place.seq
         self._head = bytes.fromhex(place.head)
@@ -91,7 +91,7 @@ class LogWriter:
         body = encode(event)
         self.seq += 1
         self._head = link(self._head, self._run, self.seq, at, ev.EVENT_VERSION, body)
-        line = Line(self.seq, at, ev.EVENT_VERSION, msgspec.Raw(body), self._head.hex())
+        line = LogLine(self.seq, at, ev.EVENT_VERSION, msgspec.Raw(body), self._head.hex())
         self._lines.append(line)
 
     def tell(self, kind: str, text: str) -> None:
@@ -125,7 +125,7 @@ class LogWriter:
             if self.fork:
                 return
 
-    def _batch(self, state: State) -> Batch:
+    def _batch(self, state: State) -> LogBatch:
         size = count = 0
         for line in self._lines[:BATCH_LINES_MAX]:
             size += len(bytes(line.body)) + 150
@@ -134,15 +134,15 @@ class LogWriter:
             count += 1
         lines, self._lines = self._lines[:count], self._lines[count:]
         if self._lines:
-            return Batch(self._run, lines, heartbeat_s=self._ways.heartbeat_s)
+            return LogBatch(self._run, lines, heartbeat_s=self._ways.heartbeat_s)
         status, told = run_status(state), msgspec.Raw(b"null")
         if lines and (status != self._status or lines[0].seq == 1 or state.ended is not None):
             told = msgspec.Raw(msgspec.json.encode(summary(state)))
             self._status = status
         notices, self._notices = self._notices, []
-        return Batch(self._run, lines, told, notices, self._ways.heartbeat_s)
+        return LogBatch(self._run, lines, told, notices, self._ways.heartbeat_s)
 
-    async def _write(self, batch: Batch) -> None:
+    async def _write(self, batch: LogBatch) -> None:
         ident = f"log {batch.lines[-1].seq} {batch.lines[-1].hash}" if batch.lines else "notices"
         try:
             await workflow.execute_activity(

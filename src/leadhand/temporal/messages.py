@@ -42,7 +42,7 @@ FORK = "Fork"
 """The type of the error that says that a log is not what its workflow wrote."""
 
 
-class Ways(msgspec.Struct, frozen=True):
+class HostingOptions(msgspec.Struct, frozen=True):
     """How a run is hosted. Recorded when it starts, defaults too: a workflow reads no settings."""
 
     prefix: str = "leadhand"
@@ -65,7 +65,7 @@ class Ways(msgspec.Struct, frozen=True):
     """Of the steps that one turn starts: what it says crosses in one message of at most 4 MB."""
 
 
-class Place(msgspec.Struct, frozen=True):
+class LogPosition(msgspec.Struct, frozen=True):
     """Where a log stands: what is read from it must end in this hash."""
 
     seq: int
@@ -76,11 +76,11 @@ class Begin(msgspec.Struct, frozen=True, omit_defaults=True):
     """A run to be hosted: a new one, or one whose log goes on from a place."""
 
     run: str
-    ways: Ways = Ways()
+    ways: HostingOptions = HostingOptions()
     started: RunStarted | None = None
     proposal: dict[str, Any] | None = None
     """The plan, where it is written already."""
-    place: Place | None = None
+    place: LogPosition | None = None
     hosted: bool = False
     """Whether the run was hosted by another before, so that what that had in flight is lost."""
     stopped: bool = False
@@ -94,7 +94,7 @@ def newest(begin: Begin) -> Begin:
     return msgspec.structs.replace(begin, version=ORDER_VERSION)
 
 
-class Hole(msgspec.Struct, frozen=True, omit_defaults=True, array_like=True):
+class DetachedValue(msgspec.Struct, frozen=True, omit_defaults=True, array_like=True):
     """Where something that is kept apart belongs in the parameters."""
 
     path: tuple[str | int, ...]
@@ -103,7 +103,7 @@ class Hole(msgspec.Struct, frozen=True, omit_defaults=True, array_like=True):
     text: SecretText | None = None
 
 
-class Given(msgspec.Struct, frozen=True, omit_defaults=True):
+class GivenResult(msgspec.Struct, frozen=True, omit_defaults=True):
     """The result of another step, for one that names it in its `context`; of a summary the rest."""
 
     data: Any = None
@@ -115,7 +115,7 @@ class Given(msgspec.Struct, frozen=True, omit_defaults=True):
     failure: dict[str, Any] | None = None
 
 
-class Order(msgspec.Struct, frozen=True, omit_defaults=True):
+class AttemptOrder(msgspec.Struct, frozen=True, omit_defaults=True):
     """One attempt or probe: all that a machine must know to carry it out."""
 
     run: str
@@ -131,10 +131,10 @@ class Order(msgspec.Struct, frozen=True, omit_defaults=True):
     """The start of the run, with no worker in its catalogue but this one."""
     parameters: dict[str, Any] | None = None
     """Resolved; None when they are as they stand in `doc`."""
-    holes: tuple[Hole, ...] = ()
+    holes: tuple[DetachedValue, ...] = ()
     failures: tuple[dict[str, Any], ...] = ()
     answers: tuple[dict[str, Any], ...] = ()
-    results: dict[str, Given] = {}
+    results: dict[str, GivenResult] = {}
     quota: float | None = None
     """What it may spend on models; None without a budget."""
 
@@ -167,11 +167,11 @@ class Judged(msgspec.Struct, frozen=True, omit_defaults=True):
     calls: tuple[ModelCalled, ...] = ()
 
 
-class Look(msgspec.Struct, frozen=True, omit_defaults=True):
+class StateRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     """Something to be done with the whole state of a run: its log up to a place is it."""
 
     run: str
-    place: Place
+    place: LogPosition
     heartbeat_s: float
     call: int = 0
     epoch: int = 0
@@ -181,7 +181,7 @@ class Look(msgspec.Struct, frozen=True, omit_defaults=True):
     quota: float | None = None
 
 
-class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
+class PlannerReply(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a planner said, or why it said nothing."""
 
     answer: dict[str, Any] | None = None
@@ -197,7 +197,7 @@ class Examined(msgspec.Struct, frozen=True, omit_defaults=True):
     failed: str = ""
 
 
-class Line(msgspec.Struct, frozen=True, array_like=True):
+class LogLine(msgspec.Struct, frozen=True, array_like=True):
     """One entry of a log; the body is the very bytes that were hashed."""
 
     seq: int
@@ -207,11 +207,11 @@ class Line(msgspec.Struct, frozen=True, array_like=True):
     hash: str
 
 
-class Batch(msgspec.Struct, frozen=True, omit_defaults=True):
+class LogBatch(msgspec.Struct, frozen=True, omit_defaults=True):
     """Entries for a run's log, in order, and what to tell whoever listens."""
 
     run: str
-    lines: list[Line]
+    lines: list[LogLine]
     summary: msgspec.Raw = msgspec.Raw(b"null")
     notices: list[tuple[str, str]] = []
     heartbeat_s: float = 20.0
@@ -222,19 +222,19 @@ def parked_s(policy: Policy) -> float:
     return policy.park_s + 1.0
 
 
-def detach(value: Any) -> tuple[Any, tuple[Hole, ...]]:
+def detach(value: Any) -> tuple[Any, tuple[DetachedValue, ...]]:
     """Parameters as JSON, and what is kept apart from them by its place."""
-    holes: list[Hole] = []
+    holes: list[DetachedValue] = []
     return _detached(value, (), holes), tuple(holes)
 
 
-def _detached(value: Any, path: tuple[str | int, ...], holes: list[Hole]) -> Any:
+def _detached(value: Any, path: tuple[str | int, ...], holes: list[DetachedValue]) -> Any:
     if isinstance(value, Artifact):
-        holes.append(Hole(path, artifact=value))
+        holes.append(DetachedValue(path, artifact=value))
     elif isinstance(value, Secret):
-        holes.append(Hole(path, secret=value))
+        holes.append(DetachedValue(path, secret=value))
     elif isinstance(value, SecretText):
-        holes.append(Hole(path, text=value))
+        holes.append(DetachedValue(path, text=value))
     elif isinstance(value, dict):
         return {key: _detached(item, (*path, key), holes) for key, item in value.items()}
     elif isinstance(value, list):
@@ -244,7 +244,7 @@ def _detached(value: Any, path: tuple[str | int, ...], holes: list[Hole]) -> Any
     return None
 
 
-def attach(value: Any, holes: tuple[Hole, ...]) -> Any:
+def attach(value: Any, holes: tuple[DetachedValue, ...]) -> Any:
     """Parameters with what is kept apart in its place, still to be loaded."""
     for hole in holes:
         apart = hole.artifact or hole.secret or hole.text

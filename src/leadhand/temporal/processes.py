@@ -18,7 +18,7 @@ from temporalio.service import RPCError
 from temporalio.worker import PollerBehaviorAutoscaling, UnsandboxedWorkflowRunner, Worker
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
-from leadhand.temporal.activities import Engine, Machine
+from leadhand.temporal.activities import EngineActivities, StepActivities
 from leadhand.temporal.dispatch import engine_queue, queue_of
 from leadhand.temporal.workflow import RunFlow
 
@@ -63,7 +63,9 @@ def sandbox() -> SandboxedWorkflowRunner:
     return SandboxedWorkflowRunner(restrictions=restrictions)
 
 
-def engine_worker(client: Client, prefix: str, engine: Engine, *, cached: int = 500) -> Worker:
+def engine_worker(
+    client: Client, prefix: str, engine: EngineActivities, *, cached: int = 500
+) -> Worker:
     """Serves workflows, and what only an engine does."""
     return Worker(
         client,
@@ -89,7 +91,7 @@ def engine_worker(client: Client, prefix: str, engine: Engine, *, cached: int = 
 def machine_workers(
     client: Client,
     prefix: str,
-    machine: Machine,
+    machine: StepActivities,
     names: Iterable[str],
     *,
     concurrency: int = 100,
@@ -119,7 +121,7 @@ def served(workers: Workers, kinds: Sequence[str]) -> list[str]:
     return [each.name for each in specs if each.name in kinds or each.kind in kinds]
 
 
-class Serving:
+class RunningWorkers:
     """Workers that run until they are told to stop."""
 
     def __init__(self, workers: Iterable[Worker]) -> None:

@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from leadhand.core import events as ev
 from leadhand.core.catalog import Catalog
 from leadhand.core.state.model import State, StepState
-from leadhand.engine.budget import ROUNDING, Purse
+from leadhand.engine.budget import ROUNDING, RunBudget
 from leadhand.engine.secrets import Secrets, secrets_of
 from leadhand.errors import StoreFull
 from leadhand.models.failures import ModelFailure
 from leadhand.models.telemetry import Runs as Spans
-from leadhand.temporal.messages import Judged, Order, Spawn
+from leadhand.temporal.messages import AttemptOrder, Judged, Spawn
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from leadhand.core.decide.effects import Move
     from leadhand.core.state.model import Now
-    from leadhand.models.meter import Call
+    from leadhand.models.meter import ModelCall
     from leadhand.ports import Planner, Reviewer, Store, Workers
 
     Ask = Callable[[float, float, float], Awaitable[float]]
@@ -129,7 +129,7 @@ class RemoteRun:
         )
 
 
-class AttemptBudget(Purse):
+class AttemptBudget(RunBudget):
     """The money that the workflow has set aside for this attempt; it asks for more in time.
 
     What calls have cost stays in `_aside` here: the log hears of it when the activity is over.
@@ -172,13 +172,13 @@ class AttemptBudget(Purse):
             self._calls += 1
         return reserved
 
-    def settle(self, reserved: float, call: Call, step: str, attempt: int) -> None:
+    def settle(self, reserved: float, call: ModelCall, step: str, attempt: int) -> None:
         """A call ended."""
         self._calls -= 1
         super().settle(reserved, call, step, attempt)
 
 
-def state_of(order: Order) -> State:
+def state_of(order: AttemptOrder) -> State:
     """As much of a run's state as its order tells."""
     state = State()
     started = order.started

@@ -17,7 +17,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from leadhand import errors
 from leadhand.codec.events import decode
-from leadhand.core.commands import Word
+from leadhand.core.commands import Command
 from leadhand.core.state.evolve import evolve
 from leadhand.core.state.model import State
 from leadhand.core.views.run import ENDED, run_status
@@ -114,14 +114,14 @@ class TemporalRun:
 
     async def said(self, what: Any) -> None:
         """Say something that was meant for a host here: a word, or what becomes one."""
-        if not isinstance(what, Word):
+        if not isinstance(what, Command):
             make = getattr(what, "word", None)
             if make is None:
                 raise Bug("what is said to a run elsewhere must be data")
             what = make(await self.look(), self.host.time())
         await self.speak(what)
 
-    async def speak(self, word: Word) -> Doc:
+    async def speak(self, word: Command) -> Doc:
         """Say a word; it is in the log when this returns."""
         try:
             told = await self.updated(word)
@@ -132,7 +132,7 @@ class TemporalRun:
         await self.look()
         return told
 
-    async def updated(self, word: Word, *, gone_is_fine: bool = False) -> Doc:
+    async def updated(self, word: Command, *, gone_is_fine: bool = False) -> Doc:
         """Say a word to the workflow, and wait for its answer as long as there may be one.
 
         `gone_is_fine`: a run that has just ended needs not hear it.

@@ -29,7 +29,7 @@ with workflow.unsafe.imports_passed_through():
 
     from leadhand.codec.events import refuse_unreadable
     from leadhand.core import events as ev
-    from leadhand.core.commands import Word, told
+    from leadhand.core.commands import Command, told
     from leadhand.core.decide.decide import decide, next_wake
     from leadhand.core.decide.effects import SECOND, Effect, Examine, Move, StartAttempt
     from leadhand.core.decide.planner_answer import answered
@@ -41,7 +41,17 @@ with workflow.unsafe.imports_passed_through():
     from leadhand.engine.fold import fold
     from leadhand.errors import Conflict, LeadhandError, UsageError
     from leadhand.ports import Entry
-    from leadhand.temporal.messages import LOG, MORE, RUN, SAY, Begin, Line, Look, More, newest
+    from leadhand.temporal.messages import (
+        LOG,
+        MORE,
+        RUN,
+        SAY,
+        Begin,
+        LogLine,
+        More,
+        StateRequest,
+        newest,
+    )
 
 from leadhand.temporal.dispatch import Dispatch, engine_queue
 from leadhand.temporal.log_writer import AGAIN, LogWriter
@@ -120,12 +130,12 @@ class RunFlow:
         assert begin.place is not None
         lines = await workflow.execute_activity(
             LOG,
-            Look(begin.run, begin.place, self.ways.heartbeat_s),
+            StateRequest(begin.run, begin.place, self.ways.heartbeat_s),
             task_queue=engine_queue(self.ways.prefix),
             start_to_close_timeout=timedelta(seconds=LOAD_S),
             heartbeat_timeout=timedelta(seconds=self.ways.heartbeat_s),
             retry_policy=AGAIN,
-            result_type=list[Line],
+            result_type=list[LogLine],
         )
         self.state = fold([_entry(begin.run, line) for line in lines])
         self.pipe.go_on(begin.place, self.state)
@@ -147,7 +157,7 @@ class RunFlow:
         self._inputs.append((what, waiter))
 
     @workflow.update(name=SAY)
-    async def say(self, word: Word) -> Doc:
+    async def say(self, word: Command) -> Doc:
         """A word of a person; it is in the log when this returns."""
         await workflow.wait_condition(lambda: self._ready)
         if word.verb in ("stop_all", "lift"):
@@ -170,7 +180,7 @@ class RunFlow:
         return {"run": self.state.run, "status": run_status(self.state), **heard}
 
     @say.validator
-    def check(self, word: Word) -> None:
+    def check(self, word: Command) -> None:
         """Refuse what cannot be done now, before anything is recorded."""
         if self._ready and word.verb not in ("stop_all", "lift"):
             try:
@@ -296,7 +306,7 @@ class RunFlow:
         return self._hands.busy == 0
 
 
-def _asked(state: State, word: Word, now: Now) -> Move:
+def _asked(state: State, word: Command, now: Now) -> Move:
     try:
         move = word(state, now)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -311,6 +321,6 @@ def refusal(error: LeadhandError) -> ApplicationError:
     return ApplicationError(str(error), type=type(error).__name__, non_retryable=True)
 
 
-def _entry(run: str, line: Line) -> Entry:
+def _entry(run: str, line: LogLine) -> Entry:
     body: Any = bytes(line.body)
     return Entry(run, line.seq, line.at, line.version, body, bytes.fromhex(line.hash))

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from leadhand.models.failures import ModelFailure
-from leadhand.models.messages import Answer, Request, ToolCall, Usage
+from leadhand.models.messages import ModelAnswer, ModelRequest, ToolCall, Usage
 from leadhand.models.names import ModelName
 
 if TYPE_CHECKING:
@@ -50,20 +50,20 @@ class ScriptedModel:
 
     def __init__(
         self,
-        script: Iterable[Any] | Callable[[Request], Any],
+        script: Iterable[Any] | Callable[[ModelRequest], Any],
         *,
         name: str = "scripted",
         price: Price | None = None,
         usage: Usage = Usage(100, 50),  # noqa: B008 - frozen
     ) -> None:
         self.name = name
-        self.requests: list[Request] = []
+        self.requests: list[ModelRequest] = []
         self._next = script if callable(script) else _in_order(script)
         self._usage = usage
         if price is not None:
             self.known = ModelName("chat", name, "scripted", "", price.input, price.output)
 
-    async def ask(self, request: Request, heard: Listener | None = None) -> Answer:
+    async def ask(self, request: ModelRequest, heard: Listener | None = None) -> ModelAnswer:
         """The next answer of the script."""
         self.requests.append(request)
         reply = self._next(request)
@@ -76,27 +76,27 @@ class ScriptedModel:
             heard(answer.text)
         return answer
 
-    def _answer(self, reply: Any, request: Request) -> Answer:
-        if isinstance(reply, Answer):
+    def _answer(self, reply: Any, request: ModelRequest) -> ModelAnswer:
+        if isinstance(reply, ModelAnswer):
             return reply
         if isinstance(reply, Calls):
             turn = len(self.requests)
             calls = tuple(ToolCall(f"{turn}.{i}", *each) for i, each in enumerate(reply, 1))
-            return Answer(calls=calls, usage=self._usage)
+            return ModelAnswer(calls=calls, usage=self._usage)
         if request.schema is not None:
             if isinstance(reply, str):
                 words = f"{self.name}: the answer is no JSON"
                 raise ModelFailure("invalid_output", words, usage=self._usage, text=reply)
             text = msgspec.json.encode(reply).decode()
-            return Answer(text=text, data=reply, usage=self._usage)
+            return ModelAnswer(text=text, data=reply, usage=self._usage)
         text = reply if isinstance(reply, str) else msgspec.json.encode(reply).decode()
-        return Answer(text=text, usage=self._usage)
+        return ModelAnswer(text=text, usage=self._usage)
 
 
-def _in_order(script: Iterable[Any]) -> Callable[[Request], Any]:
+def _in_order(script: Iterable[Any]) -> Callable[[ModelRequest], Any]:
     replies = iter(script)
 
-    def following(_request: Request) -> Any:
+    def following(_request: ModelRequest) -> Any:
         over = ModelFailure("permanent", "the script has no answer left")
         return next(replies, over)
 

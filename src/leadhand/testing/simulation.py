@@ -39,8 +39,8 @@ from leadhand.planners.script import ScriptPlanner
 from leadhand.stores.memory import MemoryDisk, MemoryStore
 from leadhand.testing.clock import Calendar, SimClock
 from leadhand.testing.loop import PROCESS, Deadlock, SimLoop
+from leadhand.workers.functions.threads import CallOutcome as Result
 from leadhand.workers.functions.threads import Lane, Threads
-from leadhand.workers.functions.threads import Outcome as Result
 from leadhand.workers.registry import Registry
 
 if TYPE_CHECKING:

@@ -44,7 +44,7 @@ FENCED_MAX = 20
 """Refusals after which a host that was replaced should long have stopped."""
 
 
-class Call(NamedTuple):
+class WorkerCall(NamedTuple):
     """One call of a worker."""
 
     number: int
@@ -63,7 +63,7 @@ class World:
         self.calendar = Calendar(self.loop)
         self.disk = MemoryDisk()
         self.violations: list[str] = []
-        self.effects: dict[tuple[str, str], list[Call]] = {}
+        self.effects: dict[tuple[str, str], list[WorkerCall]] = {}
         self.hosts: dict[int, SimHost] = {}
         self.current = 0
         """The process that owns the disk."""
@@ -83,7 +83,7 @@ class World:
         """Epochs of starts and planner calls that are on disk."""
         self._trace = trace
         self._acts: dict[tuple[str, str], int] = {}
-        self._calls: dict[int, Call] = {}
+        self._calls: dict[int, WorkerCall] = {}
         self._count = 0
         self._jumped = -100.0
         self._outside = contextvars.Context()
@@ -344,11 +344,11 @@ class World:
         """What the next call for a step does."""
         return HEALED_ACT if self.healed else draw_act(self.random, self.scenario)
 
-    def enter(self, worker: str, task: Task) -> Call:
+    def enter(self, worker: str, task: Task) -> WorkerCall:
         """A worker is called."""
         process = PROCESS.get()
         self._count += 1
-        call = Call(self._count, process, worker, task)
+        call = WorkerCall(self._count, process, worker, task)
         what = f"{task.run} {task.step} attempt {task.attempt}"
         if (task.run, task.epoch) not in self.durable:
             self.wrong(f"L2: {what} was called before its start was durable")
@@ -373,16 +373,16 @@ class World:
         if self.calendar.now() < moment * 1e6:
             self.wrong(f"{task.run} {task.step} was called before {doc['not_before']}")
 
-    def _counts(self, call: Call) -> bool:
+    def _counts(self, call: WorkerCall) -> bool:
         """Whether a call is of an attempt that its host has not given up."""
         task, runs = call.task, self.hosts[call.process].runs
         return task.run in runs and runs[task.run].state.in_flight.get(task.step) == task.epoch
 
-    def leave(self, call: Call) -> None:
+    def leave(self, call: WorkerCall) -> None:
         """A worker returns."""
         self._calls.pop(call.number, None)
 
-    def affect(self, call: Call) -> None:
+    def affect(self, call: WorkerCall) -> None:
         """A worker changes the world.
 
         What a host that was replaced still has running cannot be reached by anybody: such an

@@ -11,10 +11,10 @@ from leadhand.core import durations
 from leadhand.core.catalog import Offer
 from leadhand.core.jsonschema import unusable
 from leadhand.core.plan.model import RISKS
-from leadhand.workers.template import Hole, parameters_of
+from leadhand.workers.template import TemplateSlot, parameters_of
 
 
-class Table:
+class DeclarationTable:
     """One table; what is wrong with it is added to `problems`, and a harmless value returned."""
 
     def __init__(self, place: str, values: Mapping[str, Any], problems: list[str]) -> None:
@@ -126,7 +126,11 @@ TYPES = ("string", "integer", "number", "boolean", "array", "object")
 
 
 def read_parameters(
-    table: Table, holes: Mapping[str, Hole], any_json: frozenset[str], *, open_ended: bool
+    table: DeclarationTable,
+    holes: Mapping[str, TemplateSlot],
+    any_json: frozenset[str],
+    *,
+    open_ended: bool,
 ) -> dict[str, Any]:
     """The schema of an action's parameters, from its holes and what is declared of them."""
     declared: dict[str, dict[str, Any]] = {}
@@ -151,11 +155,11 @@ def read_parameters(
         for name in holes:
             if name not in table.mapping("parameters"):
                 table.problem("parameters", f"{{{name}}} is used, and not declared here")
-    extra = {name: Hole(name) for name in declared if name not in holes}
+    extra = {name: TemplateSlot(name) for name in declared if name not in holes}
     return parameters_of({**holes, **extra}, declared, any_json=any_json)
 
 
-def read_checks(table: Table) -> tuple[dict[str, str], str | None]:
+def read_checks(table: DeclarationTable) -> tuple[dict[str, str], str | None]:
     checks = table.text_map("checks")
     for name, expression in checks.items():
         table.expression(f"checks.{name}", expression)
@@ -166,7 +170,7 @@ def read_checks(table: Table) -> tuple[dict[str, str], str | None]:
 
 
 def read_offer(
-    table: Table,
+    table: DeclarationTable,
     schema: dict[str, Any],
     checks: Mapping[str, str],
     check: str | None,
@@ -194,7 +198,7 @@ def read_offer(
     )
 
 
-def _returns(table: Table) -> dict[str, Any] | None:
+def _returns(table: DeclarationTable) -> dict[str, Any] | None:
     """The schema of the data, if one is declared."""
     if "returns" not in table.values:
         return None

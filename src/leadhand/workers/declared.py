@@ -30,13 +30,13 @@ from leadhand.core.catalog import WorkerSpec
 from leadhand.core.plan.model import FAILURE_CLASSES
 from leadhand.core.wording import closest
 from leadhand.errors import UsageError
-from leadhand.workers.commands.worker import OUTPUT_BYTES, CommandWorker, Program
+from leadhand.workers.commands.worker import OUTPUT_BYTES, CommandAction, CommandWorker
 from leadhand.workers.coverage import VERSION_CHARS
-from leadhand.workers.declaration import Table, read_checks, read_offer, read_parameters
+from leadhand.workers.declaration import DeclarationTable, read_checks, read_offer, read_parameters
 from leadhand.workers.functions.decorator import NAME
 from leadhand.workers.functions.isolation import GRACE_S
 from leadhand.workers.http.declared import HTTP_KEYS, read_call
-from leadhand.workers.http.request import Call
+from leadhand.workers.http.request import HttpAction
 from leadhand.workers.http.worker import HttpWorker
 from leadhand.workers.sandbox.confinement import Confinement
 from leadhand.workers.template import Template
@@ -105,7 +105,7 @@ def _worker(
         problems.append(f"{place}: must be a table")
         return None
     before = len(problems)
-    top = Table(place, given, problems)
+    top = DeclarationTable(place, given, problems)
     tables = _actions(top)
     kinds = {
         "command" if "command" in each.values else "url"
@@ -121,8 +121,8 @@ def _worker(
     known = OFFER_KEYS.union(*(KINDS[word] for word in kinds or KINDS))
     for each in tables.values():
         _known_keys(each, known)
-    programs: dict[str, Program] = {}
-    calls: dict[str, Call] = {}
+    programs: dict[str, CommandAction] = {}
+    calls: dict[str, HttpAction] = {}
     if len(problems) == before:
         for action, each in tables.items():
             if kind == "command":
@@ -152,7 +152,7 @@ def _worker(
     return HttpWorker(msgspec.structs.replace(spec, version=version), calls)
 
 
-def _actions(top: Table) -> dict[str, Table]:
+def _actions(top: DeclarationTable) -> dict[str, DeclarationTable]:
     """The table of each action: its own, over what the worker's table says."""
     own = top.values.get("actions")
     common = {key: value for key, value in top.values.items() if key not in WORKER_KEYS}
@@ -160,8 +160,8 @@ def _actions(top: Table) -> dict[str, Table]:
         action = top.text("action") or ""
         if action and not NAME.match(action):
             top.problem("action", f"{action!r} is not a name")
-        return {action: Table(top.place, common, top.problems)}
-    tables: dict[str, Table] = {}
+        return {action: DeclarationTable(top.place, common, top.problems)}
+    tables: dict[str, DeclarationTable] = {}
     if not isinstance(own, Mapping) or not own or "action" in top.values:
         top.problem("actions", "must be tables, one for each action, and no `action` beside it")
         return {}
@@ -170,18 +170,18 @@ def _actions(top: Table) -> dict[str, Table]:
         if not NAME.match(action) or not isinstance(values, Mapping):
             top.problems.append(f"{place}: must be a table with a name as its key")
             continue
-        tables[action] = Table(place, {**common, **values}, top.problems)
+        tables[action] = DeclarationTable(place, {**common, **values}, top.problems)
     return tables
 
 
-def _known_keys(table: Table, known: set[str]) -> None:
+def _known_keys(table: DeclarationTable, known: set[str]) -> None:
     for key in table.values:
         if key not in known:
             guess = closest(key, known | WORKER_KEYS - {key})
             table.problem(key, "is not known" + (f"; did you mean {guess}?" if guess else ""))
 
 
-def _program(table: Table, folder: Path) -> Program:
+def _program(table: DeclarationTable, folder: Path) -> CommandAction:
     argv = _argv(table, "command")
     probe = _argv(table, "probe") if "probe" in table.values else ()
     holes = {hole.name: hole for word in argv for hole in word.holes}
@@ -199,7 +199,7 @@ def _program(table: Table, folder: Path) -> Program:
     walls = _sandbox(table, folder)
     if walls is not None:
         offer = msgspec.structs.replace(offer, sandbox=str(walls), missing=walls.missing())
-    return Program(
+    return CommandAction(
         sandbox=walls,
         argv=argv,
         cwd=cwd.resolve(),
@@ -221,7 +221,7 @@ def _program(table: Table, folder: Path) -> Program:
     )
 
 
-def _sandbox(table: Table, folder: Path) -> Confinement | None:
+def _sandbox(table: DeclarationTable, folder: Path) -> Confinement | None:
     try:
         walls = Confinement.of(table.values.get("sandbox"), folder.resolve())
     except ValueError as problem:
@@ -232,7 +232,7 @@ def _sandbox(table: Table, folder: Path) -> Confinement | None:
     return walls
 
 
-def _argv(table: Table, key: str) -> tuple[Template, ...]:
+def _argv(table: DeclarationTable, key: str) -> tuple[Template, ...]:
     words = table.values.get(key)
     if not isinstance(words, list) or not words or not all(isinstance(w, str) for w in words):
         table.problem(key, "must be a list of texts: the program and each argument")
@@ -254,7 +254,7 @@ def _argv(table: Table, key: str) -> tuple[Template, ...]:
     return tuple(argv)
 
 
-def _exit_codes(table: Table) -> dict[int, str]:
+def _exit_codes(table: DeclarationTable) -> dict[int, str]:
     codes: dict[int, str] = {}
     for code, meaning in table.text_map("exit_codes").items():
         if not (code.isascii() and code.isdigit() and int(code) < 256):

@@ -27,7 +27,7 @@ from leadhand.workers.human import Human
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from leadhand.models.registry import Book
+    from leadhand.models.registry import ModelRegistry
     from leadhand.ports import Worker
     from leadhand.workers.processes.processes import Processes
 
@@ -54,7 +54,7 @@ class Registry:
         self.left_out: dict[str, str] = {}
         """Workers that were declared and cannot be used, with the reason: for views."""
         self._workers: dict[str, Worker] = {}
-        self._book: Book | None = None
+        self._book: ModelRegistry | None = None
         self._stronger: list[str] = []
         """Those that stand behind another of a weaker tier."""
         functions: dict[str, list[FunctionAction]] = {}
@@ -104,7 +104,7 @@ class Registry:
             if detach is not None:
                 await detach()
 
-    def use_models(self, book: Book) -> None:
+    def use_models(self, book: ModelRegistry) -> None:
         """Tell the workers that ask models what those are called.
 
         An agent of a tier that has a stronger one is there a second time, with models of that.
@@ -115,7 +115,7 @@ class Registry:
         for worker in list(self._workers.values()):
             self._told(worker, book)
 
-    def _told(self, worker: Worker, book: Book) -> None:
+    def _told(self, worker: Worker, book: ModelRegistry) -> None:
         use = getattr(worker, "use_models", None)
         if use is not None:
             use(book)

@@ -28,7 +28,7 @@ NOTHING = Report()
 """The report of a worker that returned nothing, which is what most of them do most often."""
 
 
-class Rule(NamedTuple):
+class ExceptionRule(NamedTuple):
     """What exceptions of some types mean."""
 
     types: tuple[type[BaseException], ...]
@@ -38,14 +38,14 @@ class Rule(NamedTuple):
     """The effect for workers that declare effects: the connection may have broken after them."""
 
 
-RULES: tuple[Rule, ...] = (
-    Rule((ConnectionRefusedError, socket.gaierror), "transient"),
-    Rule((ConnectionError,), "transient", "none", "unknown"),
-    Rule((TimeoutError, subprocess.TimeoutExpired), "timeout", "unknown", "unknown"),
-    Rule((PermissionError,), "denied"),
-    Rule((FileNotFoundError, ImportError), "unavailable"),
-    Rule((MemoryError, RecursionError), "too_complex"),
-    Rule((BaseException,), "unavailable"),
+RULES: tuple[ExceptionRule, ...] = (
+    ExceptionRule((ConnectionRefusedError, socket.gaierror), "transient"),
+    ExceptionRule((ConnectionError,), "transient", "none", "unknown"),
+    ExceptionRule((TimeoutError, subprocess.TimeoutExpired), "timeout", "unknown", "unknown"),
+    ExceptionRule((PermissionError,), "denied"),
+    ExceptionRule((FileNotFoundError, ImportError), "unavailable"),
+    ExceptionRule((MemoryError, RecursionError), "too_complex"),
+    ExceptionRule((BaseException,), "unavailable"),
 )
 """The first rule that fits decides."""
 

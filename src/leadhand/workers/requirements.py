@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from leadhand.core.lint.rules import Level
     from leadhand.core.plan.model import Doc
     from leadhand.ports import Worker
-    from leadhand.workers.commands.worker import Program
-    from leadhand.workers.http.request import Call
+    from leadhand.workers.commands.worker import CommandAction
+    from leadhand.workers.http.request import HttpAction
     from leadhand.workers.mcp.server import McpServer
     from leadhand.workers.registry import Registry
 
@@ -63,7 +63,7 @@ def requirements(worker: Worker, action: str) -> list[Requirement]:
     return list(dict.fromkeys(found))
 
 
-def _of_program(worker: str, program: Program) -> Iterator[Requirement]:
+def _of_program(worker: str, program: CommandAction) -> Iterator[Requirement]:
     for argv in (program.argv, program.probe):
         if argv:
             yield Requirement("program", argv[0].fill({}), worker, folder=program.cwd)
@@ -85,7 +85,7 @@ def _of_server(worker: str, server: McpServer) -> Iterator[Requirement]:
         yield Requirement("environment", name, worker)
 
 
-def _of_call(worker: str, call: Call) -> Iterator[Requirement]:
+def _of_call(worker: str, call: HttpAction) -> Iterator[Requirement]:
     for each in (call, *([call.probe] if call.probe else [])):
         if each.url.host is not None:
             host, port = each.url.host

@@ -20,7 +20,7 @@ _PIECE = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 _NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\.\.\.)?\Z")
 
 
-class Hole(NamedTuple):
+class TemplateSlot(NamedTuple):
     """A place for a value; a splat takes a list, each item on its own."""
 
     name: str
@@ -30,12 +30,12 @@ class Hole(NamedTuple):
 class Template(NamedTuple):
     """A text cut into fixed pieces and holes."""
 
-    pieces: tuple[str | Hole, ...]
+    pieces: tuple[str | TemplateSlot, ...]
 
     @classmethod
     def of(cls, text: str) -> Template:
         """Cut a text; ValueError says what is wrong with it."""
-        pieces: list[str | Hole] = []
+        pieces: list[str | TemplateSlot] = []
         fixed, end = "", 0
         for match in _PIECE.finditer(text):
             fixed += text[end : match.start()]
@@ -48,7 +48,7 @@ class Template(NamedTuple):
                 raise ValueError(f"{match[0]} is no placeholder; write {{name}}, or {{{{ and }}}}")
             if fixed:
                 pieces.append(fixed)
-            pieces.append(Hole(name[1], bool(name[2])))
+            pieces.append(TemplateSlot(name[1], bool(name[2])))
             fixed = ""
         fixed += text[end:]
         if fixed or not pieces:
@@ -56,15 +56,15 @@ class Template(NamedTuple):
         return cls(tuple(pieces))
 
     @property
-    def holes(self) -> tuple[Hole, ...]:
+    def holes(self) -> tuple[TemplateSlot, ...]:
         """Its holes, in order."""
-        return tuple(piece for piece in self.pieces if isinstance(piece, Hole))
+        return tuple(piece for piece in self.pieces if isinstance(piece, TemplateSlot))
 
     @property
-    def only(self) -> Hole | None:
+    def only(self) -> TemplateSlot | None:
         """Its hole, when it consists of nothing else."""
         piece = self.pieces[0]
-        return piece if len(self.pieces) == 1 and isinstance(piece, Hole) else None
+        return piece if len(self.pieces) == 1 and isinstance(piece, TemplateSlot) else None
 
     def fill(self, values: Mapping[str, Any], encode: Callable[[str], str] = str) -> str:
         """The text with each hole's value, spelled and encoded, in its place."""
@@ -89,7 +89,10 @@ def spell(name: str, value: Any) -> str:
 
 
 def parameters_of(
-    holes: Mapping[str, Hole], declared: Mapping[str, dict[str, Any]], *, any_json: frozenset[str]
+    holes: Mapping[str, TemplateSlot],
+    declared: Mapping[str, dict[str, Any]],
+    *,
+    any_json: frozenset[str],
 ) -> dict[str, Any]:
     """The JSON Schema of the parameters that fill these holes."""
     properties: dict[str, Any] = {}

@@ -8,7 +8,7 @@ from leadhand.core.report import Ask, Finish, GiveUp, Propose
 from leadhand.planners.goal.exact import landmarks, within
 from leadhand.planners.goal.operators import Operator
 from leadhand.planners.goal.planner import GoalPlanner
-from leadhand.planners.goal.task import Task
+from leadhand.planners.goal.task import PlanningTask
 from tests.planners.goal.judge import Does, Run
 from tests.planners.goal.test_properties import best, worlds
 
@@ -26,7 +26,7 @@ def task_of(workers, have, want):
         )
         for each in workers
     ]
-    return Task(operators, {each.name: each.cost for each in workers}, have, want)
+    return PlanningTask(operators, {each.name: each.cost for each in workers}, have, want)
 
 
 def ended(search):

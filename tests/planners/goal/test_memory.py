@@ -7,7 +7,7 @@ import pytest
 from leadhand import Goal, Hybrid, Lead, Permanent, Propose, TooComplex, Unavailable, method, worker
 from leadhand.core.catalog import Offer
 from leadhand.core.report import FailedAttempt, Failure, GiveUp, PlannerView, StepView
-from leadhand.planners.goal.notes import Asked, Notes, said
+from leadhand.planners.goal.notes import AskedQuestion, GoalNotes, said
 from leadhand.planners.goal.operator_costs import input_of, past
 from leadhand.planners.goal.operators import Operator, Operators
 from leadhand.planners.goal.world import Fact, World
@@ -211,7 +211,7 @@ def test_failures_of_a_class_are_counted_by_themselves(kinds, over):
 
 def test_an_answer_belongs_to_the_question_it_was_given_to():
     """Asked again in the same words, a person has not yet said to try again what failed since."""
-    kept = Notes(asked=[Asked("how?", ["raw"], 1), Asked("how?", ["raw"], 3)])
+    kept = GoalNotes(asked=[AskedQuestion("how?", ["raw"], 1), AskedQuestion("how?", ["raw"], 3)])
     retry = {"question": "how?", "choice": "retry", "actor": "person"}
     view = PlannerView(run="r", goal=Goal(want=("raw",)), call=2, why="report", answers=(retry,))
     assert said(view, kept).forgiven == 1

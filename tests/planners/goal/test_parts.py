@@ -7,8 +7,8 @@ from leadhand.planners.goal.mutexes import Pairs
 from leadhand.planners.goal.operator_costs import advice
 from leadhand.planners.goal.operators import operators_of
 from leadhand.planners.goal.order import waits
-from leadhand.planners.goal.steps import Names
-from leadhand.planners.goal.task import Task
+from leadhand.planners.goal.steps import StepIds
+from leadhand.planners.goal.task import PlanningTask
 from tests.planners.goal.judge import Does, catalog_of
 from tests.planners.goal.test_properties import worlds
 
@@ -34,7 +34,9 @@ def test_facts_that_are_said_to_exclude_each_other_do(world):
     """A pair that occurs in a state that can be reached is never called impossible."""
     workers, have, want = world
     operators = list(operators_of(catalog_of(workers)).by_name.values())
-    task = Task(operators, dict.fromkeys((each.name for each in operators), 1.0), have, want)
+    task = PlanningTask(
+        operators, dict.fromkeys((each.name for each in operators), 1.0), have, want
+    )
     pairs = Pairs(task)
     states = reachable(workers, have)
     for facts in states:
@@ -82,7 +84,7 @@ def test_only_plain_advice_is_advice(text, found):
 
 def test_ids_are_readable_and_unique():
     """By worker and action, numbered when taken, without what references could stumble over."""
-    names = Names({"clean"})
+    names = StepIds({"clean"})
     (clean,) = operators_of(catalog_of([Does("clean", (), ("x",))])).by_name.values()
     (odd,) = operators_of(catalog_of([Does("a.data:b.c", (), ("x",))])).by_name.values()
     assert [names.take(clean), names.take(clean)] == ["clean-2", "clean-3"]

@@ -15,7 +15,7 @@ from leadhand import Lead, McpServer, Unavailable
 from leadhand.core.review.ruling import reach
 from leadhand.errors import UsageError
 from leadhand.workers.http import netguard
-from leadhand.workers.http.netguard import Refused
+from leadhand.workers.http.netguard import AddressRefused
 from leadhand.workers.mcp import stdio
 from leadhand.workers.mcp.definition import Definition, raised_risk
 from leadhand.workers.mcp.http import Edge
@@ -251,7 +251,7 @@ async def test_a_header_whose_variable_is_not_set(monkeypatch):
 async def test_it_reaches_no_other_host(address):
     """Whatever a redirect or a mistake asks for."""
     edge = Edge(address, (), 100)
-    with pytest.raises(Refused, match="not the configured server"):
+    with pytest.raises(AddressRefused, match="not the configured server"):
         await edge.handle_async_request(httpx2.Request("GET", "http://127.0.0.2/"))
     await edge.aclose()
 
@@ -273,7 +273,7 @@ async def test_a_name_that_leads_to_a_metadata_address_is_not_reached(monkeypatc
 
 @pytest.mark.parametrize("size", [1, 3, 1000])
 def test_lines_are_cut_however_they_arrive(size):
-    lines = stdio.Lines(1_000)
+    lines = stdio.LineSplitter(1_000)
     text = b'{"a":1}\n' + b'{"id": 7, "x":"' + b"y" * 5_000 + b'"}\n{"b":2}\n'
     found = [each for i in range(0, len(text), size) for each in lines.feed(text[i : i + size])]
     assert [found[0], found[1], found[3]] == [b'{"a":1}', None, b'{"b":2}']
@@ -301,7 +301,7 @@ async def test_ends_are_closed_whatever_happens():
     """A program that cannot be started leaves no descriptor behind."""
     before = len(list(Path("/proc/self/fd").iterdir()))
     async with Processes(f"test-{os.getpid()}") as processes:
-        program = stdio.Program(("/does/not/exist",), Path("/"), {})
+        program = stdio.ServerProgram(("/does/not/exist",), Path("/"), {})
         for _ in range(5):
             with pytest.raises(Unavailable, match="cannot be started"):
                 await stdio._started(processes, program)

@@ -16,7 +16,7 @@ from leadhand.app.fleet_evidence import Evidence
 from leadhand.app.reader import Reader
 from leadhand.app.trials.setting import ENDING, FAULTS, GATE, Places, Trial
 from leadhand.core import events as ev
-from leadhand.core.views.recovery_stats import Answer, recoveries
+from leadhand.core.views.recovery_stats import RecoveryOutcome, recoveries
 from leadhand.fleet.repository.commits import Commit, read_log
 from leadhand.fleet.repository.git import Git
 from leadhand.fleet.repository.hub import MAIN, START, ref_of
@@ -35,7 +35,7 @@ Doc = dict[str, Any]
 Attempt = tuple[str, int]
 
 
-class Seen(NamedTuple):
+class TrialEvidence(NamedTuple):
     """Everything that the figures come from."""
 
     run: str
@@ -43,7 +43,7 @@ class Seen(NamedTuple):
     """By attempt: the class of its failure; nothing when it landed."""
     cut: set[Attempt]
     """Attempts that ended with the engine."""
-    answers: list[Answer]
+    answers: list[RecoveryOutcome]
     done: set[str]
     """Tasks that the log calls done."""
     asked: set[str]
@@ -102,7 +102,7 @@ async def counted(
     }
 
 
-async def _seen(places: Places) -> Seen:
+async def _seen(places: Places) -> TrialEvidence:
     hub = Git(places.fleet / "hub" / "hub.git", places.fleet / "hub" / "gitconfig")
     commits = await read_log(hub, "--first-parent", f"{START}..{MAIN}")
     shas = "".join(f"{each.sha}\n" for each in commits).encode()
@@ -122,7 +122,7 @@ async def _seen(places: Places) -> Seen:
         events = [event for _entry, event in reader.events(run)]
     finally:
         reader.store.close_reader()
-    return Seen(
+    return TrialEvidence(
         run,
         dict(_ends(events)),
         {(each.step, each.attempt) for each in events if isinstance(each, ev.AttemptLost)},
@@ -152,7 +152,7 @@ def _ends(events: Iterable[ev.Event]) -> Iterable[tuple[Attempt, str]]:
                 pass
 
 
-def _table(trial: Trial, seen: Seen, desk: Desk, landed: set[str]) -> dict[str, Doc]:
+def _table(trial: Trial, seen: TrialEvidence, desk: Desk, landed: set[str]) -> dict[str, Doc]:
     """For each fault how often it was made, and how it was answered."""
     rows: dict[str, Doc] = {}
     answered = {(each.step, each.attempt): each.strategy for each in seen.answers}
@@ -186,7 +186,7 @@ def _table(trial: Trial, seen: Seen, desk: Desk, landed: set[str]) -> dict[str, 
     return {name: {**rows[name], "answers": dict(rows[name]["answers"])} for name in sorted(rows)}
 
 
-def _really(trial: Trial, seen: Seen, desk: Desk, attempt: Attempt, end: str) -> str:
+def _really(trial: Trial, seen: TrialEvidence, desk: Desk, attempt: Attempt, end: str) -> str:
     """What went wrong in an attempt: what it was told to do, if it came to that."""
     name = trial.fault(*attempt)
     if not name or attempt in desk.void:
@@ -198,7 +198,7 @@ def _really(trial: Trial, seen: Seen, desk: Desk, attempt: Attempt, end: str) ->
     return name
 
 
-def _by_class(seen: Seen, recovered: set[str]) -> dict[str, Doc]:
+def _by_class(seen: TrialEvidence, recovered: set[str]) -> dict[str, Doc]:
     """For each class of failure how many attempts ended so, and of how many the task landed."""
     rows: dict[str, Doc] = {}
     for (task, _attempt), kind in sorted(seen.ends.items()):
@@ -232,7 +232,7 @@ def _trespasses(places: Places, outside: str) -> int:
     return outside.count("written by") + beside.exists() + head.count("written by")
 
 
-def _clashes(trial: Trial, seen: Seen) -> int:
+def _clashes(trial: Trial, seen: TrialEvidence) -> int:
     """Changes of pairs that were sound by themselves and came back red."""
     return sum(
         end == "criteria_unmet" and bool(trial.claim(task)) and not trial.fault(task, attempt)

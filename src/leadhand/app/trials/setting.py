@@ -14,7 +14,7 @@ import msgspec
 from leadhand.app.fleet import FleetConfig
 from leadhand.core.policy import Policy
 from leadhand.fleet.agents.template import TemplateCoder
-from leadhand.fleet.context import Limits
+from leadhand.fleet.context import AttemptLimits
 from leadhand.fleet.gate.gate import GateRules
 from leadhand.fleet.merge.train import Rules
 from leadhand.fleet.repository.git import Git
@@ -43,7 +43,7 @@ assert len(claims) == len(set(claims)), "two modules claim the same"
 """
 
 
-class Fault(NamedTuple):
+class TrialFault(NamedTuple):
     """One way to go wrong, and the right answer to it."""
 
     name: str
@@ -56,8 +56,10 @@ class Fault(NamedTuple):
     """Whether the agent leaves work that must be kept."""
 
 
-def _fault(name: str, catalogue: str, answer: str, *classes: str, leaves: bool = False) -> Fault:
-    return Fault(name, catalogue, answer, frozenset(classes), leaves)
+def _fault(
+    name: str, catalogue: str, answer: str, *classes: str, leaves: bool = False
+) -> TrialFault:
+    return TrialFault(name, catalogue, answer, frozenset(classes), leaves)
 
 
 FAULTS = {
@@ -227,7 +229,7 @@ def config_of(places: Places, trial: Trial) -> FleetConfig:
         gates=trial.gates,
         readable=(places.told, Path(sys.prefix), Path(sys.base_prefix)),
         rules=Rules(slots=trial.gates, strict=trial.strict),
-        limits=Limits(time_s=600 + trial.work_s, silence_s=trial.silence_s + trial.work_s),
+        limits=AttemptLimits(time_s=600 + trial.work_s, silence_s=trial.silence_s + trial.work_s),
         policy=Policy(
             backoff_s=0.1,
             jitter=0.1,

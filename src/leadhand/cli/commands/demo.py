@@ -173,7 +173,7 @@ def place_of(folder: str | None) -> Path:
     return place.resolve()
 
 
-class Stage:
+class DemoStage:
     """Runs commands in the demo's folder, in front of the audience."""
 
     def __init__(self, console: Console, place: Path) -> None:
@@ -278,7 +278,7 @@ def _is_setting(name: str) -> bool:
 LOOK_S = 0.05
 
 
-def play_crash(stage: Stage) -> None:
+def play_crash(stage: DemoStage) -> None:
     """The whole piece."""
     for name, content in CRASH_FILES.items():
         (stage.place / name).write_text(content, encoding="utf-8")
@@ -302,7 +302,7 @@ def play_crash(stage: Stage) -> None:
     stage.list_commands()
 
 
-def _run_and_kill(stage: Stage) -> None:
+def _run_and_kill(stage: DemoStage) -> None:
     child = stage.start("run", "plan.json")
     until = time.monotonic() + WAIT_S
     while not (stage.place / BACKUP).exists():
@@ -321,7 +321,7 @@ def _run_and_kill(stage: Stage) -> None:
     stage.run = stage.latest()["run"]
 
 
-def _judge_crash(stage: Stage) -> None:
+def _judge_crash(stage: DemoStage) -> None:
     """Say what was seen, after looking."""
     made = (stage.place / COUNT).read_text(encoding="utf-8").splitlines()
     status = stage.latest()["status"]
@@ -351,7 +351,7 @@ def demo(console: Console, folder: str | None, *, crash: bool) -> int:
     address is gone, one task is too much at once, and somebody who is asked says nothing. No
     key, no account, no network beyond this machine; about twenty seconds.
     """
-    stage = Stage(console, place_of(folder))
+    stage = DemoStage(console, place_of(folder))
     try:
         if crash:
             play_crash(stage)
@@ -374,7 +374,7 @@ def example(name: str) -> Path:
     raise Bug(f"the example {name} is not part of this installation")
 
 
-def _play(stage: Stage) -> None:
+def _play(stage: DemoStage) -> None:
     for name in FILES:
         shutil.copy(example("research") / name, stage.place / name)
     trust_written(stage.place)
@@ -411,7 +411,7 @@ def _play(stage: Stage) -> None:
     )
 
 
-def _serve(stage: Stage) -> str:
+def _serve(stage: DemoStage) -> str:
     """Start the town; its address."""
     server = stage.spawn("server.py", stdout=subprocess.PIPE)
     assert server.stdout is not None
@@ -423,7 +423,7 @@ def _serve(stage: Stage) -> str:
     return address
 
 
-def _judge(stage: Stage) -> None:
+def _judge(stage: DemoStage) -> None:
     """Say what was seen, after looking."""
     told = stage.ask("show", stage.run)
     won = {each["strategy"] for each in told["recovery"]["answers"] if each["won"]}

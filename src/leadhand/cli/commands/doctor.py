@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 # `leadhand doctor PLAN`: whether everything that a plan takes is there. Nothing is called.
 
 
-def fitness(doc: Doc, registry: Registry, policy: Policy) -> Iterator[Look]:
+def fitness(doc: Doc, registry: Registry, policy: Policy) -> Iterator[DoctorCheck]:
     """One look for each thing the plan takes."""
     yield from _plan_workers(doc, registry)
     taking = taking_of(doc, registry)
@@ -57,10 +57,10 @@ def fitness(doc: Doc, registry: Registry, policy: Policy) -> Iterator[Look]:
         elif there < amount:
             problem = f"a step holds {amount} at once, and there are {there}"
         fix = f'Add it to "resources" of the plan, as in {{"{name}": {amount}}}.' if problem else ""
-        yield Look("resource", f"{name}: {'?' if there is None else there}", problem, fix)
+        yield DoctorCheck("resource", f"{name}: {'?' if there is None else there}", problem, fix)
     base = doc.get("base")
     if base and base != registry.catalog().digest():
-        yield Look(
+        yield DoctorCheck(
             "base",
             "the workers have changed since the plan was made",
             "`leadhand apply` will refuse it",
@@ -69,10 +69,10 @@ def fitness(doc: Doc, registry: Registry, policy: Policy) -> Iterator[Look]:
         )
     for name, value in taking_rows(taking):
         if name in ("time", "cost"):
-            yield Look(name, value)
+            yield DoctorCheck(name, value)
 
 
-def _plan_workers(doc: Doc, registry: Registry) -> Iterator[Look]:
+def _plan_workers(doc: Doc, registry: Registry) -> Iterator[DoctorCheck]:
     """Each worker once, with the actions that the plan wants of it."""
     wanted: dict[str, dict[str, bool]] = {}
     for step in doc["steps"]:
@@ -85,7 +85,7 @@ def _plan_workers(doc: Doc, registry: Registry) -> Iterator[Look]:
         if worker is None:
             fix = "Give --workers MODULE, or declare it in leadhand.toml."
             must = any(actions.values())
-            yield Look("worker", name, "is not loaded", fix, warning=not must)
+            yield DoctorCheck("worker", name, "is not loaded", fix, warning=not must)
             continue
         missing = [action for action in actions if worker.spec.offer(action) is None]
         problem = f"does not offer {', '.join(map(repr, missing))}" if missing else ""
@@ -96,23 +96,23 @@ def _plan_workers(doc: Doc, registry: Registry) -> Iterator[Look]:
             said = next((each.missing for each in offers if each and each.missing), "")
             problem, _, fix = said.partition(" Fix: ")
         kinds = f"{name} ({worker.spec.kind})"
-        yield Look("worker", kinds, problem, fix)
+        yield DoctorCheck("worker", kinds, problem, fix)
 
 
-def _program(need: Requirement) -> Look:
+def _program(need: Requirement) -> DoctorCheck:
     found = program_path(need)
     problem = "" if found else f"{need.worker} needs it, and there is no such program"
     fix = "" if found else "Install it, or mend the path or its permissions."
-    return Look("tool", found or need.name, problem, fix)
+    return DoctorCheck("tool", found or need.name, problem, fix)
 
 
-def _environment(need: Requirement) -> Look:
+def _environment(need: Requirement) -> DoctorCheck:
     problem = "" if need.name in os.environ else f"{need.worker} names it, and it is not set"
     fix = f"export {need.name}=…" if problem else ""
-    return Look("secret", need.name, problem, fix, warning=not need.must)
+    return DoctorCheck("secret", need.name, problem, fix, warning=not need.must)
 
 
-def _host(need: Requirement) -> Look:
+def _host(need: Requirement) -> DoctorCheck:
     problem = ""
     try:
         socket.getaddrinfo(need.name, need.port, type=socket.SOCK_STREAM)
@@ -120,11 +120,11 @@ def _host(need: Requirement) -> Look:
         reason = getattr(error, "strerror", None) or error
         problem = f"{need.worker} calls it, and its name does not resolve: {reason}"
     fix = "Mend the url, or the network." if problem else ""
-    return Look("host", f"{need.name}:{need.port}", problem, fix)
+    return DoctorCheck("host", f"{need.name}:{need.port}", problem, fix)
 
 
-def _person(need: Requirement) -> Look:
-    return Look("person", f"{need.name} is asked while it runs: see leadhand inbox")
+def _person(need: Requirement) -> DoctorCheck:
+    return DoctorCheck("person", f"{need.name} is asked while it runs: see leadhand inbox")
 
 
 _CHECKS = {
@@ -141,7 +141,7 @@ WAL_FIXED = (3, 51, 3)
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class DoctorCheck:
     """One thing that was looked at."""
 
     what: str
@@ -185,7 +185,7 @@ def doctor(
     return _told(console, looks, settings)
 
 
-def _told(console: Console, looks: list[Look], settings: Settings | None) -> int:
+def _told(console: Console, looks: list[DoctorCheck], settings: Settings | None) -> int:
     bad = [look for look in looks if look.problem and not look.warning]
     if console.json:
         console.document(_document(looks, settings, healthy=not bad))
@@ -200,7 +200,7 @@ def _told(console: Console, looks: list[Look], settings: Settings | None) -> int
     return 1 if bad else 0
 
 
-def _plan(plan: str, settings: Settings) -> Iterator[Look]:
+def _plan(plan: str, settings: Settings) -> Iterator[DoctorCheck]:
     """What a plan takes; what is wrong with the plan itself comes first."""
     from leadhand.core.lint.plan import lint
 
@@ -212,9 +212,9 @@ def _plan(plan: str, settings: Settings) -> Iterator[Look]:
     errors = [each for each in found if each.level == "error"]
     wrong = [each for each in errors if not each.rule.startswith("resource")]
     for each in wrong:
-        yield Look("plan", each.place, each.message, each.fix)
+        yield DoctorCheck("plan", each.place, each.message, each.fix)
     if not wrong:
-        yield Look("plan", f"{plan}: {count(len(doc['steps']), 'step')}")
+        yield DoctorCheck("plan", f"{plan}: {count(len(doc['steps']), 'step')}")
         if settings.not_loaded:
             yield from _trust(settings)
             return
@@ -222,14 +222,14 @@ def _plan(plan: str, settings: Settings) -> Iterator[Look]:
         yield from _safely(functools.partial(_planner, str(doc.get("planner") or "")), settings)
 
 
-def _planner(name: str, settings: Settings) -> Iterator[Look]:
+def _planner(name: str, settings: Settings) -> Iterator[DoctorCheck]:
     """Whether the planner that a plan names can be asked."""
     if name:
         planner_of(name, settings)
-        yield Look("planner", name)
+        yield DoctorCheck("planner", name)
 
 
-def _document(looks: list[Look], settings: Settings | None, *, healthy: bool) -> Doc:
+def _document(looks: list[DoctorCheck], settings: Settings | None, *, healthy: bool) -> Doc:
     checks = []
     for look in looks:
         status = "ok" if not look.problem else "warning" if look.warning else "problem"
@@ -241,13 +241,15 @@ def _document(looks: list[Look], settings: Settings | None, *, healthy: bool) ->
     return doc
 
 
-def _broken(what: str, error: LeadhandError) -> Look:
+def _broken(what: str, error: LeadhandError) -> DoctorCheck:
     message, _, fix = str(error).partition(" Fix: ")
-    return Look(what, "cannot be used", message, fix)
+    return DoctorCheck(what, "cannot be used", message, fix)
 
 
-def _safely(part: Callable[[Settings], Iterator[Look]], settings: Settings) -> list[Look]:
-    looks: list[Look] = []
+def _safely(
+    part: Callable[[Settings], Iterator[DoctorCheck]], settings: Settings
+) -> list[DoctorCheck]:
+    looks: list[DoctorCheck] = []
     try:
         looks.extend(part(settings))
     except LeadhandError as error:
@@ -255,13 +257,13 @@ def _safely(part: Callable[[Settings], Iterator[Look]], settings: Settings) -> l
     return looks
 
 
-def _machine() -> Iterator[Look]:
+def _machine() -> Iterator[DoctorCheck]:
     import sqlite3
 
-    yield Look("python", f"{platform.python_version()} ({sys.executable})")
+    yield DoctorCheck("python", f"{platform.python_version()} ({sys.executable})")
     version = sqlite3.sqlite_version
     old = tuple(map(int, version.split("."))) < WAL_FIXED
-    yield Look(
+    yield DoctorCheck(
         "sqlite",
         version,
         "has a bug that damages a file when two connections write at once" if old else "",
@@ -273,12 +275,12 @@ def _machine() -> Iterator[Look]:
     yield from _walls()
 
 
-def _walls() -> Iterator[Look]:
+def _walls() -> Iterator[DoctorCheck]:
     """Whether workers with `sandbox` can run, and what no sandbox means."""
     from leadhand.workers.sandbox.confinement import FIX, Confinement
 
     missing = Confinement(folder=Path.cwd()).missing().partition(". Fix: ")[0]
-    yield Look(
+    yield DoctorCheck(
         "worker sandbox",
         "workers with `sandbox` can run" if not missing else "not there",
         missing and f"workers with `sandbox` cannot run: {missing}",
@@ -287,15 +289,15 @@ def _walls() -> Iterator[Look]:
     )
 
 
-def _dashboard(*, fix: bool) -> Look:
+def _dashboard(*, fix: bool) -> DoctorCheck:
     """Whether the page of `leadhand serve` has the files that others wrote."""
     from leadhand.server import npm_assets
 
     said: list[str] = []
     if npm_assets.softly(said.append) if fix else npm_assets.ready():
-        return Look("dashboard", "all its files are there")
+        return DoctorCheck("dashboard", "all its files are there")
     problem = said[0] if said else "its third-party files were not fetched when this was built"
-    return Look(
+    return DoctorCheck(
         "dashboard",
         "cannot be shown",
         problem,
@@ -304,7 +306,7 @@ def _dashboard(*, fix: bool) -> Look:
     )
 
 
-def _store(settings: Settings) -> Iterator[Look]:
+def _store(settings: Settings) -> Iterator[DoctorCheck]:
     from leadhand.app.store_factory import host_info
 
     place = settings.store
@@ -313,44 +315,44 @@ def _store(settings: Settings) -> Iterator[Look]:
         if not place.exists():
             return
     else:
-        yield Look("store", str(place))
+        yield DoctorCheck("store", str(place))
         if find_spec("psycopg") is None:
             fix = "pip install 'leadhand[postgres]'"
-            yield Look("driver", "psycopg", "is not installed", fix)
+            yield DoctorCheck("driver", "psycopg", "is not installed", fix)
             return
         from leadhand.stores.postgres.health import look
 
         for seen in look(place):
-            yield Look(*seen)
+            yield DoctorCheck(*seen)
     holder = host_info(place)
     machine = f" on {holder['machine']}" if holder and "machine" in holder else ""
     said = f"process {holder['pid']}{machine}" if holder else "none alive"
     if holder and holder.get("engines"):
         said = f"Temporal; {holder['engines']} processes here speak with it"
-    yield Look("host", said)
+    yield DoctorCheck("host", said)
     yield from _content(place)
 
 
-def _temporal(settings: Settings) -> Iterator[Look]:
+def _temporal(settings: Settings) -> Iterator[DoctorCheck]:
     from leadhand.cli.commands.doctor_temporal import temporal_rows
 
     for what, value, problem, fix in temporal_rows(settings):
-        yield Look(what, value, problem, fix, warning=True)
+        yield DoctorCheck(what, value, problem, fix, warning=True)
 
 
-def _file(path: Path) -> Iterator[Look]:
+def _file(path: Path) -> Iterator[DoctorCheck]:
     from leadhand.stores.permissions import open_to_others
     from leadhand.stores.sqlite.connection import refuse_network
 
-    yield Look(
+    yield DoctorCheck(
         "store", str(path), "" if path.exists() else "is made by the first run", warning=True
     )
     folder = next(each for each in (path.parent, *path.parent.parents) if each.exists())
     refuse_network(path)
     if not os.access(folder, os.W_OK):
-        yield Look("folder", str(folder), "is read-only for you", f"chmod u+w {folder}")
+        yield DoctorCheck("folder", str(folder), "is read-only for you", f"chmod u+w {folder}")
     exposed = open_to_others(path)
-    yield Look(
+    yield DoctorCheck(
         "permissions",
         ", ".join(map(str, exposed)) or "only your account can read what is kept",
         "other accounts of this machine may read it: plans, outputs, questions" if exposed else "",
@@ -358,7 +360,7 @@ def _file(path: Path) -> Iterator[Look]:
         warning=True,
     )
     free = shutil.disk_usage(folder).free
-    yield Look(
+    yield DoctorCheck(
         "disk",
         f"{free >> 20:,} MB free",
         "little space is left" if free < SPACE_MIN_BYTES else "",
@@ -366,7 +368,7 @@ def _file(path: Path) -> Iterator[Look]:
     )
 
 
-def _content(place: Place) -> Iterator[Look]:
+def _content(place: Place) -> Iterator[DoctorCheck]:
     import asyncio
 
     from leadhand.app.reader import Reader
@@ -375,13 +377,13 @@ def _content(place: Place) -> Iterator[Look]:
     reader = Reader(place)
     try:
         newest = schema_version(place)
-        yield Look("schema", f"version {newest}, {count(len(reader.runs()), 'run')}")
+        yield DoctorCheck("schema", f"version {newest}, {count(len(reader.runs()), 'run')}")
         if reader.store.copied():
             fix = "The same leadhand migrate again goes on where it ended."
-            yield Look("copy", "not finished", "cannot be hosted", fix)
+            yield DoctorCheck("copy", "not finished", "cannot be hosted", fix)
         shared = reader.host_state()
         if shared.stopped:
-            yield Look(
+            yield DoctorCheck(
                 "stop-all",
                 f"in force, by {shared.stopped_by}",
                 "nothing new starts",
@@ -392,36 +394,36 @@ def _content(place: Place) -> Iterator[Look]:
         asyncio.run(reader.close())
 
 
-def _settings(settings: Settings) -> Iterator[Look]:
+def _settings(settings: Settings) -> Iterator[DoctorCheck]:
     files = ", ".join(map(str, settings.files)) or "none; see `leadhand init`"
-    yield Look("settings", files)
+    yield DoctorCheck("settings", files)
     for key, value, origin in setting_rows(settings):
         if origin != "default":
-            yield Look("", f"{key} = {value}   (from {origin})")
+            yield DoctorCheck("", f"{key} = {value}   (from {origin})")
     if settings.contexts:
-        yield Look("contexts", ", ".join(settings.contexts))
+        yield DoctorCheck("contexts", ", ".join(settings.contexts))
 
 
-def _approvals(settings: Settings) -> Iterator[Look]:
+def _approvals(settings: Settings) -> Iterator[DoctorCheck]:
     """Whose word counts, and what programs of one account can get around."""
     people = sorted(settings.policy.approvers)
     if not people:
-        yield Look("approvals", "not signed: a name shows what was allowed, not by whom")
+        yield DoctorCheck("approvals", "not signed: a name shows what was allowed, not by whom")
         return
-    yield Look("approvals", f"signed by {', '.join(people)}")
+    yield DoctorCheck("approvals", f"signed by {', '.join(people)}")
     if settings.approver_key is None:
         return
     note = "programs of this account, workers too, can use the key and change settings and anchors"
     fix = "Keep the key with another account or machine, or workers in a sandbox."
-    yield Look("approver's key", str(settings.approver_key), note, fix, True)
+    yield DoctorCheck("approver's key", str(settings.approver_key), note, fix, True)
 
 
-def _trust(settings: Settings) -> Iterator[Look]:
+def _trust(settings: Settings) -> Iterator[DoctorCheck]:
     """What project files name and what was left out, since it is not trusted."""
     missing = settings.not_loaded
     for folder in dict.fromkeys(each.folder for each in missing):
         names = ", ".join(str(each) for each in missing if each.folder == folder)
-        yield Look(
+        yield DoctorCheck(
             "trust",
             f"not loaded: {names}",
             f"{folder} is not trusted, so nothing that its settings name was executed",
@@ -429,10 +431,10 @@ def _trust(settings: Settings) -> Iterator[Look]:
             warning=True,
         )
     if not missing and settings.trust is not None and entries_of(settings):
-        yield Look("trust", "what the settings name is trusted")
+        yield DoctorCheck("trust", "what the settings name is trusted")
 
 
-def _models(settings: Settings) -> Iterator[Look]:
+def _models(settings: Settings) -> Iterator[DoctorCheck]:
     """Each tier that is configured, and whether its keys are there; no model is asked."""
     if not settings.tiers:
         return
@@ -440,12 +442,14 @@ def _models(settings: Settings) -> Iterator[Look]:
 
     if find_spec("pydantic_ai") is None:
         missing_packages = "their packages are not installed"
-        yield Look("models", "cannot be asked", missing_packages, "pip install 'leadhand[models]'")
+        yield DoctorCheck(
+            "models", "cannot be asked", missing_packages, "pip install 'leadhand[models]'"
+        )
     for tier, words in settings.tiers.items():
         names = [settings.models.get(word) or parse_model(word) for word in words]
         wanted = [variable for name in names if (variable := key_variable(name))]
         missing = [name for name in dict.fromkeys(wanted) if not os.environ.get(name)]
-        yield Look(
+        yield DoctorCheck(
             "tier",
             f"{tier}: {', '.join(map(str, names))}",
             f"{', '.join(missing)} is not set" if missing else "",
@@ -454,37 +458,39 @@ def _models(settings: Settings) -> Iterator[Look]:
         )
 
 
-def _mcp(settings: Settings) -> Iterator[Look]:
+def _mcp(settings: Settings) -> Iterator[DoctorCheck]:
     """Each MCP server that is configured: whether it answers, and with what was pinned."""
     if not settings.mcp:
         return
     from leadhand.cli.commands.mcp import looked_at
 
     for look in looked_at(settings):
-        yield Look("mcp", f"{look.server}: {look.said}", look.problem, look.fix, look.warning)
+        yield DoctorCheck(
+            "mcp", f"{look.server}: {look.said}", look.problem, look.fix, look.warning
+        )
         for tool, why in look.left_out.items():
             what = f"{look.server}: the tool {tool} is left out"
             fix = "Mend its definition in the server; its other tools are not affected."
-            yield Look("mcp", what, why, fix, warning=True)
+            yield DoctorCheck("mcp", what, why, fix, warning=True)
 
 
-def _workers(settings: Settings) -> Iterator[Look]:
+def _workers(settings: Settings) -> Iterator[DoctorCheck]:
     registry = registry_of(settings)
     names = ", ".join(worker.spec.name for worker in registry)
     # A fleet's folder needs no other workers; what is not trusted was said before.
     named = bool(len(registry) or settings.coders or settings.not_loaded)
     missing = "" if named else "no plan can run without workers"
     fix = "" if named else "Name modules in [project] workers, or give --workers."
-    yield Look(
+    yield DoctorCheck(
         "workers", f"{len(registry)}: {names}" if names else "none", missing, fix, warning=True
     )
     if len(registry):
         told = "compared with what was approved at each start; files and values: ls workers -v"
-        yield Look("versions", told)
+        yield DoctorCheck("versions", told)
     yield from _unconfined(registry)
 
 
-def _unconfined(registry: Registry) -> Iterator[Look]:
+def _unconfined(registry: Registry) -> Iterator[DoctorCheck]:
     """What one account of the operating system cannot keep apart."""
     free = [
         each.spec.name
@@ -494,7 +500,7 @@ def _unconfined(registry: Registry) -> Iterator[Look]:
     ]
     if free:
         more = f" and {len(free) - 8} more" if free[8:] else ""
-        yield Look(
+        yield DoctorCheck(
             "no sandbox",
             f"around {', '.join(free[:8])}{more}",
             "they run as your account: they can read the token, the keys and the database, and "
@@ -504,27 +510,27 @@ def _unconfined(registry: Registry) -> Iterator[Look]:
         )
 
 
-def _fleet(settings: Settings) -> Iterator[Look]:
+def _fleet(settings: Settings) -> Iterator[DoctorCheck]:
     """What a coding fleet needs."""
     from leadhand.cli.commands.fleet_doctor import looks
 
     yield from looks(settings)
 
 
-def _notify(settings: Settings) -> Iterator[Look]:
+def _notify(settings: Settings) -> Iterator[DoctorCheck]:
     if settings.notify_command:
         program = settings.notify_command[0]
         found = (
             shutil.which(program, path=os.environ.get("PATH")) or (settings.root / program).exists()
         )
         problem = "" if found else "there is no such program"
-        yield Look(
+        yield DoctorCheck(
             "notify",
             f"command {program}",
             problem,
             "" if found else "Install it, or mend the path.",
         )
     if settings.notify_webhook:
-        yield Look("notify", "webhook")
+        yield DoctorCheck("notify", "webhook")
     if not settings.notify_command and not settings.notify_webhook:
-        yield Look("notify", "nobody is told when something waits or a run ends")
+        yield DoctorCheck("notify", "nobody is told when something waits or a run ends")

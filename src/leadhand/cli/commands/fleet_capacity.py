@@ -12,7 +12,7 @@ from leadhand.errors import UsageError
 
 if TYPE_CHECKING:
     from leadhand.cli.console import Console
-    from leadhand.fleet.capacity import Capacity, Plan
+    from leadhand.fleet.capacity import Capacity, CapacityPlan
 
 
 AGENTS_MAX = 20_000
@@ -52,12 +52,12 @@ def capacity(console: Console, **options: Any) -> int:
     The train's own decisions in virtual time: seconds for ten thousand agents and a day. Git's
     own time, outages and tasks that wait for each other are left out, so it is an upper bound.
     """
-    from leadhand.fleet.capacity import Plan
+    from leadhand.fleet.capacity import CapacityPlan
     from leadhand.fleet.capacity import capacity as tried
 
-    rows: list[tuple[Plan, Capacity]] = []
+    rows: list[tuple[CapacityPlan, Capacity]] = []
     for agents in _sizes(options["agents"]):
-        plan = Plan(
+        plan = CapacityPlan(
             agents=agents,
             hours=options["hours"],
             work_s=options["work_seconds"],

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 from typing import TYPE_CHECKING, NamedTuple
 
-from leadhand.cli.commands.doctor import Look
+from leadhand.cli.commands.doctor import DoctorCheck
 from leadhand.cli.rendering.text import count
 from leadhand.errors import LeadhandError, UsageError
 
@@ -29,21 +29,21 @@ AGENTS_A_CORE = 8
 RESERVE_MB = 500.0
 
 
-class Kind(NamedTuple):
+class AgentProgram(NamedTuple):
     """A program that codes, and what one of it takes while it works."""
 
     program: str
     memory_mb: float
 
 
-KINDS = {"claude": Kind("claude", 300.0), "codex": Kind("codex", 160.0)}
+KINDS = {"claude": AgentProgram("claude", 300.0), "codex": AgentProgram("codex", 160.0)}
 """Measured: resident memory at its highest, for a short conversation; long ones take more."""
 OTHER = "any other"
 OTHER_MB = 300.0
 """What is reckoned for any other command."""
 
 
-def looks(settings: Settings) -> Iterator[Look]:
+def looks(settings: Settings) -> Iterator[DoctorCheck]:
     """All of it; a problem only where a fleet is configured."""
     wanted = bool(settings.coders)
     yield _git(wanted=wanted)
@@ -54,65 +54,65 @@ def looks(settings: Settings) -> Iterator[Look]:
     yield _room(settings)
 
 
-def _git(*, wanted: bool) -> Look:
+def _git(*, wanted: bool) -> DoctorCheck:
     from leadhand.fleet.repository.git import check_version
 
     try:
-        return Look("git", asyncio.run(check_version()))
+        return DoctorCheck("git", asyncio.run(check_version()))
     except (LeadhandError, OSError) as error:
         fix = "Install a newer git."
-        return Look("git", "cannot be used by a fleet", str(error), fix, warning=not wanted)
+        return DoctorCheck("git", "cannot be used by a fleet", str(error), fix, warning=not wanted)
 
 
-def _sandbox(settings: Settings, *, wanted: bool) -> Look:
+def _sandbox(settings: Settings, *, wanted: bool) -> DoctorCheck:
     from leadhand.workers.sandbox.sandbox import FIX, probe
 
     if settings.fleet.sandbox == "none":
         said = "agents may do what you may do: [fleet] sandbox is none"
-        return Look("sandbox", "none", said, "Take it out of the settings.", warning=True)
+        return DoctorCheck("sandbox", "none", said, "Take it out of the settings.", warning=True)
     found = probe()
     works = re.search(r": works", found) is not None
     problem = "" if works else "no agent can be kept in its place here, so none is run"
-    return Look("sandbox", found, problem, "" if works else f"{FIX}.", warning=not wanted)
+    return DoctorCheck("sandbox", found, problem, "" if works else f"{FIX}.", warning=not wanted)
 
 
-def _secrets() -> Look:
+def _secrets() -> DoctorCheck:
     from leadhand.fleet.gate.secret_scan import has_detector
 
     if has_detector():
-        return Look("secrets", "looked for by detect-secrets in what agents leave")
+        return DoctorCheck("secrets", "looked for by detect-secrets in what agents leave")
     said = "detect-secrets is not installed: only a few patterns are looked for"
     fix = "pip install 'leadhand[fleet]'."
-    return Look("secrets", "a few patterns", said, fix, warning=True)
+    return DoctorCheck("secrets", "a few patterns", said, fix, warning=True)
 
 
-def _programs(settings: Settings) -> Iterator[Look]:
+def _programs(settings: Settings) -> Iterator[DoctorCheck]:
     """Each kind that is known or configured: where it is, and its version."""
     for name, kind in KINDS.items():
         if any(coder.kind == name for coder in settings.coders.values()):
             continue
         path = shutil.which(kind.program)
         said = _version(path) if path else "not installed, and no coder here needs it"
-        yield Look("coder", f"{name}: {said}")
+        yield DoctorCheck("coder", f"{name}: {said}")
     for coder in settings.coders.values():
         yield _configured(settings, coder)
 
 
-def _configured(settings: Settings, coder: CoderSettings) -> Look:
+def _configured(settings: Settings, coder: CoderSettings) -> DoctorCheck:
     from leadhand.app.fleet_service import program_of
 
     shown = f"{coder.name}: {coder.kind}{' ' + coder.model if coder.model else ''}"
     if coder.key and not os.environ.get(coder.key):
         fix = "Set it to the key, where the fleet is started."
-        return Look("coder", shown, f"{coder.key} is not set", fix)
+        return DoctorCheck("coder", shown, f"{coder.key} is not set", fix)
     try:
         path = program_of(settings, coder)
     except UsageError as error:
         problem, _, fix = str(error).partition(". Fix: ")
-        return Look("coder", shown, problem, f"{fix[:1].upper()}{fix[1:]}.")
+        return DoctorCheck("coder", shown, problem, f"{fix[:1].upper()}{fix[1:]}.")
     if coder.kind == "command":
-        return Look("coder", f"{shown}, {path}")
-    return Look("coder", f"{shown}, {_version(path)}")
+        return DoctorCheck("coder", f"{shown}, {path}")
+    return DoctorCheck("coder", f"{shown}, {_version(path)}")
 
 
 def _version(path: str) -> str:
@@ -134,7 +134,7 @@ def _version(path: str) -> str:
     return f"{said[0][:60] if said else 'no version'} ({path})"
 
 
-def _room(settings: Settings) -> Look:
+def _room(settings: Settings) -> DoctorCheck:
     """How many agents fit, and what is in the way of more."""
     from leadhand.fleet.governor import room_of
 
@@ -153,9 +153,11 @@ def _room(settings: Settings) -> Look:
         f"at {slot:,.0f} MB a slot, {count(cores, 'core')}"
     )
     if not settings.coders or settings.fleet.agents <= least:
-        return Look("agents fit", value)
+        return DoctorCheck("agents fit", value)
     problem = f"[fleet] agents is {settings.fleet.agents}, and about {least} fit"
-    return Look("agents fit", value, problem, "Take fewer; more are held back.", warning=True)
+    return DoctorCheck(
+        "agents fit", value, problem, "Take fewer; more are held back.", warning=True
+    )
 
 
 def fitting(memory_mb: float, each_mb: float, disk_mb: float, slot_mb: float, cores: int) -> int:

@@ -14,7 +14,7 @@ from leadhand.cli.rendering.text import count
 from leadhand.stores.location import place_of
 
 if TYPE_CHECKING:
-    from leadhand.app.migration import Moved
+    from leadhand.app.migration import Migration
     from leadhand.settings import Settings
     from leadhand.stores.location import Place
 
@@ -84,7 +84,7 @@ def _source(text: str, settings: Settings) -> Place:
     return place_of(text, Path.cwd(), settings.root / FOLDER)
 
 
-def _print(console: Console, moved: Moved, place: Place) -> None:
+def _print(console: Console, moved: Migration, place: Place) -> None:
     if moved.copied.resumed:
         console.say(f"went on after commit {moved.copied.resumed:,}")
     console.out(f"{'':<12}{'source':<20}target")

@@ -22,7 +22,7 @@ from leadhand.cli.options import (
     workers_option,
 )
 from leadhand.cli.rendering.outcome import outcome_document, print_outcome
-from leadhand.core.commands import Word
+from leadhand.core.commands import Command
 from leadhand.core.rollback import to_roll_back
 from leadhand.core.views.run import ENDED, run_status
 from leadhand.errors import UsageError
@@ -127,7 +127,7 @@ def _give_up_workflow(settings: Settings, run: str, actor: str, reason: str) -> 
 def job_of(found: Loaded, actor: str, *, approve: bool) -> Any:
     """A loaded run as a job for the host."""
     from leadhand.app.lead import Lead
-    from leadhand.cli.foreground import Job
+    from leadhand.cli.foreground import HostedJob
 
     settings = found.settings
 
@@ -151,10 +151,10 @@ def job_of(found: Loaded, actor: str, *, approve: bool) -> Any:
     async def begin(made: Lead, opened: Any) -> Any:
         hosted = await made.take_up(opened, found.run)
         if hosted.state.paused and hosted.state.ended is None:
-            await hosted.said(Word("resume", actor))
+            await hosted.said(Command("resume", actor))
         return hosted
 
-    return Job(
+    return HostedJob(
         settings=settings,
         lead=lead,
         begin=begin,

@@ -31,7 +31,7 @@ from leadhand.core.calendar import iso, utc
 from leadhand.errors import Conflict, LeadhandError, NotAllowed, PlanInvalid, UsageError
 
 if TYPE_CHECKING:
-    from leadhand.cli.commands.run import Prepared
+    from leadhand.cli.commands.run import CheckedPlan
     from leadhand.core.plan.model import Doc
     from leadhand.core.review.approval import Approval
     from leadhand.core.state.model import State
@@ -74,7 +74,7 @@ def given(options: Doc) -> str:
     return "".join(f" {name} {shlex.quote(value)}" for name, value in pairs)
 
 
-def prepared_plan(console: Console, plan: str, options: Doc) -> Prepared:
+def prepared_plan(console: Console, plan: str, options: Doc) -> CheckedPlan:
     """A plan as `leadhand apply` would run it, checked."""
     from leadhand.cli.commands.run import prepare_plan
 
@@ -82,11 +82,11 @@ def prepared_plan(console: Console, plan: str, options: Doc) -> Prepared:
     return prepare_plan(console, plan, {**options, **rest}, running=False)
 
 
-def _context(prepared: Prepared) -> str:
+def _context(prepared: CheckedPlan) -> str:
     return str((prepared.origin or {}).get("context", ""))
 
 
-def _plan_document(prepared: Prepared) -> Doc:
+def _plan_document(prepared: CheckedPlan) -> Doc:
     from leadhand.core.review.approval import plan_binding
     from leadhand.core.review.limits import limits_of
     from leadhand.core.review.view import plan_doc
@@ -115,7 +115,7 @@ def _print(console: Console, doc: Doc, plan: str) -> None:
     console.out(f"digest     {doc['binding'] or 'none, since workers are not loaded'}")
 
 
-def _approve(console: Console, prepared: Prepared, doc: Doc, plan: str, options: Doc) -> int:
+def _approve(console: Console, prepared: CheckedPlan, doc: Doc, plan: str, options: Doc) -> int:
     from leadhand.core.review.approval import refuse_short
 
     wanted = (options["hash"] or "").lower()
@@ -154,7 +154,7 @@ def _approve(console: Console, prepared: Prepared, doc: Doc, plan: str, options:
     return 0
 
 
-def _made(prepared: Prepared, options: Doc, *, widens: bool) -> Approval:
+def _made(prepared: CheckedPlan, options: Doc, *, widens: bool) -> Approval:
     from leadhand.app.approvals import approval_of, approver_key, ends
 
     settings = prepared.settings
@@ -177,11 +177,11 @@ def _made(prepared: Prepared, options: Doc, *, widens: bool) -> Approval:
 
 def read_approval(path: str) -> Any:
     """An approval from its file; UsageError when it is none."""
-    from leadhand.codec.documents import Form, read_document
+    from leadhand.codec.documents import DocumentForm, read_document
     from leadhand.core.review.approval import Approval
 
     fix = "`leadhand review PLAN approve -o FILE` writes one."
-    doc = read_document(Path(path), form=Form("an approval is an object", fix))
+    doc = read_document(Path(path), form=DocumentForm("an approval is an object", fix))
     try:
         return Approval.from_doc(doc).to_doc()
     except UsageError as error:

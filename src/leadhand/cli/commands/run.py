@@ -135,7 +135,7 @@ def _common(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class CheckedPlan:
     """Everything that was checked before a start."""
 
     settings: Settings
@@ -235,7 +235,7 @@ def _settings(
 
 def prepare_plan(
     console: Console, plan: str, options: dict[str, Any], *, running: bool = True
-) -> Prepared:
+) -> CheckedPlan:
     """Read and check a plan; PlanInvalid holds all that is wrong with it.
 
     `running`: whether it is about to run, so that its planner must be there too. Without the
@@ -276,7 +276,7 @@ def prepare_plan(
     planner = str(doc.get("planner") or "")
     if planner and running and not settings.not_loaded:
         planner_of(planner, settings)
-    return Prepared(
+    return CheckedPlan(
         settings,
         registry,
         settings.workers,
@@ -319,7 +319,7 @@ def _facts(registry: Registry) -> str:
     return f"name what should be true in the end with --want FACT ({some})"
 
 
-def _prepare_goal(console: Console, text: str, options: dict[str, Any]) -> Prepared:
+def _prepare_goal(console: Console, text: str, options: dict[str, Any]) -> CheckedPlan:
     from leadhand.core.plan.model import Goal
     from leadhand.planners.direct import agents_of
 
@@ -349,7 +349,7 @@ def _prepare_goal(console: Console, text: str, options: dict[str, Any]) -> Prepa
     )
     if name:
         planner_of(name, settings)
-    return Prepared(
+    return CheckedPlan(
         settings,
         registry,
         settings.workers,
@@ -360,7 +360,7 @@ def _prepare_goal(console: Console, text: str, options: dict[str, Any]) -> Prepa
     )
 
 
-def _execute(console: Console, prepared: Prepared, options: dict[str, Any]) -> int:
+def _execute(console: Console, prepared: CheckedPlan, options: dict[str, Any]) -> int:
     if options["dry_run"]:
         return _dry_run(console, prepared)
     if not options["quiet"]:
@@ -379,7 +379,7 @@ def _execute(console: Console, prepared: Prepared, options: dict[str, Any]) -> i
     return host(console, job)
 
 
-def say_limits(console: Console, prepared: Prepared) -> None:
+def say_limits(console: Console, prepared: CheckedPlan) -> None:
     """Say before the start what a run may spend that asks models."""
     from leadhand.app.lead import Lead
     from leadhand.app.run_limits import limits_text
@@ -396,10 +396,10 @@ def say_limits(console: Console, prepared: Prepared) -> None:
     console.say(limits_text(lead.policy_for(prepared.goal or prepared.doc or {})))
 
 
-def job_of(prepared: Prepared, *, approve: bool = False) -> Any:
+def job_of(prepared: CheckedPlan, *, approve: bool = False) -> Any:
     """A prepared run as a job for the host."""
     from leadhand.app.lead import Lead
-    from leadhand.cli.foreground import Job
+    from leadhand.cli.foreground import HostedJob
 
     settings = prepared.settings
 
@@ -432,12 +432,12 @@ def job_of(prepared: Prepared, *, approve: bool = False) -> Any:
             approvals=prepared.approvals,
         )
 
-    return Job(
+    return HostedJob(
         settings=settings, lead=lead, begin=begin, approve_as=prepared.actor if approve else ""
     )
 
 
-def request_of(prepared: Prepared, approve: bool) -> Doc:  # noqa: FBT001 - a field of the request
+def request_of(prepared: CheckedPlan, approve: bool) -> Doc:  # noqa: FBT001 - a field of the request
     """A prepared run as a document for the background host."""
     import msgspec
 
@@ -458,7 +458,7 @@ def request_of(prepared: Prepared, approve: bool) -> Doc:  # noqa: FBT001 - a fi
     }
 
 
-def _dry_run(console: Console, prepared: Prepared) -> int:
+def _dry_run(console: Console, prepared: CheckedPlan) -> int:
     from leadhand.cli.commands.show import show_checked
 
     catalog, policy = known_catalog(prepared.settings, prepared.registry), prepared.settings.policy

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from leadhand.core.catalog import Catalog
     from leadhand.core.plan.model import Doc
     from leadhand.core.policy import Policy
-    from leadhand.core.views.failure_origin import Fault
+    from leadhand.core.views.failure_origin import FailureOrigin
     from leadhand.settings import Settings
 
 
@@ -437,7 +437,7 @@ def _print_rollback(console: Console, run: str, status: str) -> None:
         console.out(f"Its rollback is not finished ({status}). Go on with: {way}")
 
 
-def _print_fault(console: Console, found: Fault) -> None:
+def _print_fault(console: Console, found: FailureOrigin) -> None:
     """Where a run that did not succeed went wrong: in planning, or in execution."""
     words = {
         "planning": "The planning failed",

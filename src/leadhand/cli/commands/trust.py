@@ -16,7 +16,7 @@ from leadhand.settings.trust import Trust, entries_of
 
 if TYPE_CHECKING:
     from leadhand.core.plan.model import Doc
-    from leadhand.settings.trust import Entry
+    from leadhand.settings.trust import TrustEntry
 
 
 @command("trust", "leadhand trust\nleadhand trust ../shop --revoke\nleadhand trust --list")
@@ -53,7 +53,7 @@ def trust(console: Console, folder: Path, *, revoke: bool, listing: bool) -> int
     return 0
 
 
-def _rows(entries: list[Entry]) -> list[Doc]:
+def _rows(entries: list[TrustEntry]) -> list[Doc]:
     return [
         {"kind": each.kind, "name": each.name, "detail": each.shown, "folder": each.folder}
         for each in entries

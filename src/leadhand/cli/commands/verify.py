@@ -18,7 +18,7 @@ from leadhand.errors import Unreachable, UsageError
 
 if TYPE_CHECKING:
     from leadhand.app.reader import Reader
-    from leadhand.app.verification import Verdict
+    from leadhand.app.verification import Verification
     from leadhand.settings import Settings
 
 
@@ -69,20 +69,20 @@ def verify(
 
 
 def _see_forks(
-    console: Console, settings: Settings, reader: Reader, verdict: Verdict, run: str
+    console: Console, settings: Settings, reader: Reader, verdict: Verification, run: str
 ) -> None:
     """Where Temporal hosts runs, its histories say what should stand in the log."""
     if settings.temporal is None:
         return
     from leadhand.app.host_status import Hosting
-    from leadhand.audit.chain import Problem
+    from leadhand.audit.chain import ChainProblem
 
     try:
         found = asyncio.run(Hosting(settings, reader).forks(run))
     except (Unreachable, UsageError) as error:
         console.say(f"not compared with Temporal's histories: {clean(str(error), 500)}")
         return
-    verdict.problems += [Problem(each, 0, "fork", why) for each, why in found.items()]
+    verdict.problems += [ChainProblem(each, 0, "fork", why) for each, why in found.items()]
 
 
 def is_bundle(what: str) -> bool:
@@ -90,7 +90,7 @@ def is_bundle(what: str) -> bool:
     return what.lower().endswith(".zip") or Path(what).is_file()
 
 
-def _print(console: Console, verdict: Verdict) -> None:
+def _print(console: Console, verdict: Verification) -> None:
     for each in verdict.problems:
         where = f"{each.run or 'commits'} {each.seq}"
         console.out(f"{where}  {each.rule}  {clean(each.message, 500)}")

@@ -162,7 +162,7 @@ class Silent:
     def close(self) -> None: ...
 
 
-class Plain:
+class PlainView:
     """One line for each thing that happened, and a sign of life every half minute."""
 
     period_s = PLAIN_S
@@ -205,7 +205,7 @@ class Plain:
     def close(self) -> None: ...
 
 
-class Live:
+class LiveView:
     """A picture that changes in place."""
 
     period_s = LIVE_S
@@ -313,5 +313,5 @@ def view_for(console: Console, *, quiet: bool, why: bool = False) -> View:
     if quiet:
         return Silent()
     if console.terminal and not console.json:
-        return Live(why=why)
-    return Plain(console)
+        return LiveView(why=why)
+    return PlainView(console)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from leadhand.cli.rendering.text import clean, count, gist, table
 from leadhand.core.durations import text
 from leadhand.core.views.ledger import proposed
-from leadhand.core.views.recovery_stats import Answer, WinRate, win_rates
+from leadhand.core.views.recovery_stats import RecoveryOutcome, WinRate, win_rates
 from leadhand.core.views.run import model_rows
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from leadhand.app.reader import Reader
     from leadhand.cli.console import Console
     from leadhand.core.state.model import State
-    from leadhand.core.views.failure_origin import Refusal
+    from leadhand.core.views.failure_origin import RefusedProposal
     from leadhand.core.views.timeline import Span
 
 
@@ -103,7 +103,7 @@ WIDTH_MAX = 110
 WIDTH_PIPED = 160
 
 
-def print_recoveries(console: Console, answers: Sequence[Answer]) -> None:
+def print_recoveries(console: Console, answers: Sequence[RecoveryOutcome]) -> None:
     """Each answer while they are few, else the table by class and strategy."""
     if not answers:
         return
@@ -128,7 +128,7 @@ def print_recoveries(console: Console, answers: Sequence[Answer]) -> None:
         console.out(clean(f"  {line}", _width()))
 
 
-def _answer(answer: Answer) -> str:
+def _answer(answer: RecoveryOutcome) -> str:
     return f"{answer.strategy} with {answer.worker}" if answer.worker else answer.strategy
 
 
@@ -163,7 +163,7 @@ def share(rate: float | None) -> str:
     return "" if rate is None else f"{100 * rate:.0f} %"
 
 
-def print_refusals(console: Console, found: Sequence[Refusal]) -> None:
+def print_refusals(console: Console, found: Sequence[RefusedProposal]) -> None:
     """What was proposed and refused, the last ones with what they proposed."""
     if not found:
         return

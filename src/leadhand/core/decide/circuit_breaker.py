@@ -53,7 +53,7 @@ def left_alone(down: Container[str], worker: str) -> str:
     return (why(worker) if why is not None else "") or "is left alone for now"
 
 
-class Record(msgspec.Struct):
+class FailureStreak(msgspec.Struct):
     """Failures of a worker in a row, and at which steps they were."""
 
     failures: int = 0

@@ -244,7 +244,7 @@ def _check_rollback(whole: Whole, out: Findings) -> None:
 # are put in an order in which each comes after what it waits for: if each waits for the one before,
 # all wait for each other, and if some do not, two neighbours do not. The same holds for a reader
 # and the writers next to it. So the work grows with the number of paths that overlap (at most
-# `paths.PAIRS_MAX`), with the neighbours (MEETINGS_MAX), and with the searches of `graph.Order`,
+# `paths.PAIRS_MAX`), with the neighbours (MEETINGS_MAX), and with the searches of `StepOrder`,
 # which are bounded by the size of the plan. Beyond these nothing is said.
 
 

@@ -54,9 +54,9 @@ class Whole:
         return graph.edges(self.steps.values())
 
     @cached_property
-    def order(self) -> graph.Order:
+    def order(self) -> graph.StepOrder:
         """Who comes before whom."""
-        return graph.Order(self.edges)
+        return graph.StepOrder(self.edges)
 
     @cached_property
     def goal(self) -> Doc:

@@ -15,7 +15,7 @@ from leadhand.core.wording import closest, shown
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from leadhand.core.jsonschema import Problem
+    from leadhand.core.jsonschema import SchemaProblem
     from leadhand.core.plan.model import Doc, Json
 
 
@@ -86,7 +86,7 @@ class Findings:
 
     def problems(
         self, value: Json, schema: Doc, path: str = "", *, holes: bool = False
-    ) -> list[Problem]:
+    ) -> list[SchemaProblem]:
         """`jsonschema.problems`, or `possible` for a value with holes; guesses count as these."""
         judge = possible if holes else problems
         wrong = judge(value, schema, path, guesses=min(self._guesses_left, 20))

@@ -10,9 +10,9 @@ import re
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from leadhand.core.jsonschema import Problem, follow
+from leadhand.core.jsonschema import SchemaProblem, follow
 from leadhand.core.lint.findings import FINDINGS_MAX
-from leadhand.core.lint.step import Plain
+from leadhand.core.lint.step import KnownActions
 from leadhand.core.plan import graph
 from leadhand.core.plan.schema import STEP_SCHEMA
 from leadhand.core.wording import named, shown
@@ -30,11 +30,11 @@ _RULE_OF = {"missing": "field-missing", "unknown": "field-unknown"}
 
 
 def well_formed(
-    steps: list[Any], prefix: str, out: Findings, plain: Plain | None = None
+    steps: list[Any], prefix: str, out: Findings, plain: KnownActions | None = None
 ) -> list[tuple[int, Doc]]:
     """The steps that are objects, each without its fields of the wrong form."""
     found = []
-    plain = plain or Plain()
+    plain = plain or KnownActions()
     for i, step in enumerate(steps):
         if plain.form(step):
             plain.formed.add(i)
@@ -55,7 +55,7 @@ UNKNOWN_FEW = 50
 """Names that nobody knows, up to which each is compared with the known ones."""
 
 
-def wrong_fields(doc: Json, schema: Doc, out: Findings) -> list[Problem]:
+def wrong_fields(doc: Json, schema: Doc, out: Findings) -> list[SchemaProblem]:
     """What is wrong with a document, in each of its fields.
 
     Of a very large value only the first problem is told; then the rest is looked at again
@@ -68,7 +68,7 @@ def wrong_fields(doc: Json, schema: Doc, out: Findings) -> list[Problem]:
         rest = {key: value for key, value in doc.items() if key not in many}
     found = wrong = out.problems(rest, schema)
     found = found + [
-        Problem(name, f"{shown(name)} is not a known name here", "unknown")
+        SchemaProblem(name, f"{shown(name)} is not a known name here", "unknown")
         for name in islice(many, FINDINGS_MAX + 1)
     ]
     while wrong and isinstance(rest, dict):
@@ -99,7 +99,7 @@ _OPTIONAL: dict[int, tuple[Doc, Doc]] = {}
 """The schemas of plan and step with nothing required: what was taken out is not missing."""
 
 
-def clean(doc: Doc, wrong: list[Problem], place: str, out: Findings) -> Doc:
+def clean(doc: Doc, wrong: list[SchemaProblem], place: str, out: Findings) -> Doc:
     """The document without what is wrong with it, which is reported."""
     bad = set()
     for problem in wrong:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from leadhand.core.jsonschema import Hole, PartText, follow
+from leadhand.core.jsonschema import PartText, UnknownValue, follow
 from leadhand.core.plan import references
 from leadhand.core.wording import TYPE_WORDS, listed, shown
 
@@ -26,7 +26,7 @@ _OPEN = ("anyOf", "oneOf", "allOf", "if", "patternProperties", "unevaluatedPrope
 _NOT_IN_TEXT = frozenset({"object", "array", "null"})
 
 
-class Names(NamedTuple):
+class KnownNames(NamedTuple):
     """What references of one plan may speak of."""
 
     params: Mapping[str, Declared]
@@ -45,12 +45,12 @@ class TakenBack(NamedTuple):
     returns: Callable[[str], Doc | None]
 
 
-def fill(value: Json, names: Names, depth: int = 0) -> Json:
+def fill(value: Json, names: KnownNames, depth: int = 0) -> Json:
     """Parameters as far as they are known: known values in place, holes for the rest."""
     if isinstance(value, str):
         return _fill_text(value, names) if references.MARK in value else value
     if depth > references.DEPTH_MAX:
-        return Hole("…")  # Reported by `refs.find`.
+        return UnknownValue("…")  # Reported by `refs.find`.
     if isinstance(value, dict):
         return {key: fill(item, names, depth + 1) for key, item in value.items()}
     if isinstance(value, list):
@@ -58,7 +58,7 @@ def fill(value: Json, names: Names, depth: int = 0) -> Json:
     return value
 
 
-def _fill_text(text: str, names: Names) -> Json:
+def _fill_text(text: str, names: KnownNames) -> Json:
     parts = references.pieces(text)
     if all(isinstance(part, str) for part in parts):
         return "".join(part for part in parts if isinstance(part, str))
@@ -66,16 +66,16 @@ def _fill_text(text: str, names: Names) -> Json:
         return PartText(text)
     ref = parts[0]
     if is_secret(ref, names):
-        return Hole(ref.text, {"type": "string"})
+        return UnknownValue(ref.text, {"type": "string"})
     if ref.kind == "params" and names.values is not None and ref.name in names.values:
         try:
             return references.follow(names.values[ref.name], ref)
         except references.Unresolved:
-            return Hole(ref.text)  # Reported by `check_ref`.
-    return Hole(ref.text, _follow(_schema(ref, names), ref)[0], result=ref.kind != "params")
+            return UnknownValue(ref.text)  # Reported by `check_ref`.
+    return UnknownValue(ref.text, _follow(_schema(ref, names), ref)[0], result=ref.kind != "params")
 
 
-def check_ref(ref: Ref, names: Names, place: str, out: Findings) -> None:
+def check_ref(ref: Ref, names: KnownNames, place: str, out: Findings) -> None:
     """Report what can be said of a well-formed reference to something that exists."""
     if is_secret(ref, names):
         if ref.path:
@@ -99,7 +99,7 @@ def check_ref(ref: Ref, names: Names, place: str, out: Findings) -> None:
     if problem:
         out.add("reference-unresolved", place, problem)
         return
-    kinds = Hole("", schema).types()
+    kinds = UnknownValue("", schema).types()
     if not ref.whole and kinds and kinds <= _NOT_IN_TEXT:
         words = " or ".join(TYPE_WORDS[kind] for kind in sorted(kinds))
         fix = "Let the reference be the whole value, or refer to a part of it."
@@ -108,7 +108,7 @@ def check_ref(ref: Ref, names: Names, place: str, out: Findings) -> None:
         )
 
 
-def is_secret(ref: Ref, names: Names) -> bool:
+def is_secret(ref: Ref, names: KnownNames) -> bool:
     """Whether a reference is to a secret parameter."""
     if ref.kind != "params":
         return False
@@ -118,7 +118,7 @@ def is_secret(ref: Ref, names: Names) -> bool:
     return names.values is not None and type(names.values.get(ref.name)) is references.Secret
 
 
-def _schema(ref: Ref, names: Names) -> Doc | None:
+def _schema(ref: Ref, names: KnownNames) -> Doc | None:
     if ref.kind == "steps":
         return names.returns(ref.name)
     if ref.kind == "run":
@@ -134,7 +134,7 @@ def _follow(root: Doc | None, ref: Ref) -> tuple[Doc | None, str]:
     for part in ref.path:
         if not isinstance(schema, dict) or any(word in schema for word in _OPEN):
             return None, ""
-        kinds = Hole("", schema).types()
+        kinds = UnknownValue("", schema).types()
         wanted = "array" if isinstance(part, int) else "object"
         if kinds and wanted not in kinds:
             words = " or ".join(TYPE_WORDS.get(kind, kind) for kind in sorted(kinds))

@@ -34,10 +34,10 @@ from leadhand.core.lint.form import (
     well_formed,
     wrong_fields,
 )
-from leadhand.core.lint.placeholders import Names, TakenBack
+from leadhand.core.lint.placeholders import KnownNames, TakenBack
 from leadhand.core.lint.rules import Level
 from leadhand.core.lint.step import (
-    Plain,
+    KnownActions,
     Scope,
     check_criteria,
     check_duration,
@@ -176,10 +176,10 @@ def _lint(
         return
     declared = check_declared(plan.get("params", {}), out, f"{prefix}." if prefix else "")
     values = None if params is None else bind(declared, params, out)
-    plain = Plain(catalog)
+    plain = KnownActions(catalog)
     steps = well_formed(given or [], prefix, out, plain)
     known = by_id(steps, prefix, out)
-    names = Names(declared, values, returns(catalog, known.get), around.taken_back)
+    names = KnownNames(declared, values, returns(catalog, known.get), around.taken_back)
     pools = {**around.resources, **plan.get("resources", {})}
     scope = Scope(
         catalog,

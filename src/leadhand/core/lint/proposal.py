@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from leadhand.core.lint.findings import Either, Finding, Findings, name_steps
 from leadhand.core.lint.form import by_id, check_cycles, returns, well_formed
-from leadhand.core.lint.placeholders import Names
+from leadhand.core.lint.placeholders import KnownNames
 from leadhand.core.lint.step import Scope, check_step
 from leadhand.core.plan import graph
 from leadhand.core.wording import shown
@@ -56,7 +56,7 @@ def proposal(
     def giver(ident: str) -> Doc | None:
         return new.get(ident) or _doc(look(ident))
 
-    names = Names({}, params or {}, returns(catalog, giver))
+    names = KnownNames({}, params or {}, returns(catalog, giver))
     scope = Scope(catalog, names, status, Either(new, some), resources)
     for i, step in clean:
         if out.full:

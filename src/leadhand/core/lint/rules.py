@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple
 Level = Literal["error", "warning", "note"]
 
 
-class Rule(NamedTuple):
+class LintRule(NamedTuple):
     """One rule."""
 
     code: str
@@ -144,8 +144,8 @@ _RESILIENCE = {
     "replan-absent": ("LH608", _W, "a step asks for a replan, and the plan names no planner"),
 }
 
-RULES: dict[str, Rule] = {
-    name: Rule(*row)  # type: ignore[arg-type]  # the levels are the three above
+RULES: dict[str, LintRule] = {
+    name: LintRule(*row)  # type: ignore[arg-type]  # the levels are the three above
     for group in (_STRUCTURE, _SEMANTICS, _CONTRACT, _GRANULARITY, _COUPLING, _RESILIENCE)
     for name, row in group.items()
 }

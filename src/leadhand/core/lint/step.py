@@ -48,7 +48,7 @@ _WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 DEPENDENCIES_MAX = 100
 
 
-class Plain:
+class KnownActions:
     """Says yes, remembering what it has seen: workers and actions are few, steps are many."""
 
     __slots__ = ("_catalog", "_fitting", "_words", "formed")
@@ -132,7 +132,7 @@ class Scope(NamedTuple):
     """What a step is checked against."""
 
     catalog: Catalog | None
-    names: placeholders.Names
+    names: placeholders.KnownNames
     status: Callable[[str], str | None]
     """How a step stands ("new" for one of the same document), or None when there is none."""
     ids: Iterable[str]

@@ -33,7 +33,7 @@ class Violation(NamedTuple):
         return f"{self.rule} at {self.seq}: {self.message}"
 
 
-class Live(NamedTuple):
+class InFlight(NamedTuple):
     """An attempt or a probe in flight."""
 
     kind: str
@@ -45,7 +45,7 @@ class Live(NamedTuple):
     price: float
 
 
-class Entry:
+class StepRecord:
     """What the books know of one step.
 
     status: planned (never started), again (may start once more), attempt or probe (in
@@ -166,16 +166,16 @@ class Book:
         """Steps that are held, each with who holds it."""
         self.permits = PermitBook()
         self.owner = self.epoch = 0
-        self.steps: dict[str, Entry] = {}
+        self.steps: dict[str, StepRecord] = {}
         self.heir: dict[str, str] = {}
         """Superseded step to the one that took its place."""
         self.replaced: dict[str, str] = {}
         """The same the other way round."""
         self.ended_before: set[str] = set()
         """Steps that had ended when another took their place: who only waited for that may go."""
-        self.forsaken: list[Entry] = []
+        self.forsaken: list[StepRecord] = []
         """Steps that failed and were left to the planner, neither replaced nor given up since."""
-        self.unanswered: list[Entry] = []
+        self.unanswered: list[StepRecord] = []
         """Those of them that failed since the last revision."""
         self.said_last: Doc = {}
         self.answer = ""
@@ -190,7 +190,7 @@ class Book:
         """Who depends on a step, by the name they call it, and whether they mind how it ends."""
         self.data: dict[str, Any] = {}
         """What the steps that succeeded reported."""
-        self.live: dict[str, Live] = {}
+        self.live: dict[str, InFlight] = {}
         self.planner: tuple[int, int, int] | None = None
         """The planner call in flight: epoch, deadline, owner."""
         self.calls = 0
@@ -240,7 +240,7 @@ class Book:
         """The recorded constants."""
         return self.start.policy
 
-    def left_to_planner(self, step: Entry) -> None:
+    def left_to_planner(self, step: StepRecord) -> None:
         """A step failed, and the planner is to say what becomes of it."""
         self.forsaken.append(step)
         self.unanswered.append(step)
@@ -262,7 +262,7 @@ class Book:
                 self.facts[fact] = self.at
                 self.by_people.add(fact)
 
-    def unseen_steps(self) -> list[Entry]:
+    def unseen_steps(self) -> list[StepRecord]:
         """Return steps with a possible effect of unknown outcome that no person has settled."""
         return [
             step
@@ -270,7 +270,7 @@ class Book:
             if (step.unseen or step.happened) and step.status != "succeeded"
         ]
 
-    def break_promise(self, step: Entry) -> None:
+    def break_promise(self, step: StepRecord) -> None:
         """A step ends whose result was not what it should be: what it should give is not so."""
         if not step.broken:
             return
@@ -283,21 +283,21 @@ class Book:
                 if self.facts.get(fact, self.at) < self.at:
                     del self.facts[fact]
 
-    def closed(self, step: Entry, worker: str) -> list[str]:
+    def closed(self, step: StepRecord, worker: str) -> list[str]:
         """The flags that a step needs by its worker's word and its own, and that are not true."""
         offer = self.offer(worker, step.doc.get("action", ""))
         own = several(step.doc.get("needs"))
         theirs = () if step.widened and "needs" in step.doc else offer.needs if offer else ()
         return [fact for fact in (*theirs, *own) if ":" in fact and fact not in self.facts]
 
-    def step(self, ident: str, what: str) -> Entry | None:
+    def step(self, ident: str, what: str) -> StepRecord | None:
         """A step by its name; I6 when there is none."""
         found = self.steps.get(ident)
         if found is None:
             self.wrong("I6", f"{what} of step {ident}, which no accepted revision has")
         return found
 
-    def follow(self, ident: str) -> Entry | None:
+    def follow(self, ident: str) -> StepRecord | None:
         """A step, or the one that took its place."""
         for _ in range(len(self.heir) + 1):
             if ident not in self.heir:
@@ -326,7 +326,7 @@ class Book:
         spec = self.catalog.get(worker)
         return spec is not None and spec.kind == "human"
 
-    def idempotent(self, step: Entry, worker: str) -> bool:
+    def idempotent(self, step: StepRecord, worker: str) -> bool:
         """Whether a worker may do a step twice: it says so, and the step does not deny it."""
         offer = self.offer(worker, step.doc.get("action", ""))
         own = step.doc.get("idempotent")
@@ -334,12 +334,12 @@ class Book:
             return False
         return bool(offer and offer.idempotent) or (own is True and step.widened)
 
-    def price(self, step: Entry, worker: str) -> float:
+    def price(self, step: StepRecord, worker: str) -> float:
         """What an attempt reserves."""
         offer = self.offer(worker, step.doc.get("action", ""))
         return offer.cost if offer and self.policy.budget is not None else 0.0
 
-    def succeed(self, step: Entry, data: Any) -> None:
+    def succeed(self, step: StepRecord, data: Any) -> None:
         """A step is done: its data is there, its facts are true, and others are no longer."""
         step.status = "succeeded"
         self.data[step.id] = data
@@ -357,7 +357,7 @@ class Book:
 
     # What is in flight.
 
-    def take(self, step: Entry, live: Live) -> None:
+    def take(self, step: StepRecord, live: InFlight) -> None:
         """Something is in flight."""
         self.live[step.id] = live
         self.busy[live.worker] = self.busy.get(live.worker, 0) + 1
@@ -365,7 +365,7 @@ class Book:
         for name, amount in uses(step.doc).items():
             self.held[name] = self.held.get(name, 0) + amount
 
-    def give_back(self, step: Entry) -> Live | None:
+    def give_back(self, step: StepRecord) -> InFlight | None:
         """It is not any more."""
         live = self.live.pop(step.id, None)
         if live is None:

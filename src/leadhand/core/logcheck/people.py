@@ -12,7 +12,7 @@ from leadhand.core.review.ruling import ENDS_SINCE, without
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leadhand.core.logcheck.book import Book, Entry
+    from leadhand.core.logcheck.book import Book, StepRecord
 
 
 def _steps_held(book: Book, event: ev.StepsHeld) -> None:
@@ -71,7 +71,7 @@ def _redo_requested(book: Book, event: ev.RedoRequested) -> None:
             other.status = "planned"
 
 
-def _lives_again(book: Book, step: Entry, causes: set[str]) -> bool:
+def _lives_again(book: Book, step: StepRecord, causes: set[str]) -> bool:
     """Whether a step was skipped because of these, and nothing else keeps it from running."""
     if step.status != "skipped" or step.tolerated:
         return False

@@ -12,7 +12,7 @@ from leadhand.core import events as ev
 from leadhand.core.catalog import Catalog, doers
 from leadhand.core.plan.model import RISKS, worst
 from leadhand.core.review.approval import release_binding
-from leadhand.core.review.ruling import Reach, reach
+from leadhand.core.review.ruling import PlanReach, reach
 
 if TYPE_CHECKING:
     from leadhand.core.logcheck.book import Book, Pending
@@ -156,7 +156,7 @@ def _least(book: Book, docs: list[Doc]) -> int:
     return min([*perhaps, int(policy.review or high)])
 
 
-def _fits(rule: Rule, wanted: Reach) -> bool:
+def _fits(rule: Rule, wanted: PlanReach) -> bool:
     """Whether a rule may fit; data from outside and findings are not known here."""
     if rule.risk and RISKS.index(wanted.risk) < RISKS.index(worst(rule.risk)):
         return False

@@ -8,12 +8,12 @@ from leadhand.core import events as ev
 from leadhand.core.catalog import Catalog, doers
 from leadhand.core.hashing import canonical, digest
 from leadhand.core.logcheck import permissions as permits
-from leadhand.core.logcheck.book import Book, Entry, Pending, does, several
+from leadhand.core.logcheck.book import Book, Pending, StepRecord, does, several
 from leadhand.core.logcheck.people import pass_hold
 from leadhand.core.plan import graph
 from leadhand.core.plan.model import RISKS, worst
 from leadhand.core.review.approval import bind, versions
-from leadhand.core.review.ruling import ENDS_SINCE, Reach, outside, reach, widened
+from leadhand.core.review.ruling import ENDS_SINCE, PlanReach, outside, reach, widened
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -409,7 +409,7 @@ def _check_unseen(book: Book, event: ev.RevisionProposed) -> None:
     unseen = {does(step.doc): step.id for step in book.unseen_steps()}
     for doc in event.add if unseen else ():
         old = unseen.get(does(doc))
-        if old is not None and not book.idempotent(Entry(doc), doc["worker"]):
+        if old is not None and not book.idempotent(StepRecord(doc), doc["worker"]):
             book.wrong("I17", f"{doc['id']} does again what {old} may have done, unasked")
 
 
@@ -426,7 +426,7 @@ def _beyond(book: Book, add: list[Doc]) -> bool:
     return bool(outside(book.envelope, _reached(book, add), book.spent))
 
 
-def _reached(book: Book, add: list[Doc]) -> Reach:
+def _reached(book: Book, add: list[Doc]) -> PlanReach:
     start, catalog = book.start, Catalog(book.catalog.values())
     return reach(add, catalog, start.plan.get("risk_level"), version=start.decide_version)
 
@@ -578,7 +578,7 @@ def _accept(book: Book, pending: Pending, widens: list[str]) -> None:
         if ident in book.steps:
             book.wrong("I15", f"step {ident} is in the plan twice")
             continue
-        book.steps[ident] = Entry(doc)
+        book.steps[ident] = StepRecord(doc)
         book.steps[ident].depth = depth
         book.steps[ident].widened = ident in widens
         for name in (doc["worker"], *doc.get("alternatives", ())):
@@ -743,7 +743,7 @@ def _question_answered(book: Book, event: ev.QuestionAnswered) -> None:
 
 
 def _change_answered(
-    book: Book, question: ev.QuestionAsked, event: ev.QuestionAnswered, step: Entry
+    book: Book, question: ev.QuestionAsked, event: ev.QuestionAnswered, step: StepRecord
 ) -> None:
     given = book.allowed.pop(question.id, set())
     if event.choice == "approve" and len(given) < max(1, question.people):

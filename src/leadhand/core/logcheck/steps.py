@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from leadhand.core import events as ev
 from leadhand.core.catalog import doers
 from leadhand.core.hashing import canonical, digest
-from leadhand.core.logcheck.book import Book, Entry, Live, does, uses
+from leadhand.core.logcheck.book import Book, InFlight, StepRecord, does, uses
 from leadhand.core.logcheck.permissions import check_start
 from leadhand.core.logcheck.plan import drop_questions
 from leadhand.core.plan import graph, references
@@ -18,7 +18,7 @@ from leadhand.core.plan.references import Artifact, Ref, Unresolved
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leadhand.core.logcheck.book import Book, Entry
+    from leadhand.core.logcheck.book import Book, StepRecord
     from leadhand.core.plan.model import Json
 
 
@@ -41,7 +41,7 @@ PATIENT = SAME_AGAIN - ONCE_MORE
 """Classes after which the same worker tries again for as long as it has tries left."""
 
 
-def attempts_max(book: Book, step: Entry) -> int:
+def attempts_max(book: Book, step: StepRecord) -> int:
     """How often one worker may try a step."""
     own = step.doc.get("retry")
     if isinstance(own, int):
@@ -97,7 +97,7 @@ def _recovery_decided(book: Book, event: ev.RecoveryDecided) -> None:
         book.break_promise(step)
 
 
-def _check_repeat(book: Book, step: Entry, event: ev.RecoveryDecided, kind: str) -> None:
+def _check_repeat(book: Book, step: StepRecord, event: ev.RecoveryDecided, kind: str) -> None:
     what = f"{event.strategy} of {step.id}"
     if (step.unseen or step.happened) and not book.idempotent(step, event.worker):
         why = "nobody saw whether it happened" if step.unseen else "it has happened"
@@ -123,7 +123,7 @@ def _check_repeat(book: Book, step: Entry, event: ev.RecoveryDecided, kind: str)
         book.wrong("I19", f"{what} does not wait the {asked:g} s it was asked to")
 
 
-def _check_park(book: Book, step: Entry, event: ev.RecoveryDecided, asked: Any) -> None:
+def _check_park(book: Book, step: StepRecord, event: ev.RecoveryDecided, asked: Any) -> None:
     what = f"park of {step.id}"
     step.tries[step.worker] = step.tries.get(step.worker, 0) - 1
     if _is_free(book, step, str(step.failure.get("class", ""))):
@@ -135,12 +135,12 @@ def _check_park(book: Book, step: Entry, event: ev.RecoveryDecided, asked: Any) 
         book.wrong("I19", f"{what}, for {step.parked_s:g} s in all by now")
 
 
-def _is_free(book: Book, step: Entry, kind: str) -> bool:
+def _is_free(book: Book, step: StepRecord, kind: str) -> bool:
     """Whether it was lost with its host, and not too often for that to be free."""
     return kind == "lost" and step.unseen and step.restarts <= book.policy.restarts_free
 
 
-def _could_retry(book: Book, step: Entry, kind: str) -> bool:
+def _could_retry(book: Book, step: StepRecord, kind: str) -> bool:
     """Whether the same worker may and should try again: nothing else comes before that."""
     asked = step.failure.get("retry_after")
     if kind not in PATIENT or book.stopping or (asked or 0) > book.policy.park_s:
@@ -193,10 +193,10 @@ def _attempt_started(book: Book, event: ev.AttemptStarted) -> None:
     step.attempts = max(step.attempts, event.attempt)
     price = book.price(step, event.worker)
     live = (event.attempt, event.epoch, event.worker, event.deadline, book.owner, price)
-    book.take(step, Live("attempt", *live))
+    book.take(step, InFlight("attempt", *live))
 
 
-def _check_turn(book: Book, step: Entry, event: ev.AttemptStarted) -> None:
+def _check_turn(book: Book, step: StepRecord, event: ev.AttemptStarted) -> None:
     """Whether the step may start at all, and this is the attempt that comes next."""
     what = f"attempt {event.attempt} of {step.id}"
     if step.status == "succeeded":
@@ -219,7 +219,7 @@ def _check_turn(book: Book, step: Entry, event: ev.AttemptStarted) -> None:
         book.wrong("I31", f"{what} started after the run's time of {wall_s} s")
 
 
-def _check_allowed(book: Book, step: Entry, event: ev.AttemptStarted) -> None:
+def _check_allowed(book: Book, step: StepRecord, event: ev.AttemptStarted) -> None:
     """Whether this worker may try it, now, after what happened before."""
     what = f"attempt {event.attempt} of {step.id}"
     if event.worker != step.worker:
@@ -235,14 +235,14 @@ def _check_allowed(book: Book, step: Entry, event: ev.AttemptStarted) -> None:
         book.wrong("I19", f"{what} started {early:.6f} s before it was allowed to")
 
 
-def _check_gates(book: Book, step: Entry, event: ev.AttemptStarted) -> None:
+def _check_gates(book: Book, step: StepRecord, event: ev.AttemptStarted) -> None:
     """Whether the flags that it needs are true."""
     if closed := book.closed(step, event.worker):
         what = f"attempt {event.attempt} of {step.id}"
         book.wrong("L13", f"{what} started, and {closed[0]} is not true")
 
 
-def _check_inputs(book: Book, step: Entry, event: ev.AttemptStarted) -> None:
+def _check_inputs(book: Book, step: StepRecord, event: ev.AttemptStarted) -> None:
     """Whether its dependencies are done, and its hashes are those of what the log says."""
     what = f"attempt {event.attempt} of {step.id}"
     for name, tolerant in graph.dependencies(step.doc).items():
@@ -281,7 +281,7 @@ def _lookup(book: Book) -> Callable[[Ref], Json]:
     return lookup
 
 
-def _check_limits(book: Book, step: Entry, worker: str) -> None:
+def _check_limits(book: Book, step: StepRecord, worker: str) -> None:
     policy, spec = book.policy, book.catalog.get(worker)
     if len(book.live) >= policy.max_concurrency:
         book.wrong("I16", f"{step.id} is one more than {policy.max_concurrency} at once")
@@ -303,7 +303,7 @@ def _check_limits(book: Book, step: Entry, worker: str) -> None:
 # Reports.
 
 
-def _in_flight(book: Book, ident: str, kind: str, attempt: int, epoch: int) -> Entry | None:
+def _in_flight(book: Book, ident: str, kind: str, attempt: int, epoch: int) -> StepRecord | None:
     """The step, if this is the attempt and epoch in flight."""
     step = book.step(ident, f"a word on {kind} {attempt}")
     if step is None:
@@ -345,7 +345,7 @@ def _attempt_reported(book: Book, event: ev.AttemptReported) -> None:
     step.happened = step.happened or failure.get("effect") == "done"
 
 
-def _succeed(book: Book, step: Entry, data: Json, data_ref: str) -> None:
+def _succeed(book: Book, step: StepRecord, data: Json, data_ref: str) -> None:
     book.succeed(step, Artifact(data_ref) if data_ref else data)
 
 
@@ -395,7 +395,7 @@ def _probe_started(book: Book, event: ev.ProbeStarted) -> None:
     step.status = "probe"
     price = book.price(step, step.worker)
     live = (event.attempt, event.epoch, step.worker, event.deadline, book.owner, price)
-    book.take(step, Live("probe", *live))
+    book.take(step, InFlight("probe", *live))
 
 
 def _probe_reported(book: Book, event: ev.ProbeReported) -> None:

@@ -76,7 +76,7 @@ class Change(NamedTuple):
         return doc if self.kind == "removed" else doc | {"new": self.new}
 
 
-class Line(NamedTuple):
+class DiffLine(NamedTuple):
     """One line for people; `mark` is one of + - ~ > !."""
 
     mark: str
@@ -175,29 +175,29 @@ def path_text(path: Path) -> str:
     return text.removeprefix(".")
 
 
-def lines(changes: Iterable[Change]) -> Iterator[Line]:
+def lines(changes: Iterable[Change]) -> Iterator[DiffLine]:
     """Changes for people: complete, with everything visible that differs."""
     for change in changes:
         mark, place = MARKS[change.kind], change.place
         match change.kind:
             case "order" | "hold":
-                yield Line(mark, str(change.new))
+                yield DiffLine(mark, str(change.new))
             case "renamed":
-                yield Line(mark, f"{place} is now {path_text((*change.path[:-1], change.new))}")
+                yield DiffLine(mark, f"{place} is now {path_text((*change.path[:-1], change.new))}")
             case "changed":
                 old, new = visible_pair(change.old, change.new)
-                yield Line(mark, f"{place}: {old} → {new}")
+                yield DiffLine(mark, f"{place}: {old} → {new}")
             case "entries":
                 went = [f"- {visible_value(each)}" for each in change.old]
                 came = [f"+ {visible_value(each)}" for each in change.new]
-                yield Line(mark, f"{place}: {', '.join([*came, *went])}")
+                yield DiffLine(mark, f"{place}: {', '.join([*came, *went])}")
             case _:
                 value = change.new if change.kind == "added" else change.old
                 if len(change.path) > 1 and change.path[-2] == "steps" and isinstance(value, dict):
-                    yield Line(mark, place)
-                    yield from (Line(mark, f"  {line}") for line in _leaves(value))
+                    yield DiffLine(mark, place)
+                    yield from (DiffLine(mark, f"  {line}") for line in _leaves(value))
                 else:
-                    yield Line(mark, f"{place}: {visible_value(value)}")
+                    yield DiffLine(mark, f"{place}: {visible_value(value)}")
 
 
 def _leaves(step: Doc) -> Iterator[str]:

@@ -219,7 +219,7 @@ def _pop_until(members: dict[str, None], name: str) -> list[str]:
     return knot
 
 
-class Order:
+class StepOrder:
     """Who certainly comes before whom, within a bounded amount of work.
 
     Steps are numbered so that each comes after what it waits for, and cut into lanes: in a lane

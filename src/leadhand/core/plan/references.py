@@ -137,7 +137,7 @@ def resolve(value: Json, lookup: Callable[[Ref], Json]) -> Json:
     return _resolve(value, lookup, 0)
 
 
-class Known(NamedTuple):
+class PartialValue(NamedTuple):
     """A value with references replaced as far as their values are known."""
 
     value: Json
@@ -147,7 +147,7 @@ class Known(NamedTuple):
     """Places that hold a reference whose value is not known yet."""
 
 
-def resolve_known(value: Json, lookup: Callable[[Ref], Json], place: str = "") -> Known:
+def resolve_known(value: Json, lookup: Callable[[Ref], Json], place: str = "") -> PartialValue:
     """Return the value with every reference replaced that has a value by now, for people to read.
 
     A reference without one stays as it was written, and so does one to a large result. A secret
@@ -170,7 +170,7 @@ def resolve_known(value: Json, lookup: Callable[[Ref], Json], place: str = "") -
             return [walk(each, f"{where}[{i}]", depth + 1) for i, each in enumerate(item)]
         return item
 
-    return Known(walk(value, place, 0), resolved, later)
+    return PartialValue(walk(value, place, 0), resolved, later)
 
 
 def _shown_text(text: str, lookup: Callable[[Ref], Json]) -> tuple[Json, bool]:

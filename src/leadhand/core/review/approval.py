@@ -224,7 +224,7 @@ def plan_digest(started: RunStarted, steps: list[Doc], outlook: list[Any], given
     return plan_binding(plan, started.params, catalog, 0, context, limits, widens=widens)
 
 
-class Allowed(NamedTuple):
+class ApprovalRecord(NamedTuple):
     """Who allowed a revision, or the policy in their place: the same on every surface."""
 
     revision: int
@@ -252,20 +252,22 @@ class Allowed(NamedTuple):
         }
 
 
-def allowed(log: Iterable[tuple[int, ev.Event]]) -> list[Allowed]:
+def allowed(log: Iterable[tuple[int, ev.Event]]) -> list[ApprovalRecord]:
     """Return every approval in a log, and every revision that the policy let through."""
-    found: list[Allowed] = []
+    found: list[ApprovalRecord] = []
     shown = dict[str, str]()
     for at, event in _with_digests(log, shown):
         match event:
             case ev.ApprovalGiven():
                 number, seen = event.number, event.digest or shown.get(event.hash, "")
                 key = (event.key or "a key without a name") if event.signature else ""
-                made = Allowed(number, seen, event.actor, at, event.reason, event.expires, key)
+                made = ApprovalRecord(
+                    number, seen, event.actor, at, event.reason, event.expires, key
+                )
                 found.append(made)
             case ev.RevisionApproved(actor="policy"):
                 number, seen = event.number, shown.get(event.hash, "")
-                made = Allowed(number, seen, "policy", at, event.reason, event.expires, "")
+                made = ApprovalRecord(number, seen, "policy", at, event.reason, event.expires, "")
                 found.append(made)
             case _:
                 pass

@@ -24,7 +24,7 @@ from leadhand.core.review.approval import (
 from leadhand.core.review.identity import namesake, odd_name, person
 from leadhand.core.review.ruling import (
     ENDS_SINCE,
-    Reach,
+    PlanReach,
     Ruling,
     reach_of,
     ruling,
@@ -104,7 +104,7 @@ CLAIMS_TOLD = 20
 def ruled(
     state: State,
     revision: ev.RevisionProposed | Revision,
-    wanted: Reach,
+    wanted: PlanReach,
     findings: list[str],
     now: Now,
 ) -> Moves:
@@ -209,7 +209,7 @@ def _approved_beforehand(
             each.actor,
             each.reason,
             now,
-            Words(each.expires, each.key, each.signature, shown, approval=each.id),
+            ApprovalWords(each.expires, each.key, each.signature, shown, approval=each.id),
             _shown_before(state, revision, each),
         )
         waiting.approvals += [event for event in said if isinstance(event, ev.ApprovalGiven)]
@@ -255,7 +255,7 @@ def examined(state: State, number: int, findings: list[str], failed: str, now: N
 # What people say.
 
 
-class Words(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ApprovalWords(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What somebody says with an approval."""
 
     expires: int = 0
@@ -276,7 +276,7 @@ def approve(
     actor: str,
     reason: str,
     now: Now,
-    said: Words,
+    said: ApprovalWords,
     digest: str = "",
 ) -> list[ev.Event]:
     """A person allows a revision. It goes on once as many have as must.

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from leadhand.core.catalog import WorkerSpec
     from leadhand.core.plan.model import Doc
-    from leadhand.core.review.decisions import Words
+    from leadhand.core.review.decisions import ApprovalWords
     from leadhand.core.state.model import Now, State, StepState
     from leadhand.core.state.records import Question
 
@@ -125,7 +125,7 @@ def released(state: State, ident: str) -> list[str]:
 
 
 def release(
-    state: State, question: Question, actor: str, reason: str, now: Now, said: Words
+    state: State, question: Question, actor: str, reason: str, now: Now, said: ApprovalWords
 ) -> list[ev.Event]:
     """A person lets held steps go on. They do once as many people have as must."""
     steps, wanted = released(state, question.id), people_for(state, question)

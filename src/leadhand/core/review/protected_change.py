@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from leadhand.core import events as ev
 from leadhand.core.hashing import canonical, digest
 from leadhand.core.review.approval import signed_text
-from leadhand.core.review.decisions import Words, refuse_again, refuse_stranger
+from leadhand.core.review.decisions import ApprovalWords, refuse_again, refuse_stranger
 from leadhand.core.review.ruling import reach_of, ruling
 from leadhand.errors import Conflict, UsageError
 
@@ -77,7 +77,7 @@ def to_sign(run: str, event: ev.ChangeApproved) -> bytes:
 
 
 def answered(
-    state: State, question: Question, choice: str, actor: str, text: str, said: Words
+    state: State, question: Question, choice: str, actor: str, text: str, said: ApprovalWords
 ) -> list[ev.Event]:
     """Return what follows from a person's answer.
 
@@ -100,7 +100,7 @@ def answered(
 
 
 def _approval(
-    state: State, question: Question, actor: str, text: str, said: Words
+    state: State, question: Question, actor: str, text: str, said: ApprovalWords
 ) -> ev.ChangeApproved:
     change = change_of(state, question)
     commit = str(change.get("commit", ""))

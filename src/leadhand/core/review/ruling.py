@@ -53,7 +53,7 @@ REACHING = ("risk_level", "alternatives", "effects", "writes")
 """The fields of a step, besides worker and action, that say what it may do."""
 
 
-class Reach(NamedTuple):
+class PlanReach(NamedTuple):
     """What steps may do, at most."""
 
     workers: frozenset[str]
@@ -90,7 +90,7 @@ def reach(
     plan_risk: str | None = None,
     *,
     version: int = DECIDE_VERSION,
-) -> Reach:
+) -> PlanReach:
     """The most that steps could do, whoever of their workers does them."""
     workers: set[str] = set()
     effects: set[str] = set()
@@ -114,7 +114,7 @@ def reach(
             effects.update(declared if declared is not None else (f"undeclared:{name}",))
             scope.update(offer.writes if offer else ())
     shown = highest(declared_risks)
-    return Reach(frozenset(workers), frozenset(effects), risk, frozenset(scope), cost, shown)
+    return PlanReach(frozenset(workers), frozenset(effects), risk, frozenset(scope), cost, shown)
 
 
 def _alike(steps: Iterable[Doc]) -> list[tuple[Doc, int]]:
@@ -128,7 +128,7 @@ def _alike(steps: Iterable[Doc]) -> list[tuple[Doc, int]]:
     return list(found.values())
 
 
-def outside(envelope: Doc, wanted: Reach, spent: float) -> list[str]:
+def outside(envelope: Doc, wanted: PlanReach, spent: float) -> list[str]:
     """In which ways something is outside an envelope; none means inside."""
     found = []
     for word, have, want in (
@@ -171,7 +171,7 @@ def without(envelope: Doc | None, workers: Collection[str]) -> Doc | None:
     return {**envelope, "workers": [name for name in envelope["workers"] if name not in workers]}
 
 
-def widened(before: Doc | None, now: Reach, asked: Doc | None, expires: int = 0) -> Doc:
+def widened(before: Doc | None, now: PlanReach, asked: Doc | None, expires: int = 0) -> Doc:
     """The envelope once a person allowed something: what was there, this, what the plan asks.
 
     It ends with the first of the approvals that drew it.
@@ -191,7 +191,7 @@ def widened(before: Doc | None, now: Reach, asked: Doc | None, expires: int = 0)
     return found
 
 
-def reach_of(state: State, add: Iterable[Doc], catalog: Catalog | None = None) -> Reach:
+def reach_of(state: State, add: Iterable[Doc], catalog: Catalog | None = None) -> PlanReach:
     """What steps reach for in this run; `catalog` when its workers are about to be others."""
     started = state.started
     return reach(
@@ -204,7 +204,7 @@ def reach_of(state: State, add: Iterable[Doc], catalog: Catalog | None = None) -
 
 def ruling(
     state: State,
-    wanted: Reach,
+    wanted: PlanReach,
     envelope: Doc | None,
     findings: Sequence[str] = (),
     *,
@@ -248,7 +248,7 @@ def is_reviewed_document(state: State) -> bool:
     return bool(named) and state.permits.envelope is not None
 
 
-def _ruled(state: State, wanted: Reach, fitting: list[Rule], findings: Sequence[str]) -> Ruling:
+def _ruled(state: State, wanted: PlanReach, fitting: list[Rule], findings: Sequence[str]) -> Ruling:
     policy = state.policy
     if fitting:
         return Ruling(PEOPLE.get(fitting[0].then, 1), f"the policy says so ({_named(fitting[0])})")
@@ -264,7 +264,7 @@ def _ruled(state: State, wanted: Reach, fitting: list[Rule], findings: Sequence[
     return Ruling(0, f"{told}, and {passes}" if undeclared else f"risk {wanted.risk} {passes}")
 
 
-def _fits(rule: Rule, wanted: Reach, findings: Sequence[str], *, tainted: bool) -> bool:
+def _fits(rule: Rule, wanted: PlanReach, findings: Sequence[str], *, tainted: bool) -> bool:
     return (
         (not rule.risk or RISKS.index(wanted.risk) >= RISKS.index(worst(rule.risk)))
         and (not rule.workers or not wanted.workers.isdisjoint(rule.workers))

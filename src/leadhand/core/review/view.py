@@ -14,7 +14,7 @@ from leadhand.core.plan.parameters import with_secrets
 from leadhand.core.plan.references import resolve_known
 from leadhand.core.plan.revisions import head_of, held_by, origin_of, plan_of
 from leadhand.core.promises import in_words, is_persons, may_widen, widenings
-from leadhand.core.review.approval import Allowed, binding, versions
+from leadhand.core.review.approval import ApprovalRecord, binding, versions
 from leadhand.core.review.decisions import instants
 from leadhand.core.review.limits import limits_of
 from leadhand.core.review.ruling import outside, reach, reach_of, widened
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from leadhand.core.plan.model import Doc, Json
     from leadhand.core.plan.references import Ref
     from leadhand.core.promises import Claims
-    from leadhand.core.review.ruling import Reach
+    from leadhand.core.review.ruling import PlanReach
     from leadhand.core.state.model import Now, State
 
 
@@ -60,7 +60,7 @@ def review_doc(state: State, now: Now) -> Doc:
         "digest": shown,
         "people": revision.people if revision else 0,
         "approvals": [
-            Allowed(e.number, e.digest, e.actor, at, e.reason, e.expires, e.key).document()
+            ApprovalRecord(e.number, e.digest, e.actor, at, e.reason, e.expires, e.key).document()
             for e, at in (zip(revision.approvals, revision.given, strict=True) if revision else ())
         ],
         "plan": head_of(state.started),
@@ -87,7 +87,7 @@ def review_doc(state: State, now: Now) -> Doc:
     return doc
 
 
-def _revisable(state: State, wanted: Reach, envelope: Doc | None) -> Doc | None:
+def _revisable(state: State, wanted: PlanReach, envelope: Doc | None) -> Doc | None:
     """Who may revise a run's plan, and the envelope once what waits is allowed; None: nobody."""
     started = state.started
     if started is None or not started.replans or state.ended is not None:
@@ -174,7 +174,7 @@ def _claims_doc(claimed: dict[str, Claims], counts: Callable[[str], bool]) -> Do
     return {"widens": in_words(widens), "overclaims": in_words(rest)}
 
 
-def _reach_doc(steps: list[Doc], catalog: Catalog, wanted: Reach, plan: Doc) -> Doc:
+def _reach_doc(steps: list[Doc], catalog: Catalog, wanted: PlanReach, plan: Doc) -> Doc:
     reached, least = wanted.to_doc(), plan.get("risk_level")
     risks = {step["id"]: declared_risk(least, step, catalog) for step in steps}
     return {

@@ -31,7 +31,7 @@ from leadhand.core.state.model import (
     tried_key,
 )
 from leadhand.core.state.ready import uses_of
-from leadhand.core.state.records import Cut, Question, Revision, Tally
+from leadhand.core.state.records import EndSnapshot, Question, Revision, Tally
 from leadhand.core.state.rehearsal import urgency
 from leadhand.core.wording import listed
 
@@ -163,7 +163,7 @@ def _run_reopened(state: State, event: ev.RunReopened, _at: int) -> None:
     """
     if state.ended is None or state.ended.status != "failed":
         raise IllegalEvent("only a run that failed can be reopened")
-    cut, state.cut = state.cut, Cut()
+    cut, state.cut = state.cut, EndSnapshot()
     state.questions = cut.questions
     state.ended = state.stopping = state.finish = state.goal_met = None
     state.ended_at = 0
@@ -1176,7 +1176,7 @@ def _run_ended(state: State, event: ev.RunEnded, at: int) -> None:
     state.ended_at = at
     state.planner.epoch = 0
     state.goal_asked = False
-    state.cut, state.questions = Cut(questions=state.questions), {}
+    state.cut, state.questions = EndSnapshot(questions=state.questions), {}
     for step in state.steps.values():
         if step.status not in SETTLED:
             state.cut.steps[step.id] = (step.status, step.reason)

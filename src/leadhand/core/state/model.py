@@ -38,8 +38,15 @@ from leadhand.core.decide.recovery import alternative
 from leadhand.core.hashing import canonical, digest
 from leadhand.core.plan.references import Artifact
 from leadhand.core.policy import Policy
-from leadhand.core.state.ready import Group, Ready, uses_of
-from leadhand.core.state.records import Calls, Cut, Permits, PlannerState, Question, Revision
+from leadhand.core.state.ready import CapacityGroup, Ready, uses_of
+from leadhand.core.state.records import (
+    EndSnapshot,
+    ModelCalls,
+    Permits,
+    PlannerState,
+    Question,
+    Revision,
+)
 from leadhand.errors import Bug
 
 if TYPE_CHECKING:
@@ -191,7 +198,7 @@ class State:
         # How long attempts and probes were in flight, in microseconds, and since when they are.
         self.worked = self.busy_since = 0
         self.owner = self.seq = 0
-        self.process: ev.Process | None = None
+        self.process: ev.GuestProcess | None = None
         self.consults_reports = False
         self.catalog = Catalog()
         self.policy = Policy()
@@ -243,7 +250,7 @@ class State:
         """Those of them that failed since the last revision."""
         self.succeeded = self.undoable = 0  # `undoable`: succeeded, and say how to undo them
         self.spent = self.reserved = 0.0
-        self.models = Calls()
+        self.models = ModelCalls()
         self.paused = False
         self.stopping: ev.StopDecided | None = None
         self.finish: Doc | None = None
@@ -252,7 +259,7 @@ class State:
         self.goal_findings: list[str] = []
         self.ended: ev.RunEnded | None = None
         self.ended_at = 0
-        self.cut = Cut()
+        self.cut = EndSnapshot()
         self.cancel_deadline = 0
 
     # What deciders and views ask.
@@ -288,7 +295,7 @@ class State:
             raise LookupError(f"step {ref.name} is {status}, so it has no data")
         return Artifact(state.data_ref) if state.data_ref else state.data
 
-    def full(self, group: Group) -> str:
+    def full(self, group: CapacityGroup) -> str:
         """The limit that keeps a group from starting, or nothing."""
         worker = group.worker
         if worker in self.down and not self.spare(group):
@@ -304,7 +311,7 @@ class State:
                 return f"resource {name}"
         return ""
 
-    def spare(self, group: Group) -> bool:
+    def spare(self, group: CapacityGroup) -> bool:
         """Whether another worker may do the one step of a group whose own worker is out."""
         return bool(group.own and alternative(self, self.steps[group.own], self.down))
 
@@ -417,7 +424,7 @@ class State:
         spec = self.catalog.workers.get(step.worker)
         others = "alternatives" in step.doc or (spec is not None and spec.stronger)
         own = step.id if others else ""
-        group = Group(step.worker, uses_of(step.doc), own)
+        group = CapacityGroup(step.worker, uses_of(step.doc), own)
         step.ticket = self.ready.add(key, group, step.id)
 
     def add_timer(self, when: int, kind: str, ident: str, epoch: int) -> None:

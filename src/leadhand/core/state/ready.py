@@ -31,7 +31,7 @@ class Ticketed(Protocol):
     """Of its entry that counts, or 0."""
 
 
-class Group(NamedTuple):
+class CapacityGroup(NamedTuple):
     """What a step competes for."""
 
     worker: str
@@ -59,13 +59,13 @@ class Ready:
 
     def __init__(self) -> None:
         self._tickets = 0
-        self._groups: dict[Group, list[tuple[Key, int, str]]] = {}
-        self._heads: list[tuple[Key, Group]] = []
-        self._headed: dict[Group, Key] = {}
-        self.parked: dict[str, list[Group]] = {}
-        self._parked_groups: set[Group] = set()
+        self._groups: dict[CapacityGroup, list[tuple[Key, int, str]]] = {}
+        self._heads: list[tuple[Key, CapacityGroup]] = []
+        self._headed: dict[CapacityGroup, Key] = {}
+        self.parked: dict[str, list[CapacityGroup]] = {}
+        self._parked_groups: set[CapacityGroup] = set()
 
-    def add(self, key: Key, group: Group, step: str) -> int:
+    def add(self, key: Key, group: CapacityGroup, step: str) -> int:
         """Queue a step; the ticket it gets is what makes its entry count."""
         self._tickets += 1
         heap = self._groups.get(group)
@@ -78,7 +78,9 @@ class Ready:
             heappush(self._heads, (key, group))
         return self._tickets
 
-    def best(self, steps: Mapping[str, Ticketed], full: Callable[[Group], str]) -> str | None:
+    def best(
+        self, steps: Mapping[str, Ticketed], full: Callable[[CapacityGroup], str]
+    ) -> str | None:
         """The step to start next, or None while nothing is ready or every limit is full."""
         heads = self._heads
         while heads:

@@ -31,7 +31,7 @@ class Tally(msgspec.Struct):
         self.cost += call.cost
 
 
-class Calls(msgspec.Struct):
+class ModelCalls(msgspec.Struct):
     """All calls of models of a run."""
 
     by_model: dict[str, Tally] = {}
@@ -122,7 +122,7 @@ class Question(msgspec.Struct):
     """Releases of what it holds, while more are needed."""
 
 
-class Cut(msgspec.Struct):
+class EndSnapshot(msgspec.Struct):
     """What the end of a run cut short, should a person take that end back."""
 
     steps: dict[str, tuple[str, str]] = {}

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # What was proposed in a run and refused, with the reasons. Pure, from a log.
 
 
-class Refusal(NamedTuple):
+class RefusedProposal(NamedTuple):
     """One proposal that was refused."""
 
     call: int
@@ -42,9 +42,9 @@ class Refusal(NamedTuple):
         return self._asdict()
 
 
-def refusals(events: Iterable[ev.Event]) -> list[Refusal]:
+def refusals(events: Iterable[ev.Event]) -> list[RefusedProposal]:
     """Every proposal that was refused, in the order of the log."""
-    found: list[Refusal] = []
+    found: list[RefusedProposal] = []
     answers: dict[int, Doc] = {}
     revisions: dict[int, Doc] = {}
     for event in events:
@@ -54,12 +54,12 @@ def refusals(events: Iterable[ev.Event]) -> list[Refusal]:
             case ev.RevisionProposed():
                 revisions = {event.number: {"kind": "propose", "steps": event.add}}
             case ev.DraftRefused():
-                found.append(Refusal(event.call, "planner", event.findings, event.draft))
+                found.append(RefusedProposal(event.call, "planner", event.findings, event.draft))
             case ev.ProposalRefused():
                 answer = answers.get(event.call)
                 if answer is not None and "revision" in answer:
                     answer = revisions.get(answer["revision"])
-                found.append(Refusal(event.call, "run", event.findings, answer))
+                found.append(RefusedProposal(event.call, "run", event.findings, answer))
             case _:
                 pass  # refuses nothing
     return found
@@ -68,7 +68,7 @@ def refusals(events: Iterable[ev.Event]) -> list[Refusal]:
 LIMITS = frozenset({"budget", "wall time", "steps"})
 
 
-class Fault(NamedTuple):
+class FailureOrigin(NamedTuple):
     """Where it went wrong, and why we say so."""
 
     where: str
@@ -99,12 +99,12 @@ def origin(state: State) -> str:
     return state.ended.origin if state.ended is not None else ""
 
 
-def fault_doc(found: Fault) -> Doc | None:
+def fault_doc(found: FailureOrigin) -> Doc | None:
     """The same as a document, or None where nothing went wrong."""
     return {"where": found.where, "why": found.why} if found.where else None
 
 
-def fault(events: Iterable[ev.Event]) -> Fault:
+def fault(events: Iterable[ev.Event]) -> FailureOrigin:
     """Where the failure of a run was."""
     log = _Log()
     for event in events:
@@ -167,35 +167,35 @@ class _Log:
         refused = kind == "permanent" and step not in self.tried
         self.failed[step] = _Failed(step, kind, message, refused)
 
-    def fault(self) -> Fault:
+    def fault(self) -> FailureOrigin:
         ended = self.ended
         if ended is None or ended.status == "succeeded":
-            return Fault("", "")
+            return FailureOrigin("", "")
         if self.person or ended.status == "cancelled":
             why = f": {self.why}" if self.why else ""
-            return Fault("person", f"{self.person or 'somebody'} stopped it{why}")
+            return FailureOrigin("person", f"{self.person or 'somebody'} stopped it{why}")
         if self.rejected and ended.status == "rejected":
-            return Fault("planning", self.rejected)
+            return FailureOrigin("planning", self.rejected)
         match ended.origin:
             case "planning":
-                return Fault("planning", self._planned(ended.reason))
+                return FailureOrigin("planning", self._planned(ended.reason))
             case "execution" if self.failed:
-                return Fault("execution", self._last())
+                return FailureOrigin("execution", self._last())
             case "":
                 return self._unsaid(ended)
             case where:
-                return Fault(where, ended.reason)
+                return FailureOrigin(where, ended.reason)
 
-    def _unsaid(self, ended: ev.RunEnded) -> Fault:
+    def _unsaid(self, ended: ev.RunEnded) -> FailureOrigin:
         """Of a log whose end does not say it."""
         if ended.limit in LIMITS:
-            return Fault("limits", ended.reason)
+            return FailureOrigin("limits", ended.reason)
         if self.planner:
-            return Fault("planning", f"the planner found no way on: {self.planner}")
+            return FailureOrigin("planning", f"the planner found no way on: {self.planner}")
         last = next(reversed(self.failed.values()), None)
         if last is None or last.refused:
-            return Fault("planning", self._planned(ended.reason))
-        return Fault("limits" if last.kind == "budget" else "execution", self._last())
+            return FailureOrigin("planning", self._planned(ended.reason))
+        return FailureOrigin("limits" if last.kind == "budget" else "execution", self._last())
 
     def _planned(self, reason: str) -> str:
         last = next(reversed(self.failed.values()), None)

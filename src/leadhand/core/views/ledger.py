@@ -48,7 +48,7 @@ def describe(event: ev.Event) -> str:
     return line(event) if line else type(event).__name__
 
 
-def _process(process: ev.Process | None) -> str:
+def _process(process: ev.GuestProcess | None) -> str:
     return f" in process {process.pid}, started in {process.folder}" if process else ""
 
 

@@ -9,7 +9,7 @@ import msgspec
 
 from leadhand.core import events as ev
 from leadhand.core.review.decisions import NOBODY
-from leadhand.core.views.recovery_stats import Answer, recoveries
+from leadhand.core.views.recovery_stats import RecoveryOutcome, recoveries
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +36,7 @@ class Metrics(msgspec.Struct, kw_only=True):
     """Those of them whose last answer was won."""
     origins: Counter[str] = msgspec.field(default_factory=Counter)
     """Runs that ended without success, by where the cause lies."""
-    answers: list[Answer] = msgspec.field(default_factory=list)
+    answers: list[RecoveryOutcome] = msgspec.field(default_factory=list)
     """Every answer to a failure, with whether it was won."""
 
     def add(self, events: Sequence[ev.Event]) -> None:

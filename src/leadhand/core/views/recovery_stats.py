@@ -32,7 +32,7 @@ IN_THE_END = frozenset({"simplify", "replan", "ask"})
 """Strategies that are won when it came out well, however that was."""
 
 
-class Answer(msgspec.Struct, kw_only=True):
+class RecoveryOutcome(msgspec.Struct, kw_only=True):
     """One answer to a failure."""
 
     step: str
@@ -66,7 +66,7 @@ class WinRate(msgspec.Struct, frozen=True, kw_only=True):
         return self.won / decided if decided else None
 
 
-def recoveries(events: Iterable[ev.Event]) -> list[Answer]:
+def recoveries(events: Iterable[ev.Event]) -> list[RecoveryOutcome]:
     """Every answer to a failure in a run's log, in order."""
     log = _Log()
     for event in events:
@@ -74,7 +74,7 @@ def recoveries(events: Iterable[ev.Event]) -> list[Answer]:
     return log.closed()
 
 
-def win_rates(answers: Iterable[Answer]) -> list[WinRate]:
+def win_rates(answers: Iterable[RecoveryOutcome]) -> list[WinRate]:
     """The table by class and strategy, in that order; runs may be put together."""
     rows: dict[tuple[str, str], list[bool | None]] = {}
     for each in answers:
@@ -108,10 +108,10 @@ class _Log:
     """What has to be remembered while a log is read."""
 
     def __init__(self) -> None:
-        self.answers: list[Answer] = []
+        self.answers: list[RecoveryOutcome] = []
         self.since: list[int] = []
         """For each answer, how many steps had succeeded when it was given."""
-        self.pending: dict[str, Answer] = {}
+        self.pending: dict[str, RecoveryOutcome] = {}
         """By step: the answer that its next verdict decides."""
         self.catalog = Catalog()
         self.proposed: ev.RevisionProposed | None = None
@@ -181,7 +181,7 @@ class _Log:
                 self.given_up.add(ident)
 
     def _decided(self, event: ev.RecoveryDecided) -> None:
-        answer = Answer(
+        answer = RecoveryOutcome(
             step=event.step,
             attempt=event.attempt,
             failure_class=event.failure_class,
@@ -206,7 +206,7 @@ class _Log:
         if won:
             self.succeeded.append(step)
 
-    def closed(self) -> list[Answer]:
+    def closed(self) -> list[RecoveryOutcome]:
         """All answers, those that the end decides included."""
         for answer, since in zip(self.answers, self.since, strict=True):
             if answer.won is None and answer.strategy in IN_THE_END:

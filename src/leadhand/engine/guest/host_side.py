@@ -21,20 +21,20 @@ from typing import TYPE_CHECKING, Any
 
 from leadhand.codec.events import decode
 from leadhand.core import host as hosting
-from leadhand.core.commands import Word
+from leadhand.core.commands import Command
 from leadhand.core.events import DECIDE_VERSION, EVENT_VERSION
 from leadhand.core.state.evolve import evolve
 from leadhand.core.state.model import IllegalEvent, State
 from leadhand.core.views.run import run_status
 from leadhand.engine.fold import NoWorkers
-from leadhand.engine.guest.line import Line, unpacked
+from leadhand.engine.guest.line import GuestLine, unpacked
 from leadhand.engine.run import Run
 from leadhand.errors import Bug, Conflict, Fenced, LeadhandError, StoreError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leadhand.core.events import Event, Process
+    from leadhand.core.events import Event, GuestProcess
     from leadhand.core.plan.model import Doc
     from leadhand.engine.host import Host
 
@@ -59,7 +59,7 @@ LIVE_WAIT_S = 5.0
 class GuestRun(Run):
     """A run that a guest drives, as its host knows it: by its log, and by what the guest says."""
 
-    def __init__(self, host: Host, ident: str, line: Line, pid: int) -> None:
+    def __init__(self, host: Host, ident: str, line: GuestLine, pid: int) -> None:
         self._kept = State()
         self._notes: dict[str, tuple[str, float | None]] = {}
         super().__init__(host, ident, NoWorkers(), None)
@@ -98,7 +98,7 @@ class GuestRun(Run):
 
     async def said(self, what: Any) -> None:
         """Say something that was meant for a run here: a word, or what becomes one."""
-        if not isinstance(what, Word):
+        if not isinstance(what, Command):
             make = getattr(what, "word", None)
             if make is None:
                 raise Bug("what is said to a run of another process must be data")
@@ -150,7 +150,7 @@ class Guests:
         """Told of a run that has not ended and whose guest is gone."""
         self.came: Callable[[str], None] = lambda _run: None
         """Told of a run that a guest drives from now on."""
-        self.lives: Callable[[Process], bool] = lambda _process: False
+        self.lives: Callable[[GuestProcess], bool] = lambda _process: False
         """Whether a process that a log names is still there."""
         self.noticed: Callable[[str, str], None] = lambda _kind, _run: None
         """Told what waits for a person in a guest's run, or that it ended."""
@@ -159,7 +159,7 @@ class Guests:
         self, hello: Doc, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         """Serve one guest, from its first request until it is gone."""
-        line = Line(reader, writer)
+        line = GuestLine(reader, writer)
         guest = _Guest(self._host, self, line, int(hello.get("pid", 0)))
         if (refusal := self._refusal(hello)) is not None:
             line.tell("refused", error=str(refusal), name=type(refusal).__name__)
@@ -207,7 +207,7 @@ class Guests:
 class _Guest:
     """One guest."""
 
-    def __init__(self, host: Host, guests: Guests, line: Line, pid: int) -> None:
+    def __init__(self, host: Host, guests: Guests, line: GuestLine, pid: int) -> None:
         self.line = line
         self._host = host
         self._guests = guests

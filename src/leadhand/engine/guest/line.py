@@ -29,7 +29,7 @@ FRAME_BYTES_MAX = 1 << 30
 HEAD_BYTES = 4
 
 
-class Line:
+class GuestLine:
     """One end of the line."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -33,13 +33,13 @@ from leadhand.core import host as hosting
 from leadhand.core.events import RunHosted
 from leadhand.engine.clock import SystemClock
 from leadhand.engine.guest.host_side import FORMS
-from leadhand.engine.guest.line import Line, packed, rebuilt
+from leadhand.engine.guest.line import GuestLine, packed, rebuilt
 from leadhand.engine.host import VERSION, Host
 from leadhand.engine.host_socket import word
 from leadhand.errors import Conflict, Fenced, LeadhandError, UsageError
 
 if TYPE_CHECKING:
-    from leadhand.core.events import Event, Process
+    from leadhand.core.events import Event, GuestProcess
     from leadhand.core.plan.model import Doc
     from leadhand.engine.run import Run
     from leadhand.ports import Entry, RunHeader, Store
@@ -59,7 +59,7 @@ UNWRITTEN_BYTES_MAX = 64 << 20
 """Nothing new is started while more than this waits to be written."""
 
 
-class Reading(Protocol):
+class LogReader(Protocol):
     """The log, as anybody may read it."""
 
     @property
@@ -84,13 +84,13 @@ class _Append:
 class SharedStore:
     """The log of a guest: read here; written by its host, or here while this process is it."""
 
-    def __init__(self, reading: Reading, put: Callable[[bytes], str]) -> None:
+    def __init__(self, reading: LogReader, put: Callable[[bytes], str]) -> None:
         """`put` keeps an artifact, beside the log."""
         self._reading = reading
         self._put = put
         self.own: Store | None = None
         """The log itself, while this process is the host."""
-        self._line: Line | None = None
+        self._line: GuestLine | None = None
         self._unwritten: list[_Append] = []
         self.path: Any = getattr(reading, "path", None)
 
@@ -159,7 +159,7 @@ class SharedStore:
             self._send(append)
         return future
 
-    def write_through(self, line: Line) -> None:
+    def write_through(self, line: GuestLine) -> None:
         """There is a host: send what is not written."""
         self.own, self._line = None, line
         for append in self._missing():
@@ -189,7 +189,7 @@ class SharedStore:
         )
         answer.add_done_callback(lambda done: self._answered(line, append, done))
 
-    def _answered(self, line: Line, append: _Append, done: asyncio.Future[Any]) -> None:
+    def _answered(self, line: GuestLine, append: _Append, done: asyncio.Future[Any]) -> None:
         error = done.exception() if not done.cancelled() else None
         if line.closed and error is not None:
             return  # nobody knows: it is looked for in the log once there is a host again
@@ -242,10 +242,10 @@ def _pass_on(to: asyncio.Future[None], done: asyncio.Future[None]) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ways:
+class DatabaseAccess:
     """How a guest gets at the database: all that the application knows and the engine does not."""
 
-    connect: Callable[[Doc], Awaitable[Line | None]]
+    connect: Callable[[Doc], Awaitable[GuestLine | None]]
     """Open a line to the host, with this as its first request; None when nobody listens."""
     inherit: Callable[[Guest], Awaitable[bool]]
     """Become the host; false when another is."""
@@ -256,12 +256,14 @@ class Ways:
 class Guest(Host):
     """Drives runs of this process on a database that another may own."""
 
-    def __init__(self, store: SharedStore, ways: Ways, process: Process, **more: Any) -> None:
+    def __init__(
+        self, store: SharedStore, ways: DatabaseAccess, process: GuestProcess, **more: Any
+    ) -> None:
         super().__init__(store, **more)
         self._shared_store = store
         self._ways = ways
         self._process = process
-        self._line: Line | None = None
+        self._line: GuestLine | None = None
         self._listening: asyncio.Task[None] | None = None
         self._taken: dict[str, int] = {}
         self._found = asyncio.Event()
@@ -360,7 +362,7 @@ class Guest(Host):
         self.poke_all()
         return True
 
-    async def _listen(self, line: Line) -> None:
+    async def _listen(self, line: GuestLine) -> None:
         while (frame := await line.receive()) is not None:
             match frame["kind"]:
                 case "shared":
@@ -379,7 +381,7 @@ class Guest(Host):
             if not self.closing:
                 self.spawn(self._find_host(grace_s=GRACE_S))
 
-    async def _carry_out(self, line: Line, frame: Doc) -> None:
+    async def _carry_out(self, line: GuestLine, frame: Doc) -> None:
         try:
             run = self.runs.get(str(frame["run"]))
             if run is None:
@@ -390,7 +392,7 @@ class Guest(Host):
         except Exception as error:  # noqa: BLE001 - whatever is asked gets an answer
             line.answer(frame["ask"], error=error)
 
-    async def _show(self, line: Line, frame: Doc) -> None:
+    async def _show(self, line: GuestLine, frame: Doc) -> None:
         run = self.runs.get(str(frame["run"]))
         line.answer(frame["ask"], None if run is None else await run.live(str(frame["step"])))
 
@@ -399,7 +401,7 @@ class Guest(Host):
             hosting.evolve_host(self.shared, decode(entry.version, entry.body))
         self.poke_all()
 
-    async def _host_line(self) -> Line | None:
+    async def _host_line(self) -> GuestLine | None:
         """The line to the host, once there is one; None when this process is it."""
         await self._found.wait()
         if self.failed is not None:

@@ -138,7 +138,7 @@ Ending = Callable[[str], Awaitable[None]]
 """Awaited before a coder is killed, with the reason: the time to save its work in progress."""
 
 
-class Place(Protocol):
+class Workspace(Protocol):
     """A slot, as far as a coder needs to know it."""
 
     @property
@@ -154,7 +154,7 @@ class Coder(Protocol):
     async def work(
         self,
         assignment: Assignment,
-        slot: Place,
+        slot: Workspace,
         sandbox: Sandbox,
         heard: Heard,
         *,
@@ -187,7 +187,7 @@ class Launch:
     """Where its own program stands, besides what the sandbox shows."""
 
 
-class Reading(Protocol):
+class AgentOutput(Protocol):
     """Makes events of the documents that a coder prints, one on each line."""
 
     def read(self, document: Mapping[str, Any]) -> Iterator[CoderEvent]:

@@ -12,7 +12,7 @@ from leadhand.models.secret_patterns import scrub
 
 if TYPE_CHECKING:
     from leadhand.fleet.repository.hub import Hub
-    from leadhand.fleet.tasks import Given
+    from leadhand.fleet.tasks import PlannedTask
     from leadhand.ports import Context
 
 
@@ -41,7 +41,7 @@ shows it; take what is good of it, and trust none of it unseen."""
 CLEAN = "The files are as they are on main now: nothing of earlier attempts is among them."
 
 
-def brief_of(given: Given, context: Context, conflict: str = "", kept: str = "") -> str:
+def brief_of(given: PlannedTask, context: Context, conflict: str = "", kept: str = "") -> str:
     """The task in words."""
     parts = [f"# Task\n{given.goal}"]
     if given.brief:

@@ -17,14 +17,14 @@ from hashlib import sha256
 from pathlib import Path
 
 from leadhand.fleet.agents.base import (
+    AgentOutput,
     Assignment,
     CoderResult,
     Ended,
     Ending,
     Heard,
     Launch,
-    Place,
-    Reading,
+    Workspace,
 )
 from leadhand.fleet.agents.supervision import GRACE_S, TERM_S, Attendance
 from leadhand.fleet.gate.gate import OURS
@@ -75,14 +75,14 @@ class ProcessCoder:
         """What to start for an assignment."""
         raise NotImplementedError
 
-    def reading(self, assignment: Assignment) -> Reading:
+    def reading(self, assignment: Assignment) -> AgentOutput:
         """How to read what it prints."""
         raise NotImplementedError
 
     async def work(
         self,
         assignment: Assignment,
-        slot: Place,
+        slot: Workspace,
         sandbox: Sandbox,
         heard: Heard,
         *,
@@ -116,7 +116,7 @@ class ProcessCoder:
     async def _once(
         self,
         assignment: Assignment,
-        slot: Place,
+        slot: Workspace,
         sandbox: Sandbox,
         heard: Heard,
         ending: Ending | None,

@@ -33,13 +33,13 @@ from typing import TYPE_CHECKING, Any
 from leadhand.codec.events import escaped
 from leadhand.errors import LeadhandError
 from leadhand.fleet.agents.base import (
+    AgentOutput,
     Assignment,
     CoderEvent,
     CoderResult,
     Ended,
     Ending,
     Heard,
-    Reading,
 )
 from leadhand.fleet.agents.failures import classify, retry_after
 from leadhand.fleet.workspace.process_limits import TreeLimits, excess
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 LINE_BYTES_MAX = 10 << 20
 
 
-class Lines:
+class AgentLines:
     """Takes chunks as they come, gives lines when they are whole."""
 
     def __init__(self, most: int = LINE_BYTES_MAX) -> None:
@@ -197,7 +197,7 @@ class Attendance:
     def __init__(
         self,
         assignment: Assignment,
-        reading: Reading,
+        reading: AgentOutput,
         heard: Heard,
         *,
         ending: Ending | None = None,
@@ -210,7 +210,7 @@ class Attendance:
         self.assignment = assignment
         self._reading, self._heard, self._ending = reading, heard, ending
         self._plain, self._grace_s, self._term_s, self._tree = plain, grace_s, term_s, tree
-        self._out, self._err = Lines(), Lines()
+        self._out, self._err = AgentLines(), AgentLines()
         self._tail: deque[str] = deque(maxlen=TAIL_LINES)
         self._noise: deque[str] = deque(maxlen=NOISE_LINES)
         self._late: deque[tuple[str, bytes]] = deque(maxlen=NOISE_LINES)

@@ -55,7 +55,7 @@ from leadhand.fleet.gate.test_runs import (
     listed,
     printed,
 )
-from leadhand.fleet.merge.same_change import Entry
+from leadhand.fleet.merge.same_change import TreeEntry
 from leadhand.fleet.repository.git import raw_of
 from leadhand.fleet.repository.hub import Hub
 from leadhand.fleet.workspace.clean_up import remove
@@ -88,7 +88,7 @@ class GateTrouble(LeadhandError):
     """The gate could not be run, which says nothing about the change."""
 
 
-class Wrapped(Protocol):
+class SandboxedCommand(Protocol):
     """What is started instead of a command."""
 
     @property
@@ -99,7 +99,7 @@ class Wrapped(Protocol):
     def cwd(self) -> Path: ...
 
 
-class Sandbox(Protocol):
+class CommandSandbox(Protocol):
     """What keeps a command in its slot (`sandbox.py`)."""
 
     def wrap(
@@ -111,11 +111,11 @@ class Sandbox(Protocol):
         network: bool = False,
         env: Mapping[str, str] | None = None,
         readable: Sequence[Path] = (),
-    ) -> Wrapped: ...
+    ) -> SandboxedCommand: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class GateVerdict:
     """What the gate said of a commit; `failed` is the command that was red."""
 
     ok: bool
@@ -205,12 +205,12 @@ class _Tested:
 
     def verdict(
         self, began: float, removed: Sequence[str] = (), altered: Sequence[str] = ()
-    ) -> Verdict:
+    ) -> GateVerdict:
         """What follows from it."""
         log, failed = self.log, self.failed
         if removed:
             log = [*log, f"tests of main that did not pass: {listed(removed)}\n"]
-        return Verdict(
+        return GateVerdict(
             ok=not failed and not removed,
             log="".join(log),
             seconds=time.monotonic() - began,
@@ -222,7 +222,7 @@ class _Tested:
         )
 
 
-class Known:
+class KnownTests:
     """Which tests ran, by tree: in memory for many trees, in a file for the last one."""
 
     def __init__(self, path: Path) -> None:
@@ -272,12 +272,12 @@ class Gate:
         rules: GateRules,
         *,
         processes: Processes,
-        sandbox: Sandbox,
+        sandbox: CommandSandbox,
         flakes: Flakes | None = None,
     ) -> None:
         self._hub, self._slots, self.rules = hub, slots, rules
         self._processes, self._sandbox = processes, sandbox
-        self.known = Known(hub.path / "tests.json")
+        self.known = KnownTests(hub.path / "tests.json")
         self.flakes = flakes or Flakes(hub.path / "flakes.jsonl", rules.flaky)
         self._failures = re.compile(rules.failures, re.MULTILINE) if rules.failures else None
         for left in slots.folder.glob("home-*"):  # by a process that was killed
@@ -292,7 +292,7 @@ class Gate:
 
     async def check(
         self, sha: str, acceptance: Sequence[Command] = (), waived: Collection[str] | None = ()
-    ) -> Verdict:
+    ) -> GateVerdict:
         """Whether a commit passes the acceptance commands and the gate.
 
         `waived`: tests of main that a person let go, by name; None: main's tests do not count, as
@@ -381,7 +381,7 @@ class Gate:
                 await asyncio.shield(asyncio.to_thread(remove, home))
         return _Tested(check.log, check.flaky, failed, check.ran)
 
-    async def _restored(self, tree: str, entries: Sequence[Entry]) -> str:
+    async def _restored(self, tree: str, entries: Sequence[TreeEntry]) -> str:
         """The same files, with these as they are on main."""
         if not entries:
             return tree

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from leadhand.fleet.gate.gate import GateRules
-    from leadhand.fleet.merge.same_change import Entry
+    from leadhand.fleet.merge.same_change import TreeEntry
     from leadhand.fleet.repository.hub import Hub
 
 
@@ -56,7 +56,7 @@ async def guarded(hub: Hub, rules: GateRules, base: str, head: str) -> dict[str,
     return found
 
 
-def _reason(entry: Entry, blobs: Mapping[str, bytes], *, code: bool) -> str:
+def _reason(entry: TreeEntry, blobs: Mapping[str, bytes], *, code: bool) -> str:
     """Why a person should look at a file that is none of the gate's own.
 
     `code`: whether code that reaches for the machinery of tests counts; links and edits of tests
@@ -82,7 +82,7 @@ def _link_to_code(path: str, data: bytes) -> str:
 
 async def judged_by(
     hub: Hub, rules: GateRules, main: str, tree: str
-) -> tuple[list[Entry], list[Entry]]:
+) -> tuple[list[TreeEntry], list[TreeEntry]]:
     """Return what differs from main of the gate's own files, and of the tests."""
     entries = await hub.entries(main, tree)
     own = await _gate_files(hub, rules, main, tree, entries) if entries else {}
@@ -97,7 +97,7 @@ async def judged_by(
 
 
 async def _gate_files(
-    hub: Hub, rules: GateRules, base: str, head: str, entries: Sequence[Entry]
+    hub: Hub, rules: GateRules, base: str, head: str, entries: Sequence[TreeEntry]
 ) -> dict[str, str]:
     own = await own_files(hub, rules, base)
     there, before = await _names(hub, head), await _names(hub, base)
@@ -175,7 +175,7 @@ async def findings(hub: Hub, base: str, head: str) -> list[str]:
     return found
 
 
-def _by_case(there: Sequence[str], entries: Sequence[Entry]) -> list[str]:
+def _by_case(there: Sequence[str], entries: Sequence[TreeEntry]) -> list[str]:
     """New names that differ from others by case only: on some machines they are one file."""
     seen: dict[str, set[str]] = {}
     for name in there:
@@ -212,7 +212,7 @@ def _line(text: str, at: int) -> int:
     return text.count("\n", 0, at + 1) + 1
 
 
-async def _contents(hub: Hub, entries: Sequence[Entry]) -> dict[str, bytes]:
+async def _contents(hub: Hub, entries: Sequence[TreeEntry]) -> dict[str, bytes]:
     """What stands in the files of a change, before and after; submodules have nothing."""
     shas = [
         sha
@@ -242,7 +242,7 @@ def _modules(names: Iterable[str]) -> set[str]:
     return found
 
 
-def _uncovered(entries: Sequence[Entry], there: Sequence[str]) -> list[str]:
+def _uncovered(entries: Sequence[TreeEntry], there: Sequence[str]) -> list[str]:
     """Modules that begin to shadow something since the `__init__.py` beside them is gone."""
     gone = {
         posixpath.dirname(entry.path)

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
 
 from leadhand.errors import Bug, LeadhandError
-from leadhand.fleet.gate.gate import Command, Verdict
+from leadhand.fleet.gate.gate import Command, GateVerdict
 from leadhand.fleet.merge import train
 from leadhand.fleet.merge.train import Kind, Rules, Train
 from leadhand.fleet.path_patterns import outside, within
@@ -38,7 +38,7 @@ from leadhand.fleet.review import digest_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class QueuedChange:
     """One commit (`head`) on its base, that wants to be on main."""
 
     run: str
@@ -91,8 +91,6 @@ class Ejected:
         return cls(kind, f"{why}: {', '.join(named)}", {"paths": named})
 
 
-__all__ = ["Change", "Checks", "Conductor", "Ejected", "Landed"]
-
 PATIENCE_S = 120.0
 PAUSE_S = 0.5
 LOG_MAX = 60_000
@@ -104,12 +102,12 @@ class Checks(Protocol):
 
     async def check(
         self, sha: str, acceptance: Sequence[Command] = (), waived: Collection[str] | None = ()
-    ) -> Verdict: ...
+    ) -> GateVerdict: ...
 
 
 @dataclass(slots=True)
 class _Waiting:
-    change: Change
+    change: QueuedChange
     since: float
     answer: "asyncio.Future[Landed | Ejected]"
     merged: "dict[str, str | Ejected]" = field(default_factory=dict)
@@ -163,7 +161,7 @@ class Conductor:
 
     # --- for those who wait ----------------------------------------------------------------
 
-    async def land(self, change: Change) -> Landed | Ejected:
+    async def land(self, change: QueuedChange) -> Landed | Ejected:
         """Until it is on main, or has to go back. Being cancelled withdraws it."""
         began = self._clock()
         told = self._before(change) or await self._refusal(change) or self._replaced(change)
@@ -211,7 +209,7 @@ class Conductor:
             **self.counts,
         }
 
-    def _before(self, change: Change) -> Landed | Ejected | None:
+    def _before(self, change: QueuedChange) -> Landed | Ejected | None:
         """What is known of it already: it has landed, or a later attempt has."""
         found = self._hub.landing(change.run, change.task)
         attempt = int(found.trailers.get("Leadhand-Attempt", "0")) if found else 0
@@ -221,7 +219,7 @@ class Conductor:
             return Landed(found.sha, self._hub.main(), 0.0)
         return Ejected("stale", f"attempt {attempt} of this task has landed already")
 
-    def _replaced(self, change: Change) -> Ejected | None:
+    def _replaced(self, change: QueuedChange) -> Ejected | None:
         """Of two attempts of a task the later one stays, whichever came first."""
         for waiting in list(self._waiting.values()):
             other = waiting.change
@@ -234,7 +232,7 @@ class Conductor:
                 waiting.answer.set_result(told)
         return None
 
-    async def _refusal(self, change: Change) -> Ejected | None:
+    async def _refusal(self, change: QueuedChange) -> Ejected | None:
         """What keeps it from the train, whatever main is."""
         paths = list(await self._hub.changed(change.base, change.head))
         if change.joins:
@@ -247,7 +245,9 @@ class Conductor:
         kept = [path for path in outside(paths, change.cleared) if within(path, self._protected)]
         return Ejected.over("protected", "it touches what is protected", kept) if kept else None
 
-    def _counted(self, told: Landed | Ejected, change: Change, waited_s: float) -> Landed | Ejected:
+    def _counted(
+        self, told: Landed | Ejected, change: QueuedChange, waited_s: float
+    ) -> Landed | Ejected:
         kind = told.kind if isinstance(told, Ejected) else "landed"
         self.counts[kind] = self.counts.get(kind, 0) + 1
         more = {"kind": kind} if isinstance(told, Ejected) else {"sha": told.sha}
@@ -347,7 +347,7 @@ class Conductor:
             failed = verdict.failed or "tests of main that it changed"
             log = verdict.log[-LOG_MAX:]
             self._keep(test, Ejected("red", log, {"failed": failed, "tip": tip}))
-        return train.Verdict(test, green)
+        return train.TrainVerdict(test, green)
 
     def _keep(self, test: int, told: Ejected) -> None:
         self._logs[test] = told
@@ -364,7 +364,7 @@ class Conductor:
                 waiting.merged[onto] = await self._merge(waiting.change, onto)
             return waiting.merged[onto]
 
-    async def _merge(self, change: Change, onto: str) -> str | Ejected:
+    async def _merge(self, change: QueuedChange, onto: str) -> str | Ejected:
         merged = await self._hub.merge(onto, change.head, change.base)
         if merged.tree is None:
             return await self._conflict(change, onto, merged.conflicts)
@@ -386,7 +386,7 @@ class Conductor:
         parents = (onto, change.head) if change.joins else (onto,)
         return await self._hub.commit(merged.tree, parents, change.goal, trailers, **author)
 
-    async def _conflict(self, change: Change, onto: str, paths: tuple[str, ...]) -> Ejected:
+    async def _conflict(self, change: QueuedChange, onto: str, paths: tuple[str, ...]) -> Ejected:
         """Both differences and both goals, for the one who will settle it."""
         hub, base, named = self._hub, change.base, [shown(path) for path in paths]
         others = await hub.commits_between(base, onto, paths)
@@ -427,7 +427,7 @@ class Conductor:
             # Somebody else was first, or there was trouble: nothing that was tested holds now.
             for waiting in self._waiting.values():
                 waiting.landing = False
-            await self._do(self.train.step(train.Moved(tuple(names))))
+            await self._do(self.train.step(train.MainMoved(tuple(names))))
             return
         self._note("moved", size=len(names), tip=tip)
         for name in names:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class TreeEntry:
     """One path that differs between two trees; a blob of zeros: not there."""
 
     path: str
@@ -33,8 +33,8 @@ class Entry:
 
 
 def strangers(
-    change: Iterable[Entry], merged: Iterable[Entry], target: Iterable[Entry]
-) -> tuple[list[str], list[tuple[Entry, Entry]]]:
+    change: Iterable[TreeEntry], merged: Iterable[TreeEntry], target: Iterable[TreeEntry]
+) -> tuple[list[str], list[tuple[TreeEntry, TreeEntry]]]:
     """Paths on which a merge does something else; and the pairs whose lines are to be counted.
 
     `change` is from the base to the head, `merged` from the target to the result, `target` from
@@ -60,7 +60,7 @@ def strangers(
     return odd, both
 
 
-def same_lines(entry: Entry, now: Entry, blobs: Mapping[str, bytes]) -> bool:
+def same_lines(entry: TreeEntry, now: TreeEntry, blobs: Mapping[str, bytes]) -> bool:
     """Whether a merge changes the count of each line as the change did, or less."""
     old, new, target, result = (
         blobs.get(sha, b"") for sha in (entry.old_blob, entry.blob, now.old_blob, now.blob)

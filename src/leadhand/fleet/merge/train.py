@@ -66,7 +66,7 @@ class Withdrawn:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class TrainVerdict:
     """A test ended."""
 
     test: int
@@ -91,13 +91,13 @@ class Unmerged:
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class MainMoved:
     """Main is not where it was thought to be; these did not land after all."""
 
     back: tuple[str, ...] = ()
 
 
-Event = Added | Withdrawn | Verdict | Trouble | Unmerged | Moved
+Event = Added | Withdrawn | TrainVerdict | Trouble | Unmerged | MainMoved
 
 
 # --- what is to be done --------------------------------------------------------------------
@@ -222,7 +222,7 @@ class Train:
                 self.queue.append(change)
             case Withdrawn(change):
                 self._withdraw(change, actions)
-            case Verdict(test, green):
+            case TrainVerdict(test, green):
                 self._judge(test, green, actions)
             case Trouble(test):
                 self.running.pop(test, None)
@@ -230,7 +230,7 @@ class Train:
                     self.doubted.insert(0, self.suspects.pop(test))
             case Unmerged():
                 self._set_aside(event, actions)
-            case Moved(back):
+            case MainMoved(back):
                 self._forget_from(1, actions)
                 self.queue[:0] = back
         self._settle(actions)

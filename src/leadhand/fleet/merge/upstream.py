@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leadhand.fleet.merge.conductor import Change, Ejected
+from leadhand.fleet.merge.conductor import Ejected, QueuedChange
 
 if TYPE_CHECKING:
     from leadhand.fleet.merge.conductor import Conductor
@@ -48,7 +48,7 @@ class Following:
     async def _take(self, tip: str, base: str) -> str:
         if not base:
             return f"{tip[:12]} has no commit in common with main"
-        change = Change(
+        change = QueuedChange(
             run="",
             task="",
             attempt=0,

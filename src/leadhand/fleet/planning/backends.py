@@ -25,17 +25,17 @@ from leadhand.errors import LeadhandError, UsageError
 from leadhand.fleet.budget import DailyBudget
 from leadhand.fleet.planning.prompt import question
 from leadhand.fleet.planning.reply import SCHEMA
-from leadhand.fleet.planning.retry import Patience
+from leadhand.fleet.planning.retry import RetryPatience
 from leadhand.models.failures import ModelFailure
-from leadhand.models.messages import Request, Said, Told
+from leadhand.models.messages import AssistantMessage, ModelRequest, UserMessage
 from leadhand.models.meter import payer
 from leadhand.models.secret_patterns import scrub
 
 if TYPE_CHECKING:
     from leadhand.models.client import Client
     from leadhand.models.messages import Model, Turn
-    from leadhand.models.meter import Call, Payer
-    from leadhand.models.registry import Book
+    from leadhand.models.meter import ModelCall, Payer
+    from leadhand.models.registry import ModelRegistry
     from leadhand.workers.processes.processes import Processes
     from leadhand.workers.sandbox.sandbox import Sandbox
 
@@ -160,7 +160,7 @@ class _Counted:
     async def reserve(self, wanted: float, least: float) -> float:
         return await self._behind.reserve(wanted, least)
 
-    def settle(self, reserved: float, call: Call) -> None:
+    def settle(self, reserved: float, call: ModelCall) -> None:
         self._behind.settle(reserved, call)
         if call.cost:
             self._paid(call.cost)
@@ -187,9 +187,9 @@ class ModelMind:
         turns: list[Turn] = [question(told)]
         for each in tried:
             wrong = "\n".join(f"- {finding}" for finding in each.findings)
-            turns.append(Said(json.dumps(each.answer)))
-            turns.append(Told(f"That cannot be used:\n{scrub(wrong)}\nAnswer again, whole."))
-        request = Request(
+            turns.append(AssistantMessage(json.dumps(each.answer)))
+            turns.append(UserMessage(f"That cannot be used:\n{scrub(wrong)}\nAnswer again, whole."))
+        request = ModelRequest(
             system=self._system,
             turns=tuple(turns),
             schema=SCHEMA,
@@ -197,7 +197,7 @@ class ModelMind:
             timeout_s=MODEL_S,
         )
         await self._purse.open()  # what is waited for money is no trouble of the provider
-        patience = Patience()
+        patience = RetryPatience()
         while True:
             try:
                 return await self._asked(request)
@@ -208,7 +208,7 @@ class ModelMind:
                 if not passing or not await patience.pause(failure.retry_after_s):
                     raise MindFailed(f"{self.name}: {failure}") from failure
 
-    async def _asked(self, request: Request) -> Any:
+    async def _asked(self, request: ModelRequest) -> Any:
         await self._purse.open()
         paying = payer.set(_Counted(payer.get(), self._paid))
         try:
@@ -222,7 +222,7 @@ Given = Mind | Callable[[Doc], Any] | Sequence[str] | str
 
 def mind_of(
     given: Given | Model,
-    book: Book,
+    book: ModelRegistry,
     processes: Processes,
     sandbox: Sandbox,
     *,

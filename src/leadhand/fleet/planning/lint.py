@@ -15,9 +15,9 @@ from leadhand.core import paths
 from leadhand.core.wording import listed
 from leadhand.errors import UsageError
 from leadhand.fleet.boundaries import clash
-from leadhand.fleet.epics import Task, commands, in_turn, lint_wave
+from leadhand.fleet.epics import EpicTask, commands, in_turn, lint_wave
 from leadhand.fleet.path_patterns import within
-from leadhand.fleet.planning.progress import MOVABLE, REPLACEABLE, Standing
+from leadhand.fleet.planning.progress import MOVABLE, REPLACEABLE, EpicProgress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from leadhand.core.report import StepView
     from leadhand.fleet.planning.reply import Planned, Reply
     from leadhand.fleet.planning.rules import PlanRules
-    from leadhand.fleet.planning.survey import Found
+    from leadhand.fleet.planning.survey import SurveyedFile
 
 SHELLS = frozenset(
     {"sh", "bash", "dash", "zsh", "ksh", "fish", "csh", "tcsh", "busybox", "cmd", "powershell"}
@@ -39,10 +39,10 @@ class Ground:
     """What a wave is held against."""
 
     rules: PlanRules
-    standing: Standing
+    standing: EpicProgress
     statuses: Mapping[str, str]
     """Every step of the run, by id."""
-    files: Mapping[str, Found] = field(default_factory=dict)
+    files: Mapping[str, SurveyedFile] = field(default_factory=dict)
     protected: tuple[str, ...] = ()
     tiers: tuple[str, ...] = ()
     budget_left: float | None = None
@@ -77,7 +77,7 @@ def _done(ground: Ground) -> list[str]:
     return found
 
 
-def _newer(standing: Standing, check: StepView) -> bool:
+def _newer(standing: EpicProgress, check: StepView) -> bool:
     """Whether something has landed since a look at the acceptance."""
     then = check.planned.get("parameters", {}).get("landed", 0)
     return len(standing.landed) > int(then)
@@ -111,10 +111,10 @@ def _taken(task: Planned, ground: Ground) -> bool:
     return task.id in ground.statuses
 
 
-def _alone(task: Planned, new: set[str]) -> Task:
+def _alone(task: Planned, new: set[str]) -> EpicTask:
     """As a task of an epic, which waits for tasks of the same wave only."""
     waits = [name for name in task.depends_on if name in new]
-    return Task(
+    return EpicTask(
         id=task.id,
         goal=task.goal,
         acceptance=task.acceptance,

@@ -31,9 +31,9 @@ from leadhand.fleet.epics import Epic
 from leadhand.fleet.planning import steps as shaping
 from leadhand.fleet.planning.backends import MindFailed, Tried
 from leadhand.fleet.planning.lint import Ground, wrong
-from leadhand.fleet.planning.progress import CHANGELOG, MOVABLE, Asked, read_notes, standing
+from leadhand.fleet.planning.progress import CHANGELOG, MOVABLE, EpicQuestion, read_notes, standing
 from leadhand.fleet.planning.prompt import told
-from leadhand.fleet.planning.reply import Misread, read
+from leadhand.fleet.planning.reply import MisreadReply, read
 from leadhand.fleet.planning.result import entry_of, result_of
 from leadhand.fleet.planning.retry import patiently
 from leadhand.fleet.planning.rules import PlanRules
@@ -47,9 +47,9 @@ if TYPE_CHECKING:
 
     from leadhand.core.report import Decision, PlannerView
     from leadhand.fleet.planning.backends import Mind
-    from leadhand.fleet.planning.progress import Matter, Notes, Standing
+    from leadhand.fleet.planning.progress import EpicNotes, EpicProgress, Matter
     from leadhand.fleet.planning.reply import Reply
-    from leadhand.fleet.planning.size_record import Done
+    from leadhand.fleet.planning.size_record import FinishedTask
     from leadhand.fleet.planning.survey import Survey
     from leadhand.fleet.repository.hub import Hub
 
@@ -76,7 +76,7 @@ class EpicPlanner:
         *,
         protected: Sequence[str] = (),
         tiers: Sequence[str] = (),
-        past: Callable[[], list[Done]] = list,
+        past: Callable[[], list[FinishedTask]] = list,
         has_program: Callable[[str], bool] = lambda name: shutil.which(name) is not None,
     ) -> None:
         """`has_program` tells whether acceptance commands find a program where they run."""
@@ -97,7 +97,7 @@ class EpicPlanner:
             decision = _asking(notes, "plan", text, (), (AGAIN, GIVE_UP))
         return replace(decision, notes=msgspec.to_builtins(notes))
 
-    async def _decide(self, view: PlannerView, epic: Epic, notes: Notes) -> Decision:
+    async def _decide(self, view: PlannerView, epic: Epic, notes: EpicNotes) -> Decision:
         if not view.steps and epic.tasks:
             steps = shaping.given_steps(epic, self._hub.main(), self._tiers, self._protected)
             notes.waves = 1
@@ -124,7 +124,9 @@ class EpicPlanner:
 
     # --- the mind ---
 
-    async def _plan(self, view: PlannerView, epic: Epic, notes: Notes, stand: Standing) -> Decision:
+    async def _plan(
+        self, view: PlannerView, epic: Epic, notes: EpicNotes, stand: EpicProgress
+    ) -> Decision:
         seen = await self._survey()
         ground = self._ground(view, notes, stand, seen)
         doc = told(view, epic, notes, ground, seen, by_size(self._past()))
@@ -137,7 +139,7 @@ class EpicPlanner:
                 answer = await self._mind.answer(doc, tried)
                 reply = read(answer)
                 findings = wrong(reply, ground)
-            except (Misread, MindFailed) as problem:
+            except (MisreadReply, MindFailed) as problem:
                 findings = [str(problem)]
             if not findings:
                 notes.usable += 1
@@ -156,7 +158,9 @@ class EpicPlanner:
             (AGAIN, GIVE_UP),
         )
 
-    def _ground(self, view: PlannerView, notes: Notes, stand: Standing, seen: Survey) -> Ground:
+    def _ground(
+        self, view: PlannerView, notes: EpicNotes, stand: EpicProgress, seen: Survey
+    ) -> Ground:
         return Ground(
             rules=self.rules,
             standing=stand,
@@ -174,8 +178,8 @@ class EpicPlanner:
         reply: Reply,
         view: PlannerView,
         epic: Epic,
-        notes: Notes,
-        stand: Standing,
+        notes: EpicNotes,
+        stand: EpicProgress,
         seen: Survey,
     ) -> Decision:
         notes.said = scrub(reply.notes)[:NOTES_CHARS] or notes.said
@@ -191,7 +195,7 @@ class EpicPlanner:
                 return self._wave(reply, epic, notes, stand, seen)
 
     def _wave(
-        self, reply: Reply, epic: Epic, notes: Notes, stand: Standing, seen: Survey
+        self, reply: Reply, epic: Epic, notes: EpicNotes, stand: EpicProgress, seen: Survey
     ) -> Propose:
         notes.main = seen.main
         notes.waves += bool(reply.tasks)
@@ -213,7 +217,7 @@ class EpicPlanner:
 
     # --- people ---
 
-    def _letter(self, over: list[Matter], notes: Notes) -> Ask:
+    def _letter(self, over: list[Matter], notes: EpicNotes) -> Ask:
         """The end of the ladder: a person is asked, about the first of them."""
         matter = over[0]
         step = matter.step
@@ -230,7 +234,7 @@ class EpicPlanner:
             )
         return _asking(notes, matter.kind, text, (step.id,), (AGAIN, DROP, GIVE_UP))
 
-    def _answered(self, view: PlannerView, notes: Notes) -> Decision | None:
+    def _answered(self, view: PlannerView, notes: EpicNotes) -> Decision | None:
         """What follows at once from what people said; None: the mind is to hear it."""
         answers = {str(each.get("question", "")): each for each in view.answers}
         answered = [(asked, answers[asked.text]) for asked in notes.asked if asked.text in answers]
@@ -251,7 +255,9 @@ class EpicPlanner:
             return Propose((), because="a person was asked, and has not answered")
         return None
 
-    def _again(self, view: PlannerView, asked: Asked, text: str, notes: Notes) -> list[Any]:
+    def _again(
+        self, view: PlannerView, asked: EpicQuestion, text: str, notes: EpicNotes
+    ) -> list[Any]:
         """The tasks that a person wants to be tried again, with what they say."""
         main, told = self._hub.main(), text or "A person wants it to be tried again."
         return [
@@ -262,7 +268,7 @@ class EpicPlanner:
     # --- the end ---
 
     async def _close(
-        self, epic: Epic, notes: Notes, stand: Standing, view: PlannerView
+        self, epic: Epic, notes: EpicNotes, stand: EpicProgress, view: PlannerView
     ) -> Decision:
         """An entry in the changelog, the epic's acceptance, and the result: whatever comes next."""
         last, path = stand.check, self.rules.changelog
@@ -288,9 +294,9 @@ def epic_of(view: PlannerView) -> Epic:
 
 
 def _asking(
-    notes: Notes, about: str, text: str, tasks: Sequence[str], choices: Sequence[str]
+    notes: EpicNotes, about: str, text: str, tasks: Sequence[str], choices: Sequence[str]
 ) -> Ask:
-    notes.asked.append(Asked(about, text, list(tasks)))
+    notes.asked.append(EpicQuestion(about, text, list(tasks)))
     return Ask(text, tuple(choices))
 
 

@@ -34,7 +34,7 @@ GONE = frozenset({"failed", "skipped", "cancelled"})
 REPLACEABLE = MOVABLE | GONE
 
 
-class Asked(msgspec.Struct, omit_defaults=True):
+class EpicQuestion(msgspec.Struct, omit_defaults=True):
     """What a person was asked, and about which tasks."""
 
     about: str
@@ -43,7 +43,7 @@ class Asked(msgspec.Struct, omit_defaults=True):
     tasks: list[str] = []
 
 
-class Notes(msgspec.Struct, omit_defaults=True):
+class EpicNotes(msgspec.Struct, omit_defaults=True):
     """What is kept from one decision to the next; it stands in the log with each of them."""
 
     main: str = ""
@@ -60,7 +60,7 @@ class Notes(msgspec.Struct, omit_defaults=True):
     """For a task that took another's place: the first of the line."""
     rungs: dict[str, dict[str, int]] = {}
     """The counters, by the first task of a line."""
-    asked: list[Asked] = []
+    asked: list[EpicQuestion] = []
     """What people were asked and have not answered."""
     reds: int = 0
     """How often it was seen that the epic's acceptance does not hold."""
@@ -84,15 +84,15 @@ class Notes(msgspec.Struct, omit_defaults=True):
         return self.rungs.get(self.root(task), {}).get(what, 0)
 
 
-def read_notes(notes: Any) -> Notes:
+def read_notes(notes: Any) -> EpicNotes:
     """Notes from the log; in older ones a single question stands by itself."""
     given = dict(notes) if isinstance(notes, dict) else {}
     if isinstance(given.get("asked"), dict):
         given["asked"] = [given["asked"]]
     try:
-        return msgspec.convert(given, Notes)
+        return msgspec.convert(given, EpicNotes)
     except msgspec.ValidationError:
-        return Notes()
+        return EpicNotes()
 
 
 @dataclass(slots=True)
@@ -112,7 +112,7 @@ class Matter:
 
 
 @dataclass(slots=True)
-class Standing:
+class EpicProgress:
     """An epic, as it stands."""
 
     tasks: list[StepView] = field(default_factory=list)
@@ -151,9 +151,9 @@ class Standing:
         return any(task in _names(step) for step in self.open)
 
 
-def standing(view: PlannerView, notes: Notes) -> Standing:
+def standing(view: PlannerView, notes: EpicNotes) -> EpicProgress:
     """Read it."""
-    found = Standing()
+    found = EpicProgress()
     settled = {*notes.dropped, *(task for asked in notes.asked for task in asked.tasks)}
     for ident in view.steps:
         step = view.steps[ident]
@@ -166,7 +166,7 @@ def standing(view: PlannerView, notes: Notes) -> Standing:
     return found
 
 
-def _matter(step: StepView, notes: Notes) -> Matter:
+def _matter(step: StepView, notes: EpicNotes) -> Matter:
     if step.status != "failed":
         return Matter("lost", step, "again")
     error = step.error

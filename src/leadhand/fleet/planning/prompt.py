@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from leadhand.models.messages import Told
+from leadhand.models.messages import UserMessage
 from leadhand.models.secret_patterns import scrub, scrubbed
 from leadhand.planners.model.prompt import clean, fenced
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from leadhand.core.report import PlannerView, StepView
     from leadhand.fleet.epics import Epic
     from leadhand.fleet.planning.lint import Ground
-    from leadhand.fleet.planning.progress import Matter, Notes, Standing
+    from leadhand.fleet.planning.progress import EpicNotes, EpicProgress, Matter
     from leadhand.fleet.planning.survey import Survey
 
 
@@ -39,7 +39,12 @@ Doc = dict[str, Any]
 
 
 def told(
-    view: PlannerView, epic: Epic, notes: Notes, ground: Ground, survey: Survey, record: list[Doc]
+    view: PlannerView,
+    epic: Epic,
+    notes: EpicNotes,
+    ground: Ground,
+    survey: Survey,
+    record: list[Doc],
 ) -> Doc:
     """The document."""
     standing = ground.standing
@@ -116,7 +121,7 @@ def _matter(matter: Matter) -> Doc:
     return doc
 
 
-def _others(view: PlannerView, notes: Notes, standing: Standing) -> list[Doc]:
+def _others(view: PlannerView, notes: EpicNotes, standing: EpicProgress) -> list[Doc]:
     """An acceptance that does not hold, and what agents recommended since."""
     found: list[Doc] = []
     check = standing.check
@@ -135,10 +140,10 @@ def _answer(answer: Doc) -> Doc:
     }
 
 
-def question(doc: Doc) -> Told:
+def question(doc: Doc) -> UserMessage:
     """The document for a model, and how much of its beginning comes again in the next question."""
     lasting = _lasting(doc)
-    return Told("\n\n".join([*lasting, *_moving(doc)]), len("\n\n".join(lasting)))
+    return UserMessage("\n\n".join([*lasting, *_moving(doc)]), len("\n\n".join(lasting)))
 
 
 def as_text(doc: Doc) -> str:

@@ -18,7 +18,7 @@ import msgspec
 
 from leadhand.core.wording import named
 from leadhand.errors import LeadhandError
-from leadhand.fleet.epics import Task
+from leadhand.fleet.epics import EpicTask
 
 KINDS = ("wave", "done", "ask", "give_up")
 TEXT_CHARS = 4000
@@ -26,18 +26,18 @@ BRIEF_CHARS = 8000
 LIST_MAX = 200
 
 
-class Misread(LeadhandError):
+class MisreadReply(LeadhandError):
     """An answer that is none."""
 
 
-class Planned(Task, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Planned(EpicTask, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A task of a wave."""
 
     replaces: str = ""
     """The task that it does, or does a part of, in another way."""
 
 
-class Answered(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class AnsweredQuestion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What an agent wanted to know."""
 
     task: str
@@ -50,7 +50,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     kind: str
     because: str = ""
     tasks: tuple[Planned, ...] = ()
-    answers: tuple[Answered, ...] = ()
+    answers: tuple[AnsweredQuestion, ...] = ()
     drop: tuple[str, ...] = ()
     """Tasks that are not wanted any more."""
     outlook: tuple[str, ...] = ()
@@ -65,18 +65,18 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 def read(raw: Any) -> Reply:
     """An answer, or why it is none."""
     if not isinstance(raw, dict):
-        raise Misread(f"an answer is one JSON object, not {named(raw)}")
+        raise MisreadReply(f"an answer is one JSON object, not {named(raw)}")
     try:
         found = msgspec.convert(_said(raw), Reply)
     except msgspec.ValidationError as error:
-        raise Misread(f"the answer does not fit: {error}") from None
+        raise MisreadReply(f"the answer does not fit: {error}") from None
     if found.kind not in KINDS:
-        raise Misread(f"kind is one of {', '.join(KINDS)}, not {found.kind!r}")
+        raise MisreadReply(f"kind is one of {', '.join(KINDS)}, not {found.kind!r}")
     if max(map(len, (found.tasks, found.answers, found.drop, found.outlook)), default=0) > LIST_MAX:
-        raise Misread(f"a list in it has more than {LIST_MAX} entries")
+        raise MisreadReply(f"a list in it has more than {LIST_MAX} entries")
     for text, most in _texts(found):
         if len(text) > most:
-            raise Misread(f"a text in it has {len(text):,} characters; {most:,} is the most")
+            raise MisreadReply(f"a text in it has {len(text):,} characters; {most:,} is the most")
     return found
 
 

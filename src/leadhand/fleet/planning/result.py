@@ -9,20 +9,20 @@ from leadhand.fleet.planning.steps import ladder
 if TYPE_CHECKING:
     from leadhand.core.report import PlannerView
     from leadhand.fleet.epics import Epic
-    from leadhand.fleet.planning.progress import Notes, Standing
+    from leadhand.fleet.planning.progress import EpicNotes, EpicProgress
     from leadhand.fleet.repository.hub import Hub
 
 
 COMMITS_TOLD = 500
 
 
-def entry_of(epic: Epic, notes: Notes) -> str:
+def entry_of(epic: Epic, notes: EpicNotes) -> str:
     """The entry for the changelog: the planner's words, else the epic's own title."""
     return (notes.done or {}).get("changelog", "").strip() or epic.title
 
 
 async def result_of(
-    hub: Hub, view: PlannerView, epic: Epic, notes: Notes, stand: Standing
+    hub: Hub, view: PlannerView, epic: Epic, notes: EpicNotes, stand: EpicProgress
 ) -> dict[str, Any]:
     """The result of the run. Commits are those that git has, by their trailers."""
     own = [c for c in await hub.commits() if c.trailers.get("Leadhand-Run") == view.run]

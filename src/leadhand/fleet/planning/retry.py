@@ -21,7 +21,7 @@ PATIENCE_S = 1800.0
 T = TypeVar("T")
 
 
-class Patience:
+class RetryPatience:
     """For one thing that is tried again."""
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class Patience:
 
 async def patiently(call: Callable[[], Awaitable[T]], troubles: tuple[type[Exception], ...]) -> T:
     """What the call gives; it is made again while it ends with one of these troubles."""
-    patience = Patience()
+    patience = RetryPatience()
     while True:
         try:
             return await call()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 SIZES = ((1, "1 path"), (3, "2-3 paths"), (7, "4-7 paths"), (1 << 30, "8 or more paths"))
 
 
-class Done(NamedTuple):
+class FinishedTask(NamedTuple):
     """A task that is over."""
 
     paths: int
@@ -26,10 +26,10 @@ class Done(NamedTuple):
     landed: bool
 
 
-def done_in(state: State) -> list[Done]:
+def done_in(state: State) -> list[FinishedTask]:
     """The tasks of a run that are over."""
     return [
-        Done(len(step.doc.get("writes") or ()), _tries(step), step.status == "succeeded")
+        FinishedTask(len(step.doc.get("writes") or ()), _tries(step), step.status == "succeeded")
         for step in state.steps.values()
         if step.worker.partition("@")[0] == CODER
         and (step.status in ("succeeded", "failed") or (step.superseded_by and step.failures))
@@ -42,7 +42,7 @@ def _tries(step: StepState) -> int:
     return step.attempts - len(cut)
 
 
-def by_size(tasks: Iterable[Done]) -> list[dict[str, Any]]:
+def by_size(tasks: Iterable[FinishedTask]) -> list[dict[str, Any]]:
     """The table; sizes nobody tried are left out."""
     rows: dict[str, dict[str, Any]] = {}
     for task in tasks:

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from leadhand.core.plan.graph import Order
+from leadhand.core.plan.graph import StepOrder
 from leadhand.core.plan.model import Goal
 from leadhand.fleet.boundaries import clash
 from leadhand.fleet.epics import plan_of, refuse_tiers, step_of
-from leadhand.fleet.planning.progress import CHANGELOG, EXAMINER, Standing
+from leadhand.fleet.planning.progress import CHANGELOG, EXAMINER, EpicProgress
 from leadhand.fleet.status.ladder import CODER
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from leadhand.core.report import StepView
     from leadhand.fleet.epics import Epic
-    from leadhand.fleet.planning.progress import Notes
+    from leadhand.fleet.planning.progress import EpicNotes
     from leadhand.fleet.planning.reply import Planned, Reply
 
 
@@ -37,7 +37,12 @@ def given_steps(epic: Epic, main: str, tiers: Sequence[str], protected: Sequence
 
 
 def wave_steps(
-    reply: Reply, standing: Standing, notes: Notes, main: str, priority: int, tiers: Sequence[str]
+    reply: Reply,
+    standing: EpicProgress,
+    notes: EpicNotes,
+    main: str,
+    priority: int,
+    tiers: Sequence[str],
 ) -> list[Doc]:
     """A wave as steps; notes are brought up to date."""
     matters = {each.step.id: each for each in standing.matters}
@@ -61,7 +66,9 @@ def wave_steps(
     return steps
 
 
-def told_step(step: StepView, words: str, notes: Notes, main: str, *, anew: bool = False) -> Doc:
+def told_step(
+    step: StepView, words: str, notes: EpicNotes, main: str, *, anew: bool = False
+) -> Doc:
     """The same task once more, with what its agent should know now."""
     number = notes.count(step.id, "told") + 2
     ident = f"{notes.root(step.id)}-{number}"
@@ -81,7 +88,7 @@ def told_step(step: StepView, words: str, notes: Notes, main: str, *, anew: bool
 def _replaced(tasks: Sequence[Planned]) -> dict[str, list[str]]:
     """Tasks by what they replace, in the order in which they can be done."""
     new = {task.id for task in tasks}
-    order = Order({t.id: tuple(n for n in t.depends_on if n in new) for t in tasks})
+    order = StepOrder({t.id: tuple(n for n in t.depends_on if n in new) for t in tasks})
     found: dict[str, list[str]] = {}
     for task in sorted(tasks, key=lambda each: order.number[each.id]):
         if task.replaces:
@@ -131,7 +138,7 @@ def changelog_step(path: str, words: str, number: int, main: str) -> Doc:
     }
 
 
-def check_step(commands: Sequence[Sequence[str]], standing: Standing) -> Doc:
+def check_step(commands: Sequence[Sequence[str]], standing: EpicProgress) -> Doc:
     """A look at the epic's own acceptance, on main."""
     before = standing.check
     doc: Doc = {
@@ -158,13 +165,13 @@ def wanted_of(epic: Epic, tiers: Sequence[str], *, planned: bool) -> Goal | Doc:
     plan = plan_of(epic)
     plan["steps"] = [tiered(step, tiers) for step in plan["steps"]]
     if epic.acceptance:
-        step = check_step(epic.acceptance, Standing())
+        step = check_step(epic.acceptance, EpicProgress())
         step["depends_on"] = [each["id"] for each in plan["steps"]]
         plan["steps"].append(step)
     return plan
 
 
-def ladder(standing: Standing, notes: Notes, tried: Mapping[str, int]) -> list[Doc]:
+def ladder(standing: EpicProgress, notes: EpicNotes, tried: Mapping[str, int]) -> list[Doc]:
     """What it took, for each line of tasks that took more than one attempt."""
     rows: dict[str, Doc] = {}
     for step in standing.tasks:

@@ -33,7 +33,7 @@ PATHS_AT_ONCE = 200
 """Names of files that git is given on one command line."""
 
 
-class Found(NamedTuple):
+class SurveyedFile(NamedTuple):
     """A file at main."""
 
     bytes: int
@@ -45,7 +45,7 @@ class Survey:
     """What there is at a commit."""
 
     main: str
-    files: Mapping[str, Found] = field(default_factory=dict)
+    files: Mapping[str, SurveyedFile] = field(default_factory=dict)
     guides: Mapping[str, str] = field(default_factory=dict)
     history: tuple[Commit, ...] = ()
 
@@ -95,14 +95,14 @@ async def drifted(hub: Hub, run: str, since: str, paths: Iterable[str]) -> list[
     return [_commit(each) for each in found[-DRIFT_MAX:]]
 
 
-async def _files(hub: Hub, main: str) -> dict[str, Found]:
+async def _files(hub: Hub, main: str) -> dict[str, SurveyedFile]:
     said = await hub.git("ls-tree", "-r", "-l", "-z", "--full-tree", main)
     found = {}
     for entry in said.out.split(b"\0"):
         about, _, path = entry.partition(b"\t")
         words = about.split()
         if len(words) == 4 and words[1] == b"blob":
-            found[name_of(path)] = Found(int(words[3]), words[2].decode())
+            found[name_of(path)] = SurveyedFile(int(words[3]), words[2].decode())
     return found
 
 
@@ -121,7 +121,7 @@ def _commit(commit: Commit) -> dict[str, Any]:
     return doc
 
 
-def _folders(files: Mapping[str, Found]) -> list[dict[str, Any]]:
+def _folders(files: Mapping[str, SurveyedFile]) -> list[dict[str, Any]]:
     """Folders of the first two levels, with how much is in each."""
     sums: dict[str, list[int]] = {}
     for path, each in files.items():

@@ -97,7 +97,7 @@ class GitFailed(LeadhandError):
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class GitResult:
     """How a call ended and what it printed."""
 
     code: int
@@ -136,7 +136,7 @@ class Git:
         env: Mapping[str, str] | None = None,
         codes: Sequence[int] = (0,),
         time_s: float = TIME_S,
-    ) -> Said:
+    ) -> GitResult:
         """Run it; an exit code that is not expected is a `GitFailed`.
 
         `files` is the folder of files it works on, `index` the index it uses for them.
@@ -240,7 +240,7 @@ async def _run(
     stdin: bytes,
     time_s: float,
     held: tuple[int, ...],
-) -> Said | None:
+) -> GitResult | None:
     """None: it took too long or said too much, and is gone."""
     process = await asyncio.create_subprocess_exec(
         *command,
@@ -260,7 +260,7 @@ async def _run(
     except (TimeoutError, _TooMuch):
         return None
     else:
-        return Said(code, out, name_of(err[-SAID_BYTES_MAX:]))
+        return GitResult(code, out, name_of(err[-SAID_BYTES_MAX:]))
     finally:
         talk.cancel()
         await _end(process, talk)

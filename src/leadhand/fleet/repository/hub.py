@@ -35,7 +35,7 @@ from typing import Self
 from urllib.parse import quote
 
 from leadhand.errors import Bug, Conflict, StoreCorrupt, UsageError
-from leadhand.fleet.merge.same_change import Entry, same_lines, strangers
+from leadhand.fleet.merge.same_change import TreeEntry, same_lines, strangers
 from leadhand.fleet.repository.commits import Commit, message_of, read_log
 from leadhand.fleet.repository.git import Git, GitFailed, check_version, name_of
 from leadhand.fleet.repository.user_repository import Fetched, User
@@ -358,13 +358,13 @@ class Hub:
         text = message_of(message, trailers or {}).encode("utf-8", "replace")
         return (await self.git("commit-tree", _sha(tree), *before, stdin=text, env=env)).text
 
-    async def entries(self, a: str, b: str) -> list[Entry]:
+    async def entries(self, a: str, b: str) -> list[TreeEntry]:
         """What differs between two commits or trees, path by path."""
         said = await self.git("diff-tree", "-r", "-z", "--raw", "--no-abbrev", _sha(a), _sha(b))
         parts, found = said.out.split(b"\0"), []
         for about, path in zip(parts[::2], parts[1::2], strict=False):
             old_mode, mode, old_blob, blob, status = about.decode().lstrip(":").split(" ")
-            found.append(Entry(name_of(path), status, old_mode, mode, old_blob, blob))
+            found.append(TreeEntry(name_of(path), status, old_mode, mode, old_blob, blob))
         return found
 
     async def changed(self, a: str, b: str) -> dict[str, str]:

@@ -12,7 +12,7 @@ import msgspec
 
 from leadhand.core import events as ev
 from leadhand.core.review.decisions import NOBODY
-from leadhand.core.views.recovery_stats import Answer, recoveries
+from leadhand.core.views.recovery_stats import RecoveryOutcome, recoveries
 from leadhand.core.views.run import run_status
 from leadhand.fleet.status.ladder import CODER, ladder, roots
 
@@ -78,7 +78,7 @@ class EpicFacts(msgspec.Struct, kw_only=True):
     spent: list[tuple[int, float]] = []
     paid: set[tuple[str, int]] = set()
     """Attempts whose cost the log knows; not those that were lost, cancelled or broke off."""
-    answers: list[tuple[int, Answer]] = []
+    answers: list[tuple[int, RecoveryOutcome]] = []
     """Every answer to a failure, with when it was given."""
     ladder: list[dict[str, Any]] = []
     """What each line of tasks took (`ladder.py`)."""

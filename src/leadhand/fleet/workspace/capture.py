@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Protocol
 
-from leadhand.fleet.repository.git import GitFailed, Said, lines_of, raw_of
+from leadhand.fleet.repository.git import GitFailed, GitResult, lines_of, raw_of
 from leadhand.fleet.repository.hub import Hub
 from leadhand.fleet.shielded import to_the_end
 from leadhand.fleet.workspace.clean_up import open_all, remove, unblock
@@ -46,7 +46,7 @@ UNREADABLE = "could not open directory"
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class CaptureLimits:
     """How much an agent may leave behind."""
 
     file_bytes: int = 20 << 20
@@ -55,7 +55,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class CapturedWork:
     """What an agent left: a commit on the base (empty: nothing differs), and what is not in it."""
 
     head: str
@@ -70,11 +70,11 @@ Mark = tuple[int, int, int]
 """Size, time of change and place on the disk: a file that has the same ones is the same."""
 
 
-class Allowed(Protocol):
+class CaptureRules(Protocol):
     """What counts when a slot is read."""
 
     @property
-    def limits(self) -> Limits: ...
+    def limits(self) -> CaptureLimits: ...
     @property
     def prepared(self) -> dict[str, Mark]: ...
 
@@ -89,7 +89,7 @@ class Read:
 
 
 async def read_files(
-    hub: Hub, slot: Path, index: Path, base: str, allowed: Allowed
+    hub: Hub, slot: Path, index: Path, base: str, allowed: CaptureRules
 ) -> tuple[str, Read]:
     """The tree of the slot's files, and what is not in it."""
     read = Read()
@@ -105,7 +105,7 @@ async def read_files(
     return tree, read
 
 
-async def marks(hub: Hub, slot: Path, index: Path, allowed: Allowed) -> dict[str, Mark]:
+async def marks(hub: Hub, slot: Path, index: Path, allowed: CaptureRules) -> dict[str, Mark]:
     """The files that differ from the base now, so that they can be told from later work."""
     with _copied(index) as copy:
         names = await _Reader(hub, slot, copy, allowed.limits, Read(), {}).names()
@@ -130,7 +130,7 @@ class _Reader:
     hub: Hub
     slot: Path
     index: Path
-    limits: Limits
+    limits: CaptureLimits
     read: Read
     prepared: Mapping[str, Mark]
 
@@ -162,7 +162,9 @@ class _Reader:
             await to_the_end(asyncio.to_thread(remove, stage))
         return (await self._git("write-tree")).text
 
-    async def _git(self, *arguments: str, stdin: bytes = b"", files: Path | None = None) -> Said:
+    async def _git(
+        self, *arguments: str, stdin: bytes = b"", files: Path | None = None
+    ) -> GitResult:
         return await self.hub.git(
             *arguments, stdin=stdin, files=files or self.slot, index=self.index, time_s=TAKE_S
         )

@@ -43,7 +43,7 @@ from leadhand.errors import LeadhandError
 from leadhand.fleet.repository.git import GitFailed, shown
 from leadhand.fleet.repository.hub import Hub
 from leadhand.fleet.shielded import to_the_end
-from leadhand.fleet.workspace.capture import Limits, Mark, Taken, marks, read_files
+from leadhand.fleet.workspace.capture import CapturedWork, CaptureLimits, Mark, marks, read_files
 from leadhand.fleet.workspace.clean_up import make_git_folder, open_folder, remove, remove_foreign
 
 COPY_S = 1800.0
@@ -64,7 +64,7 @@ class Slot:
     path: Path
     name: str
     base: str
-    limits: Limits
+    limits: CaptureLimits
     prepared: dict[str, Mark] = field(default_factory=dict)
     """What the set-up left among the files: no work of the agent's, as long as it stays so."""
     saved: bool = False
@@ -80,7 +80,7 @@ class Slot:
         """Says who holds the slot, for one who finds it held by a process that is dead."""
         return self.index.with_name(self.index.name + ".held")
 
-    async def take(self, message: str = "Work of an agent", author: str = "") -> Taken:
+    async def take(self, message: str = "Work of an agent", author: str = "") -> CapturedWork:
         """What the agent left, as one commit on the base."""
         await asyncio.to_thread(self._check)
         tree, read = await read_files(self.hub, self.path, self.index, self.base, self)
@@ -89,7 +89,7 @@ class Slot:
         if changed:
             who = author or "Leadhand agent <agent@localhost>"
             head = await self.hub.commit(tree, (self.base,), message, author=who)
-        return Taken(head, tree, changed, read.left_out, read.ignored, read.elsewhere)
+        return CapturedWork(head, tree, changed, read.left_out, read.ignored, read.elsewhere)
 
     async def save(self, ref: str) -> str | None:
         """Keep what is there now under a name in the hub; None: nothing differs from the base."""
@@ -141,12 +141,12 @@ class Slots:
         size: int,
         *,
         keep: Sequence[str] = (),
-        limits: Limits | None = None,
+        limits: CaptureLimits | None = None,
         prefix: str = "slot",
         setup: Callable[[Slot], Awaitable[None]] | None = None,
     ) -> None:
         self.hub, self.folder, self.size = hub, folder.absolute(), size
-        self.keep, self.limits = tuple(keep), limits or Limits()
+        self.keep, self.limits = tuple(keep), limits or CaptureLimits()
         self._setup = setup
         names = [f"{prefix}-{number}" for number in range(size)]
         # Those that exist already come first: cleaning is cheaper than making.

@@ -24,7 +24,7 @@ from leadhand.planners.goal.task import LEAN_MAX
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
-    from leadhand.planners.goal.task import Task
+    from leadhand.planners.goal.task import PlanningTask
 
 WORK_MAX = 30_000
 """Operators looked at while improving a plan in which nothing is dropped."""
@@ -37,7 +37,7 @@ FURTHER = (2.0, 1.0)
 """Weights of the searches that try to undercut the first plan."""
 
 
-class Way(NamedTuple):
+class CheapestPlan(NamedTuple):
     """A plan, or how far we looked for one."""
 
     plan: list[int] | None
@@ -46,17 +46,17 @@ class Way(NamedTuple):
     nodes: int = 0
 
 
-def cheapest(task: Task, nodes_max: int = NODES_MAX) -> Generator[None, None, Way]:
+def cheapest(task: PlanningTask, nodes_max: int = NODES_MAX) -> Generator[None, None, CheapestPlan]:
     """A cheap plan. Yields now and then, to let others have a turn."""
     if task.drops_something:
         return (yield from _searched(task, nodes_max))
     plan = _undropped(task)
     if plan is None:
-        return Way(None, proved=True)
-    return Way((yield from undercut(task, plan)))
+        return CheapestPlan(None, proved=True)
+    return CheapestPlan((yield from undercut(task, plan)))
 
 
-def sequence(task: Task) -> Generator[None, None, list[int] | None]:
+def sequence(task: PlanningTask) -> Generator[None, None, list[int] | None]:
     """A plan for a task with drops, where one that pays no heed to them can be put in order.
 
     No plan can undercut what the problem without drops costs, so there is nothing to search for.
@@ -74,7 +74,7 @@ def sequence(task: Task) -> Generator[None, None, list[int] | None]:
     return better if task.price(better) <= NEAR * task.price(way.plan) else None
 
 
-def in_order(task: Task, plan: Sequence[int]) -> list[int] | None:
+def in_order(task: PlanningTask, plan: Sequence[int]) -> list[int] | None:
     """Operators in an order in which none takes away what a later one or the goal needs."""
     left = list(plan)
     users = [0] * len(task.facts)
@@ -93,7 +93,7 @@ def in_order(task: Task, plan: Sequence[int]) -> list[int] | None:
     return found if task.works(found) else None
 
 
-def _harmless(task: Task, operator: int, state: int, users: Sequence[int]) -> bool:
+def _harmless(task: PlanningTask, operator: int, state: int, users: Sequence[int]) -> bool:
     """Whether an operator can be done now and takes away nothing that another one uses."""
     own = task.need_bits[operator]
     return state & own == own and all(
@@ -101,10 +101,10 @@ def _harmless(task: Task, operator: int, state: int, users: Sequence[int]) -> bo
     )
 
 
-def _searched(task: Task, nodes_max: int) -> Generator[None, None, Way]:
+def _searched(task: PlanningTask, nodes_max: int) -> Generator[None, None, CheapestPlan]:
     first = yield from search(task, nodes_max=nodes_max)
     if first.plan is None:
-        return Way(None, first.proved, first.nodes)
+        return CheapestPlan(None, first.proved, first.nodes)
     plan, nodes = task.lean(first.plan), first.nodes
     for weight in FURTHER:
         room = min(3 * first.nodes + 200, nodes_max)
@@ -113,10 +113,10 @@ def _searched(task: Task, nodes_max: int) -> Generator[None, None, Way]:
         if found.plan is None and found.nodes >= room:
             break  # A search that is less greedy still would take longer.
         plan = task.lean(found.plan) if found.plan else plan
-    return Way(plan, nodes=nodes)
+    return CheapestPlan(plan, nodes=nodes)
 
 
-def _undropped(task: Task) -> list[int] | None:
+def _undropped(task: PlanningTask) -> list[int] | None:
     best = _relaxed(task, task.prices)
     if best is None:
         return None
@@ -143,7 +143,7 @@ def _undropped(task: Task) -> list[int] | None:
     return best
 
 
-def _leaning(task: Task, prices: Sequence[float], plan: list[int]) -> list[int]:
+def _leaning(task: PlanningTask, prices: Sequence[float], plan: list[int]) -> list[int]:
     """The plan, or a cheaper one found by counting what it holds as nearly free."""
     nearly = list(prices)
     for each in plan:
@@ -152,6 +152,6 @@ def _leaning(task: Task, prices: Sequence[float], plan: list[int]) -> list[int]:
     return other if other is not None and task.price(other) < task.price(plan) - 1e-9 else plan
 
 
-def _relaxed(task: Task, prices: Sequence[float]) -> list[int] | None:
+def _relaxed(task: PlanningTask, prices: Sequence[float]) -> list[int] | None:
     plan = extract(task, explore(task, task.start, prices), task.goal)
     return None if plan is None else task.lean(plan)

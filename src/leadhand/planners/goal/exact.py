@@ -26,7 +26,7 @@ from leadhand.planners.goal.task import bits, members
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
-    from leadhand.planners.goal.task import Task
+    from leadhand.planners.goal.task import PlanningTask
 
 CLOSE = 1e-9
 """Costs that differ by less are the same."""
@@ -66,7 +66,7 @@ class _Node(NamedTuple):
     barred: frozenset[int]
 
 
-class Answer(NamedTuple):
+class ExactResult(NamedTuple):
     """A plan within the cost, or whether it is certain that there is none."""
 
     plan: list[int] | None
@@ -74,7 +74,7 @@ class Answer(NamedTuple):
     nodes: int
 
 
-def within(task: Task, cost: float, nodes_max: int) -> Generator[None, None, Answer]:
+def within(task: PlanningTask, cost: float, nodes_max: int) -> Generator[None, None, ExactResult]:
     """A plan that costs at most `cost`, if there is one. Yields now and then."""
     costs = [
         each.cost if price < inf else inf
@@ -86,7 +86,7 @@ def within(task: Task, cost: float, nodes_max: int) -> Generator[None, None, Ans
     return (yield from _over_cuts(task, costs, cost + CLOSE, work))
 
 
-def undercut(task: Task, plan: list[int]) -> Generator[None, None, list[int]]:
+def undercut(task: PlanningTask, plan: list[int]) -> Generator[None, None, list[int]]:
     """The plan, or a cheaper one found by a short search, where nothing is dropped."""
     best, work = plan, _Work(UNDERCUT_NODES_MAX, UNDERCUT_MAX)
     # A bound takes about as many rounds over the operators as the plan has steps.
@@ -100,8 +100,8 @@ def undercut(task: Task, plan: list[int]) -> Generator[None, None, list[int]]:
 
 
 def _over_cuts(
-    task: Task, costs: Sequence[float], limit: float, work: _Work
-) -> Generator[None, None, Answer]:
+    task: PlanningTask, costs: Sequence[float], limit: float, work: _Work
+) -> Generator[None, None, ExactResult]:
     """Branch and bound over what every plan must hold, for tasks in which nothing is dropped.
 
     It goes down the cheapest operator first, so that a plan is found early where there is room.
@@ -118,9 +118,9 @@ def _over_cuts(
         if node.spent + bound > limit:
             continue
         if not cut:
-            return Answer(_of(task, costs, node.chosen), proved=True, nodes=work.nodes)
+            return ExactResult(_of(task, costs, node.chosen), proved=True, nodes=work.nodes)
         if work.over:
-            return Answer(None, proved=False, nodes=work.nodes)
+            return ExactResult(None, proved=False, nodes=work.nodes)
         yield
         order = sorted(cut, key=lambda each: (costs[each], each))
         stack += [
@@ -131,10 +131,10 @@ def _over_cuts(
             )
             for i, each in reversed(list(enumerate(order)))
         ]
-    return Answer(None, proved=True, nodes=work.nodes)
+    return ExactResult(None, proved=True, nodes=work.nodes)
 
 
-def _of(task: Task, costs: Sequence[float], chosen: frozenset[int]) -> list[int]:
+def _of(task: PlanningTask, costs: Sequence[float], chosen: frozenset[int]) -> list[int]:
     """The plan that some operators, and those that cost nothing, come to."""
     prices = [
         price if each in chosen or not costs[each] else inf
@@ -145,8 +145,8 @@ def _of(task: Task, costs: Sequence[float], chosen: frozenset[int]) -> list[int]
 
 
 def _over_states(
-    task: Task, costs: Sequence[float], limit: float, work: _Work
-) -> Generator[None, None, Answer]:
+    task: PlanningTask, costs: Sequence[float], limit: float, work: _Work
+) -> Generator[None, None, ExactResult]:
     """A* over states, for tasks in which something is dropped."""
     numbers = [number for number, cost in enumerate(costs) if cost < inf]
     bound, _ = landmarks(task, task.start, costs, work)
@@ -164,7 +164,7 @@ def _over_states(
             continue
         done.add(state)
         if state & task.goal_bits == task.goal_bits:
-            return Answer(_walk(state, task.start, came), proved=True, nodes=work.nodes)
+            return ExactResult(_walk(state, task.start, came), proved=True, nodes=work.nodes)
         for number in numbers:
             if state & task.need_bits[number] != task.need_bits[number]:
                 continue
@@ -181,8 +181,8 @@ def _over_states(
                 heappush(heap, (estimate, bounds[after], -age, total, after))
         yield
         if work.over and heap:
-            return Answer(None, proved=False, nodes=work.nodes)
-    return Answer(None, proved=True, nodes=work.nodes)
+            return ExactResult(None, proved=False, nodes=work.nodes)
+    return ExactResult(None, proved=True, nodes=work.nodes)
 
 
 def _walk(state: int, start: int, came: dict[int, tuple[int, int]]) -> list[int]:
@@ -194,7 +194,7 @@ def _walk(state: int, start: int, came: dict[int, tuple[int, int]]) -> list[int]
 
 
 def landmarks(
-    task: Task, state: int, costs: Sequence[float], work: _Work | None = None
+    task: PlanningTask, state: int, costs: Sequence[float], work: _Work | None = None
 ) -> tuple[float, tuple[int, ...]]:
     """The least that reaching the goal can cost, and the smallest cut that was found.
 
@@ -222,7 +222,9 @@ def landmarks(
             smallest = tuple(cut)
 
 
-def _dearest(task: Task, state: int, costs: Sequence[float]) -> tuple[list[float], list[int]]:
+def _dearest(
+    task: PlanningTask, state: int, costs: Sequence[float]
+) -> tuple[list[float], list[int]]:
     """What each fact costs if of several needs only the dearest counts; and which that is."""
     value = [inf] * len(task.facts)
     holds = [START] * len(costs)
@@ -254,7 +256,7 @@ def _dearest(task: Task, state: int, costs: Sequence[float]) -> tuple[list[float
     return value, holds
 
 
-def _zone(task: Task, top: int, costs: Sequence[float], holds: Sequence[int]) -> int:
+def _zone(task: PlanningTask, top: int, costs: Sequence[float], holds: Sequence[int]) -> int:
     """The facts from which operators that cost nothing lead to the goal."""
     zone, stack = 1 << top, [top]
     while stack:
@@ -268,7 +270,7 @@ def _zone(task: Task, top: int, costs: Sequence[float], holds: Sequence[int]) ->
 
 
 def _cut(
-    task: Task, state: int, zone: int, costs: Sequence[float], holds: Sequence[int]
+    task: PlanningTask, state: int, zone: int, costs: Sequence[float], holds: Sequence[int]
 ) -> list[int]:
     """The operators through which one enters the zone from where we stand."""
     seen = state & ~zone

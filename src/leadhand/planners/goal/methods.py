@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from leadhand.core.report import PlannerView
     from leadhand.planners.goal.operator_costs import Past
     from leadhand.planners.goal.operators import Operators
-    from leadhand.planners.goal.steps import Names
+    from leadhand.planners.goal.steps import StepIds
     from leadhand.planners.goal.world import World
 
 ITEMS_MAX = 1000
@@ -50,7 +50,7 @@ class Unusable(ValueError):
     """A method that cannot be carried out, with the reason."""
 
 
-class Stage(NamedTuple):
+class MethodStage(NamedTuple):
     """One worker of a method."""
 
     operator: Operator
@@ -59,12 +59,12 @@ class Stage(NamedTuple):
     """The parameter that gets what the stage before gave; empty when it takes nothing of it."""
 
 
-class Way(NamedTuple):
+class MethodChoice(NamedTuple):
     """A method that can be carried out: its stages, and what they may use."""
 
     whole: Operator
     """The method as one operator."""
-    stages: list[Stage]
+    stages: list[MethodStage]
     key: str
     """The name it goes by in the notes."""
     known: dict[str, Json]
@@ -81,9 +81,9 @@ class Splits(msgspec.Struct):
     """The methods that are unlocked now."""
 
     operators: dict[str, Operator]
-    ways: dict[str, Way]
+    ways: dict[str, MethodChoice]
     """By the name of the operator."""
-    inner: dict[str, Way]
+    inner: dict[str, MethodChoice]
     """By the step of another method that was too complex in its turn."""
     unusable: dict[str, str]
 
@@ -132,7 +132,7 @@ def unlocked(
             found.unusable[name] = str(problem)
             continue
         whole = _operator(name, method, stages)
-        found.ways[name] = Way(whole, stages, key, {}, stages[-1].operator.gives)
+        found.ways[name] = MethodChoice(whole, stages, key, {}, stages[-1].operator.gives)
         found.operators[name] = whole
     _unlock_parts(found, in_order, view, facts, operators, noted)
     return found
@@ -191,14 +191,14 @@ def _too_much(ident: str, view: PlannerView) -> bool:
 
 def _inner(
     methods: list[Method],
-    stage: Stage,
+    stage: MethodStage,
     ident: str,
     key: str,
     view: PlannerView,
     facts: dict[str, Json],
     operators: Operators,
     noted: Mapping[str, Split],
-) -> Way | None:
+) -> MethodChoice | None:
     """The method that splits a part, from the parameters that the part was given."""
     parameters = view.steps[ident].planned.get("parameters") or {}
     fed = [stage.feeds] if stage.feeds in parameters else list(parameters)
@@ -215,7 +215,7 @@ def _inner(
         except Unusable:
             continue
         name = f"@{method.name}"
-        return Way(_operator(name, method, stages), stages, key, known, (), ident, part)
+        return MethodChoice(_operator(name, method, stages), stages, key, known, (), ident, part)
     return None
 
 
@@ -237,9 +237,9 @@ def _stages(
     operators: Operators,
     known: Mapping[str, Json],
     fed: str = "",
-) -> list[Stage]:
+) -> list[MethodStage]:
     """The workers of a method; `fed` is what the first one gets, where it splits a part."""
-    found: list[Stage] = []
+    found: list[MethodStage] = []
     inner: set[str] = set()
     for text in names:
         operator = operators.by_name.get(text.rstrip(STAR))
@@ -260,14 +260,14 @@ def _stages(
                 lacks = ", ".join(loose) or "a parameter"
                 raise Unusable(f"{operator.name} cannot be fed: nothing fills {lacks}")
             feeds = next(iter([*loose, *before]), "")
-        found.append(Stage(operator, star, feeds))
+        found.append(MethodStage(operator, star, feeds))
         inner.update(operator.gives)
     if not found or found[-1].star or method.fact not in found[-1].operator.gives:
         raise Unusable(f"must end with one worker that gives {method.fact}")
     return found
 
 
-def _operator(name: str, method: Method, stages: list[Stage]) -> Operator:
+def _operator(name: str, method: Method, stages: list[MethodStage]) -> Operator:
     """The whole method as one operator."""
     needs = set(method.takes)
     inner: set[str] = set()
@@ -310,9 +310,9 @@ class Bearer(msgspec.Struct):
     noted: Mapping[str, Split]
     view: PlannerView
     world: World
-    names: Names
+    names: StepIds
 
-    def carry(self, way: Way) -> Carried:
+    def carry(self, way: MethodChoice) -> Carried:
         """The next steps of a method, or why it cannot go on."""
         old = self.noted.get(way.key)
         texts = [f"{s.operator.name}{STAR if s.star else ''}" for s in way.stages]
@@ -339,7 +339,7 @@ class Bearer(msgspec.Struct):
         return Carried([], notes, last=before[-1] if before else "")
 
     def _stage(
-        self, stage: Stage, ids: list[str], slots: list[str], notes: dict[str, Split]
+        self, stage: MethodStage, ids: list[str], slots: list[str], notes: dict[str, Split]
     ) -> Carried | list[str]:
         """What a stage still lacks, or the steps that hold its results."""
         status = {ident: self.view.steps[ident].status for ident in ids}
@@ -367,7 +367,7 @@ class Bearer(msgspec.Struct):
                 steps.append(again)
         return Carried(steps, notes) if steps or waits else results
 
-    def _written(self, way: Way, split: Split, before: list[str] | None) -> list[Doc]:
+    def _written(self, way: MethodChoice, split: Split, before: list[str] | None) -> list[Doc]:
         number = len(split.steps)
         stage, whole = way.stages[number], way.whole
         known: dict[str, Json] = {fact: each.value for fact, each in self.world.facts.items()}
@@ -401,7 +401,9 @@ class Bearer(msgspec.Struct):
             return ident
         return self.carry(self.splits.inner[ident]).last or ident
 
-    def price(self, way: Way, prices: Mapping[str, float], past: Past) -> tuple[float, str]:
+    def price(
+        self, way: MethodChoice, prices: Mapping[str, float], past: Past
+    ) -> tuple[float, str]:
         """What a method still costs; infinite when a step of it failed for good."""
         old = self.noted.get(way.key)
         total = 0.0
@@ -429,7 +431,7 @@ class Bearer(msgspec.Struct):
 _OPEN = ("waiting", "ready", "running", "probing", "backing_off", "undecided", "asking")
 
 
-def _again(ident: str, stage: Stage, status: str, view: PlannerView, names: Names) -> Doc:
+def _again(ident: str, stage: MethodStage, status: str, view: PlannerView, names: StepIds) -> Doc:
     doc = {**view.steps[ident].planned, "id": names.take(stage.operator)}
     doc.pop("supersedes", None)
     if status in ("failed", "cancelled", LOST):
@@ -437,7 +439,9 @@ def _again(ident: str, stage: Stage, status: str, view: PlannerView, names: Name
     return doc
 
 
-def _fed(earlier: Stage, before: list[str], stage: Stage, view: PlannerView) -> list[Json]:
+def _fed(
+    earlier: MethodStage, before: list[str], stage: MethodStage, view: PlannerView
+) -> list[Json]:
     """What the steps of a stage get: each one item, or the one step everything."""
     if earlier.star or len(before) != 1:
         results = [f"${{{{ steps.{ident}.data }}}}" for ident in before]
@@ -459,7 +463,7 @@ def _fed(earlier: Stage, before: list[str], stage: Stage, view: PlannerView) -> 
 
 
 def _document(
-    stage: Stage, ident: str, known: Mapping[str, Json], value: Json, gives: tuple[str, ...]
+    stage: MethodStage, ident: str, known: Mapping[str, Json], value: Json, gives: tuple[str, ...]
 ) -> Doc:
     operator = stage.operator
     parameters = {name: known[fact] for name, fact in operator.takes.items() if name != stage.feeds}

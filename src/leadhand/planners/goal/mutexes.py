@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 from leadhand.planners.goal.task import members
 
 if TYPE_CHECKING:
-    from leadhand.planners.goal.task import Task
+    from leadhand.planners.goal.task import PlanningTask
 
 
 class Pairs:
     """For each fact those that can be true with it, and the operators that can ever be used."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: PlanningTask) -> None:
         self.task = task
         self.mates = [0] * len(task.facts)
         for fact in members(task.start):

@@ -20,7 +20,7 @@ GIVE, RETRY, STOP = "give", "retry", "stop"
 """What a person may answer: here it is, try again, it is not worth it."""
 
 
-class Asked(msgspec.Struct):
+class AskedQuestion(msgspec.Struct):
     """A question that was put to a person."""
 
     question: str
@@ -31,7 +31,7 @@ class Asked(msgspec.Struct):
     """How many steps had succeeded by then."""
 
 
-class Notes(msgspec.Struct, omit_defaults=True):
+class GoalNotes(msgspec.Struct, omit_defaults=True):
     """The planner's memory that is not in the log otherwise."""
 
     prices: str = ""
@@ -40,7 +40,7 @@ class Notes(msgspec.Struct, omit_defaults=True):
     """The operators of the last plan."""
     seen: list[str] = []
     """Digests of where it stood when nothing was under way."""
-    asked: list[Asked] = []
+    asked: list[AskedQuestion] = []
     splits: dict[str, Split] = {}
     heard: int = 0
     """How many recommendations were answered."""
@@ -54,15 +54,15 @@ class Notes(msgspec.Struct, omit_defaults=True):
         return msgspec.to_builtins(self)  # type: ignore[no-any-return]
 
 
-def read(notes: Json) -> Notes:
+def read(notes: Json) -> GoalNotes:
     """The notes of the last call; those of another planner are as good as none."""
     try:
-        return msgspec.convert(notes or {}, Notes)
+        return msgspec.convert(notes or {}, GoalNotes)
     except msgspec.ValidationError:
-        return Notes()
+        return GoalNotes()
 
 
-class Said(msgspec.Struct):
+class PersonAnswers(msgspec.Struct):
     """What people answered to the planner's questions."""
 
     forgiven: int = 0
@@ -71,9 +71,9 @@ class Said(msgspec.Struct):
     """Who said that it is not worth going on."""
 
 
-def said(view: PlannerView, notes: Notes) -> Said:
+def said(view: PlannerView, notes: GoalNotes) -> PersonAnswers:
     """Match the answers to the questions, each to its own where the same was asked again."""
-    found = Said()
+    found = PersonAnswers()
     unanswered = list(notes.asked)
     for answer in view.answers:
         own = (each for each in unanswered if each.question == answer.get("question", ""))

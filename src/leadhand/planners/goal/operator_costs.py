@@ -62,7 +62,7 @@ _ADVICE = re.compile(
 )
 
 
-class Record(NamedTuple):
+class OperatorRecord(NamedTuple):
     """What happened to one operator on one input since it last succeeded there."""
 
     failures: int
@@ -77,7 +77,7 @@ class Record(NamedTuple):
 class Past(msgspec.Struct):
     """The failures that count, by operator and input."""
 
-    records: dict[tuple[str, str], Record]
+    records: dict[tuple[str, str], OperatorRecord]
     skipped: dict[tuple[str, str], str]
     """What a person took out, with the reason."""
     asked_for: dict[str, tuple[str, ...]]
@@ -179,7 +179,7 @@ def past(view: PlannerView, world: World, operators: Operators, forgiven: int) -
     return found
 
 
-def _ended(record: Record, operator: Operator) -> bool:
+def _ended(record: OperatorRecord, operator: Operator) -> bool:
     """Whether the same again cannot help, or must not be tried."""
     if record.happened and not operator.idempotent:
         return True
@@ -234,7 +234,7 @@ def _add(
     count = before.failures + 1 if before else 1
     kinds, kind = (before.kinds if before else {}), failure.failure_class
     kinds = {**kinds, kind: kinds.get(kind, 0) + 1}
-    found.records[name, text] = Record(count, failure, each.step, happened, kinds)
+    found.records[name, text] = OperatorRecord(count, failure, each.step, happened, kinds)
     operator = operators.by_name.get(name)
     if operator is None:
         return

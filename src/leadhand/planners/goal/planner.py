@@ -31,7 +31,7 @@ from leadhand.planners.goal import explain, methods, notes
 from leadhand.planners.goal.cheapest import cheapest, sequence
 from leadhand.planners.goal.exact import CLOSE, within
 from leadhand.planners.goal.mutexes import Pairs
-from leadhand.planners.goal.notes import Asked, Notes, Said
+from leadhand.planners.goal.notes import AskedQuestion, GoalNotes, PersonAnswers
 from leadhand.planners.goal.operator_costs import (
     Past,
     Prices,
@@ -45,8 +45,8 @@ from leadhand.planners.goal.operators import Operator, Operators, operator_name,
 from leadhand.planners.goal.order import disturb
 from leadhand.planners.goal.relaxed import explore
 from leadhand.planners.goal.search import NODES_MAX
-from leadhand.planners.goal.steps import Names, Writer, expected, tidy
-from leadhand.planners.goal.task import Task
+from leadhand.planners.goal.steps import StepIds, StepWriter, expected, tidy
+from leadhand.planners.goal.task import PlanningTask
 from leadhand.planners.goal.world import ANSWER, HAVE, SETTLED, World, fold, promised
 from leadhand.planners.proposal_check import errors
 
@@ -147,8 +147,8 @@ class Scene(msgspec.Struct):
     """Everything a decision is made from."""
 
     view: PlannerView
-    notes: Notes
-    said: Said
+    notes: GoalNotes
+    said: PersonAnswers
     operators: Operators
     world: World
     past: Past
@@ -156,7 +156,7 @@ class Scene(msgspec.Struct):
     wanted: tuple[str, ...]
     prices: Prices = Prices({}, {})
     reached: frozenset[str] = frozenset()
-    task: Task | None = None
+    task: PlanningTask | None = None
     idle: tuple[StepView, ...] = ()
     """Steps of a whole plan that have not begun: they stand only if they still fit."""
     refused: dict[str, str] = {}
@@ -210,7 +210,7 @@ class GoalPlanner:
         refused: dict[str, str] = {}
         for _ in range(LINTS_MAX):
             scene, way = await self._found(scene, view)
-            if isinstance(way, NoPlan):
+            if isinstance(way, NoPlanReason):
                 return _no_way(scene, way), bool(refused)
             wrong = _unsound(scene, way, givers=givers)
             decision = _proposal(scene, way)
@@ -226,15 +226,15 @@ class GoalPlanner:
 
     async def _found(
         self, scene: Scene, view: PlannerView
-    ) -> tuple[Scene, list[Operator] | NoPlan]:
+    ) -> tuple[Scene, list[Operator] | NoPlanReason]:
         """A plan without the operators that are refused, or why there is none."""
         way = await self._way(scene)
-        locked = self._locked(scene) if isinstance(way, NoPlan) else ()
+        locked = self._locked(scene) if isinstance(way, NoPlanReason) else ()
         if locked and not scene.world.under_way:
             # Where there is no way but by splitting, nothing has to be too complex first.
             wider = self._scene(view, locked, scene.refused)
             found = await self._way(wider)
-            if not isinstance(found, NoPlan):
+            if not isinstance(found, NoPlanReason):
                 return wider, found
         return scene, way
 
@@ -292,7 +292,7 @@ class GoalPlanner:
         made.refused = refused or {}
         return made
 
-    async def _way(self, scene: Scene) -> list[Operator] | NoPlan:
+    async def _way(self, scene: Scene) -> list[Operator] | NoPlanReason:
         """The plan, or why there is none."""
         _look(scene)
         task = scene.task
@@ -311,20 +311,20 @@ class GoalPlanner:
                 return await self._chosen(scene, task, easy, kept)
             pairs = Pairs(task)
             if (clash := pairs.clash()) is not None:
-                return NoPlan(explain.impossible(clash))
+                return NoPlanReason(explain.impossible(clash))
             task = task.only(pairs.used)
             kept = _kept(scene, task)
         way = await _in_turns(cheapest(task, self.nodes_max))
         if way.plan is None and way.proved:
-            return NoPlan(explain.exhausted(scene.wanted, way.nodes))
+            return NoPlanReason(explain.exhausted(scene.wanted, way.nodes))
         if way.plan is None:
             told = f"no plan was found among {way.nodes} states, and there are more"
-            return NoPlan(told, proved=False)
+            return NoPlanReason(told, proved=False)
         return await self._chosen(scene, task, way.plan, kept)
 
     async def _chosen(
-        self, scene: Scene, task: Task, plan: list[int], kept: list[int] | None
-    ) -> list[Operator] | NoPlan:
+        self, scene: Scene, task: PlanningTask, plan: list[int], kept: list[int] | None
+    ) -> list[Operator] | NoPlanReason:
         """The plan, the last one where it is about as good, or one that the budget allows."""
         if (
             kept is not None
@@ -338,19 +338,19 @@ class GoalPlanner:
         return [task.operators[each] for each in plan]
 
     async def _within_budget(
-        self, scene: Scene, task: Task, plan: list[int]
-    ) -> list[Operator] | NoPlan:
+        self, scene: Scene, task: PlanningTask, plan: list[int]
+    ) -> list[Operator] | NoPlanReason:
         """A plan that the budget allows, where the cheap one that was found is too dear."""
         left, cost = scene.view.budget_left or 0.0, _cost(plan, task)
         answer = await _in_turns(within(task, left, self.nodes_max))
         if answer.plan is not None:
             return [task.operators[each] for each in answer.plan]
         if answer.proved:
-            return NoPlan(explain.unaffordable(cost, left))
-        return NoPlan(explain.maybe_unaffordable(cost, left, answer.nodes), proved=False)
+            return NoPlanReason(explain.unaffordable(cost, left))
+        return NoPlanReason(explain.maybe_unaffordable(cost, left, answer.nodes), proved=False)
 
 
-class NoPlan(NamedTuple):
+class NoPlanReason(NamedTuple):
     """Why there is no plan, and whether that is certain."""
 
     text: str
@@ -361,11 +361,11 @@ class NoPlan(NamedTuple):
     """Whether only money is missing."""
 
 
-def _cost(plan: Iterable[int], task: Task) -> float:
+def _cost(plan: Iterable[int], task: PlanningTask) -> float:
     return sum(task.operators[each].cost for each in plan)
 
 
-def _affordable(plan: Iterable[int], task: Task, scene: Scene) -> bool:
+def _affordable(plan: Iterable[int], task: PlanningTask, scene: Scene) -> bool:
     """Whether the budget allows a plan."""
     left = scene.view.budget_left
     return left is None or _cost(plan, task) <= left + CLOSE
@@ -439,7 +439,7 @@ def _look(scene: Scene) -> None:
     relevant = operators.relevant(scene.wanted, world.coming)
     every = {each.name: each for each in (*relevant, *scene.splits.every_stage)}
     found = prices(every.values(), scene.view, world, scene.past, operators.unit)
-    bearer = _bearer(scene, Names(scene.view.steps))
+    bearer = _bearer(scene, StepIds(scene.view.steps))
     for name, way in scene.splits.ways.items():
         price, why = bearer.price(way, found.of, scene.past)
         if price < inf and all(fact in world.facts for fact in operators.by_name[name].needs):
@@ -451,21 +451,21 @@ def _look(scene: Scene) -> None:
     for name in found.of.keys() & scene.refused.keys():
         found.of[name], found.why[name] = inf, scene.refused[name]
     scene.prices = found
-    rough = Task(relevant, found.of, world.coming, scene.wanted)
+    rough = PlanningTask(relevant, found.of, world.coming, scene.wanted)
     reach = explore(rough, rough.start, rough.prices, whole=True)
     scene.reached = frozenset(
         {fact for fact, code in rough.facts.items() if reach.cost[code] < inf} | set(world.coming)
     )
     if all(reach.cost[code] < inf for code in rough.goal):
         usable = [rough.operators[number] for number in sorted(reach.order)]
-        scene.task = Task(usable, found.of, world.coming, scene.wanted)
+        scene.task = PlanningTask(usable, found.of, world.coming, scene.wanted)
 
 
-def _bearer(scene: Scene, names: Names) -> methods.Bearer:
+def _bearer(scene: Scene, names: StepIds) -> methods.Bearer:
     return methods.Bearer(scene.splits, scene.notes.splits, scene.view, scene.world, names)
 
 
-def _kept(scene: Scene, task: Task) -> list[int] | None:
+def _kept(scene: Scene, task: PlanningTask) -> list[int] | None:
     """The last outlook as a plan, where it still leads to the goal."""
     numbers = {each.name: number for number, each in enumerate(task.operators)}
     names = [
@@ -486,14 +486,16 @@ def _market(scene: Scene) -> str:
     return _digest([dear, len(view.recommendations), len(view.answers)])
 
 
-def _unreached(scene: Scene) -> NoPlan:
+def _unreached(scene: Scene) -> NoPlanReason:
     """Nothing leads to the goal: why, and what a person might give."""
     found = explain.why_not(scene.wanted, scene.reached, scene.operators, scene.prices)
     unusable = [f"the method {name[1:]} {why}" for name, why in scene.splits.unusable.items()]
-    return NoPlan("; ".join([found.text, *unusable]), missing=found.missing, spent=found.spent)
+    return NoPlanReason(
+        "; ".join([found.text, *unusable]), missing=found.missing, spent=found.spent
+    )
 
 
-def _no_way(scene: Scene, why: NoPlan) -> Decision:
+def _no_way(scene: Scene, why: NoPlanReason) -> Decision:
     """Wait for what is under way, ask a person, or give up."""
     if why.spent:
         return GiveUp(why.text, scene.notes.to_doc())
@@ -522,7 +524,9 @@ def _escalate(scene: Scene, why: str, missing: tuple[str, ...], *, proved: bool 
     if missing and notes.awaited(scene.view, missing):
         return Wait(f"waiting for an answer; {why}", kept.to_doc())
     # What was asked is asked again only when something has happened since.
-    asked = Asked(question, list(missing), len(scene.view.failed_attempts), len(scene.view.results))
+    asked = AskedQuestion(
+        question, list(missing), len(scene.view.failed_attempts), len(scene.view.results)
+    )
     if asked in kept.asked:
         return GiveUp(why, kept.to_doc())
     kept.asked.append(asked)
@@ -530,14 +534,14 @@ def _escalate(scene: Scene, why: str, missing: tuple[str, ...], *, proved: bool 
     return Ask(question, choices, kept.to_doc(), facts=tuple(missing))
 
 
-def _writer(scene: Scene) -> Writer:
+def _writer(scene: Scene) -> StepWriter:
     failed = {
         "\0".join(sorted(gives)): step.id
         for step in scene.view.timeline
         if step.status == "failed" and (gives := promised(step, scene.view.catalog, "gives"))
     }
-    names = Names({step.id for step in (*scene.view.timeline, *scene.idle)})
-    return Writer(scene.operators, scene.prices, names, failed, scene.wanted)
+    names = StepIds({step.id for step in (*scene.view.timeline, *scene.idle)})
+    return StepWriter(scene.operators, scene.prices, names, failed, scene.wanted)
 
 
 def _unsound(scene: Scene, way: list[Operator], *, givers: bool) -> dict[str, str]:

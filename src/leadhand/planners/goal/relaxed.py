@@ -17,12 +17,12 @@ from leadhand.planners.goal.task import members
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from leadhand.planners.goal.task import Task
+    from leadhand.planners.goal.task import PlanningTask
 
 NOBODY = -1
 
 
-class Reach(NamedTuple):
+class RelaxedReach(NamedTuple):
     """What a state leads to."""
 
     cost: list[float]
@@ -33,7 +33,9 @@ class Reach(NamedTuple):
     """Operators in the order in which they became possible."""
 
 
-def explore(task: Task, state: int, prices: Sequence[float], *, whole: bool = False) -> Reach:
+def explore(
+    task: PlanningTask, state: int, prices: Sequence[float], *, whole: bool = False
+) -> RelaxedReach:
     """Spread from a state until the goal is reached, or (`whole`) as far as it goes."""
     cost = [inf] * len(task.facts)
     giver = [NOBODY] * len(task.facts)
@@ -76,10 +78,10 @@ def explore(task: Task, state: int, prices: Sequence[float], *, whole: bool = Fa
             if not missing[operator]:
                 ready.append(operator)
         opened = ready
-    return Reach(cost, giver, order)
+    return RelaxedReach(cost, giver, order)
 
 
-def extract(task: Task, reach: Reach, goal: Iterable[int]) -> list[int] | None:
+def extract(task: PlanningTask, reach: RelaxedReach, goal: Iterable[int]) -> list[int] | None:
     """The operators that give the goal, each once, in an order in which they can be done."""
     cost, giver, needs = reach.cost, reach.giver, task.needs
     chosen: set[int] = set()

@@ -20,7 +20,7 @@ from leadhand.planners.goal.relaxed import explore, extract
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from leadhand.planners.goal.task import Task
+    from leadhand.planners.goal.task import PlanningTask
 
 WEIGHT = 5.0
 NODES_MAX = 20_000
@@ -31,7 +31,7 @@ Entry = tuple[float, int, int, int]
 """(estimate, age, state it comes from, operator)."""
 
 
-class Found(NamedTuple):
+class SearchResult(NamedTuple):
     """How a search ended."""
 
     plan: list[int] | None
@@ -41,8 +41,8 @@ class Found(NamedTuple):
 
 
 def search(
-    task: Task, *, weight: float = WEIGHT, nodes_max: int = NODES_MAX, below: float = inf
-) -> Generator[None, None, Found]:
+    task: PlanningTask, *, weight: float = WEIGHT, nodes_max: int = NODES_MAX, below: float = inf
+) -> Generator[None, None, SearchResult]:
     """Look for a plan cheaper than `below`. Yields now and then, to let others have a turn."""
     queues: tuple[list[Entry], list[Entry]] = ([], [])
     turns = [0, 0]
@@ -55,7 +55,7 @@ def search(
     state, spent = task.start, 0.0
     while True:
         if state & task.goal_bits == task.goal_bits:
-            return Found(_walk(state, task.start, came), nodes, proved=False)
+            return SearchResult(_walk(state, task.start, came), nodes, proved=False)
         reach = explore(task, state, prices)
         relaxed = extract(task, reach, task.goal)
         nodes += 1
@@ -84,9 +84,9 @@ def search(
         while True:
             which = 0 if not queues[1] else 1 if not queues[0] else int(turns[1] <= turns[0])
             if not queues[which]:
-                return Found(None, nodes, proved=below == inf)
+                return SearchResult(None, nodes, proved=below == inf)
             if nodes >= nodes_max:
-                return Found(None, nodes, proved=False)
+                return SearchResult(None, nodes, proved=False)
             _, _, parent, number = heappop(queues[which])
             turns[which] += 1
             state = task.after(parent, number)

@@ -27,7 +27,7 @@ ID_CHARS_MAX = 90
 _ODD = re.compile(r"[^A-Za-z0-9_-]+")
 
 
-class Names:
+class StepIds:
     """Ids that are unique in a run and say who does it: `clean`, `clean-2`."""
 
     def __init__(self, taken: Collection[str]) -> None:
@@ -50,12 +50,12 @@ class Names:
         return ident
 
 
-class Writer(msgspec.Struct):
+class StepWriter(msgspec.Struct):
     """What is needed to write the steps of a plan."""
 
     operators: Operators
     prices: Prices
-    names: Names
+    names: StepIds
     replaces: dict[str, str]
     """Failed steps that one new step each may take the place of: what they gave, to their id."""
     wanted: tuple[str, ...]

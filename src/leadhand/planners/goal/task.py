@@ -19,7 +19,7 @@ LEAN_MAX = 200
 """Steps of the longest plan that is looked through for what it can do without."""
 
 
-class Task:
+class PlanningTask:
     """Operators that matter, the facts they speak of, and where we stand."""
 
     def __init__(
@@ -60,13 +60,13 @@ class Task:
             for fact in gives:
                 self.givers[fact].append(number)
 
-    def only(self, numbers: Iterable[int]) -> Task:
+    def only(self, numbers: Iterable[int]) -> PlanningTask:
         """The same task with some of its operators."""
         some = [self.operators[number] for number in numbers]
         prices = {self.operators[n].name: price for n, price in enumerate(self.prices)}
-        return Task(some, prices, self.true, self.wanted)
+        return PlanningTask(some, prices, self.true, self.wanted)
 
-    def distinct(self, keep: Collection[int] = ()) -> Task:
+    def distinct(self, keep: Collection[int] = ()) -> PlanningTask:
         """The same task with the cheapest of operators that need, give and drop the same."""
         least: dict[tuple[int, int, int], int] = {}
         for number, price in enumerate(self.prices):
@@ -77,7 +77,7 @@ class Task:
         chosen = {*least.values(), *keep}
         return self if len(chosen) == len(self.operators) else self.only(sorted(chosen))
 
-    def without_drops(self) -> Task:
+    def without_drops(self) -> PlanningTask:
         """The same task in which nothing is ever taken away."""
         free = copy(self)
         free.drops = [()] * len(self.drops)

@@ -60,7 +60,7 @@ class Under(NamedTuple):
     writes: tuple[str, ...]
 
 
-class Lost(NamedTuple):
+class LostStep(NamedTuple):
     """A step that waits for one that failed: it is not coming unless that one is replaced."""
 
     step: Under
@@ -76,7 +76,7 @@ class World(msgspec.Struct):
     under_way: list[Under]
     failures: dict[str, list[FailedAttempt]]
     """Failed attempts by step."""
-    lost: dict[str, Lost] = {}
+    lost: dict[str, LostStep] = {}
     """Steps that wait for failed ones, directly or through others."""
 
     def revived(self, replaced: Collection[str]) -> list[Under]:
@@ -118,7 +118,7 @@ def fold(view: PlannerView) -> World:
     roots = lost_roots(steps, open_steps)
     under_way = [_under(step, catalog) for step in open_steps if step.id not in roots]
     lost = {
-        step.id: Lost(_under(step, catalog), roots[step.id])
+        step.id: LostStep(_under(step, catalog), roots[step.id])
         for step in open_steps
         if step.id in roots
     }

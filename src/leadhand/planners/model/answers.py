@@ -90,20 +90,20 @@ NOTHING: tuple[Any, ...] = (None, "", [], {})
 """Values that say nothing: a field that holds one counts as left out."""
 
 
-class Look(NamedTuple):
+class LookRequest(NamedTuple):
     """It wants to see whole results before it decides."""
 
     steps: list[str]
 
 
-class Misread(ValueError):
+class MisreadAnswer(ValueError):
     """The answer is no decision."""
 
 
-def read(data: Any, workers: Collection[str]) -> tuple[Decision | Look, str]:
+def read(data: Any, workers: Collection[str]) -> tuple[Decision | LookRequest, str]:
     """The decision that some data stands for, and the notes that came with it."""
     if not isinstance(data, dict):
-        raise Misread("the answer is not a JSON object")
+        raise MisreadAnswer("the answer is not a JSON object")
     _refuse_unread(data, _FIELDS, "the answer")
     kind, because = data.get("kind"), _text(data, "because")
     notes = _text(data, "notes")
@@ -115,29 +115,29 @@ def read(data: Any, workers: Collection[str]) -> tuple[Decision | Look, str]:
         case "look":
             names = _texts(data, "look")
             if not names:
-                raise Misread('"look" names no step')
-            return Look(names[:20]), notes
+                raise MisreadAnswer('"look" names no step')
+            return LookRequest(names[:20]), notes
         case "ask":
             question = _text(data, "question")
             if not question.strip():
-                raise Misread('"ask" comes without a "question"')
+                raise MisreadAnswer('"ask" comes without a "question"')
             return Ask(question, tuple(_texts(data, "choices"))[:10]), notes
         case "finish":
             return Finish(data.get("result"), because, drop=_drop(data)), notes
         case "give_up":
             return GiveUp(_text(data, "reason") or because or "no reason was given"), notes
         case _:
-            raise Misread(f'"kind" is {str(kind)[:40]!r}; it is one of {", ".join(KINDS)}')
+            raise MisreadAnswer(f'"kind" is {str(kind)[:40]!r}; it is one of {", ".join(KINDS)}')
 
 
 def _proposal(data: Doc, because: str, workers: Collection[str]) -> Propose:
     steps = data.get("steps") or []
     if not isinstance(steps, list) or not all(isinstance(step, dict) for step in steps):
-        raise Misread('"steps" is not a list of objects')
+        raise MisreadAnswer('"steps" is not a list of objects')
     cancel = tuple(_texts(data, "cancel"))
     drop = _drop(data)
     if len(steps) > STEPS_MAX:
-        raise Misread(f"{len(steps)} steps at once are too many; propose at most {STEPS_MAX}")
+        raise MisreadAnswer(f"{len(steps)} steps at once are too many; propose at most {STEPS_MAX}")
     outlook = data.get("outlook") or []
     expected = [
         {"id": f"later-{i}", "worker": str(each.get("worker", "")), **_because(each)}
@@ -160,7 +160,7 @@ def _drop(data: Doc) -> dict[str, str]:
     """Steps that are given up, each with the reason."""
     listed_ = data.get("drop") or []
     if not isinstance(listed_, list) or not all(isinstance(each, dict) for each in listed_):
-        raise Misread('"drop" is not a list of objects with "id" and "reason"')
+        raise MisreadAnswer('"drop" is not a list of objects with "id" and "reason"')
     return {_text(each, "id"): _text(each, "reason") for each in listed_}
 
 
@@ -173,7 +173,7 @@ def _step(raw: Doc) -> Doc:
         try:
             step["parameters"] = decoded(clean(parameters))
         except msgspec.DecodeError:
-            raise Misread(f'"parameters" of {raw.get("id")!r} is no JSON object') from None
+            raise MisreadAnswer(f'"parameters" of {raw.get("id")!r} is no JSON object') from None
     if isinstance(step.get("id"), str):
         step["id"] = ID_CHARS.sub("-", step["id"]).strip("-")[:90]
     return step
@@ -187,7 +187,7 @@ def _refuse_unread(raw: Doc, fields: Collection[str], what: str) -> None:
     why = "is not read"
     if promised := [name for name in unread if name in _PROMISES]:
         unread, why = promised, "is for its worker to declare, not for a plan"
-    raise Misread(
+    raise MisreadAnswer(
         f"{what} has {listed(unread)}, which {why}. Leave it out; there is {_some(fields)}"
     )
 

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 from leadhand.core.plan.graph import dependencies
 from leadhand.core.report import Finish, Propose
 from leadhand.planners.goal.operators import operator_name
-from leadhand.planners.goal.steps import Names, document, tidy
+from leadhand.planners.goal.steps import StepIds, document, tidy
 from leadhand.planners.goal.world import given, value_of
-from leadhand.planners.model.answers import Misread
+from leadhand.planners.model.answers import MisreadAnswer
 from leadhand.planners.proposal_check import not_true
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def read(
     named = [_named(call, view) for call in calls]
     if not named:
         return None
-    names, facts = Names(view.steps), dict(world.facts)
+    names, facts = StepIds(view.steps), dict(world.facts)
     steps: list[Doc] = []
     for number, (worker, action) in enumerate(named, len(view.timeline) + 1):
         operator = operators.by_name.get(operator_name(worker, action))
@@ -59,7 +59,7 @@ def read(
             unmet = [need for need in operator.needs if need not in facts]
             if unmet:
                 what = f"{worker} {action}".strip()
-                raise Misread(f"step {number} {what} needs {not_true(unmet, 'which')}")
+                raise MisreadAnswer(f"step {number} {what} needs {not_true(unmet, 'which')}")
         step = _step(worker, action, operator, names, facts)
         if steps:
             step["depends_on"] = [*dict.fromkeys([*step.get("depends_on", ()), steps[-1]["id"]])]
@@ -97,7 +97,7 @@ def _calls(line: str) -> list[str]:
 
 
 def _step(
-    worker: str, action: str, operator: Operator | None, names: Names, facts: Mapping[str, Fact]
+    worker: str, action: str, operator: Operator | None, names: StepIds, facts: Mapping[str, Fact]
 ) -> Doc:
     if operator is None:
         ident = names.fresh(f"{worker}-{action}" if action else worker)
@@ -117,7 +117,7 @@ def _named(line: str, view: PlannerView) -> tuple[str, str]:
         if at is not None and (found is None or (at, -len(name)) < found[:2]):
             found = (at, -len(name), name)
     if found is None:
-        raise Misread(f"the line {line.strip()[:80]!r} names no worker")
+        raise MisreadAnswer(f"the line {line.strip()[:80]!r} names no worker")
     name = found[2]
     rest = plain[found[0] + len(name) :].strip(" :()`*.,")
     offers = view.catalog.workers[name].offers

@@ -34,8 +34,8 @@ from leadhand.core.wording import listed
 from leadhand.errors import UsageError
 from leadhand.models.call_record import refused
 from leadhand.models.failures import ModelFailure
-from leadhand.models.messages import Request, Said, Told
-from leadhand.models.registry import Book
+from leadhand.models.messages import AssistantMessage, ModelRequest, UserMessage
+from leadhand.models.registry import ModelRegistry
 from leadhand.models.secret_patterns import finds, scrub, scrubbed
 from leadhand.models.telemetry import span
 from leadhand.planners.goal.operators import operators_of
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from leadhand.core.plan.model import Doc, Json
     from leadhand.core.report import Decision, PlannerView
     from leadhand.models.client import Client
-    from leadhand.models.messages import Answer, Model, Turn
+    from leadhand.models.messages import Model, ModelAnswer, Turn
     from leadhand.planners.goal.operators import Operators
     from leadhand.planners.goal.world import World
 
@@ -101,7 +101,7 @@ STYLE = {
 }
 
 
-class Notes(msgspec.Struct, omit_defaults=True):
+class ModelNotes(msgspec.Struct, omit_defaults=True):
     """What is kept from one decision to the next."""
 
     asked: int = 0
@@ -131,7 +131,7 @@ class ModelPlanner:
         max_tokens: int = ANSWER_TOKENS,
         timeout_s: float = 180.0,
         temperature: float | None = None,
-        book: Book | None = None,
+        book: ModelRegistry | None = None,
         asks: bool = True,
         idle: int = IDLE,
         budget: float | None = MODEL_BUDGET,
@@ -171,7 +171,7 @@ class ModelPlanner:
         self.source = model if isinstance(model, str) else ""
         """Where it can be loaded from again: its name."""
         self.consult = "every_report" if style == "next_step" else "on_surprise"
-        self._client = (book or Book()).client(model)
+        self._client = (book or ModelRegistry()).client(model)
         self._known: tuple[Catalog, Operators] | None = None
         self._progress = Progress(idle)
 
@@ -215,17 +215,17 @@ class ModelPlanner:
         return mode if mode in ("whole", "next_step") and self.style != "list" else self.style
 
     async def _rounds(
-        self, view: PlannerView, kept: Notes, turns: list[Turn], style: str
+        self, view: PlannerView, kept: ModelNotes, turns: list[Turn], style: str
     ) -> Decision:
         world, seen, looks, problem = self._world(view), set[str](), 0, ""
         round_ = 0
         while round_ < self.rounds:
             said, found = await self._answer(turns, view, world, style)
-            if isinstance(found, tuple) and isinstance(found[0], answers.Look):
+            if isinstance(found, tuple) and isinstance(found[0], answers.LookRequest):
                 looks += 1
                 if looks <= LOOKS_MAX:
                     data = prompt.whole(view, found[0].steps, self.tokens)
-                    turns += [said, Told(f"{data}\n\nNow decide.")]
+                    turns += [said, UserMessage(f"{data}\n\nNow decide.")]
                     continue
                 found = f"you have looked {LOOKS_MAX} times; decide now"
             round_ += 1
@@ -238,7 +238,7 @@ class ModelPlanner:
                 seen.add(said.text)
             else:
                 decision, notes = found
-                assert not isinstance(decision, answers.Look)
+                assert not isinstance(decision, answers.LookRequest)
                 kept.said = scrub(notes)[:NOTES_CHARS_MAX] or kept.said
                 mark = _mark(decision)
                 again = bool(mark) and mark in seen
@@ -257,26 +257,26 @@ class ModelPlanner:
                     return self._over(f"it proposes again what was refused ({problem})", kept)
             facts = listed(sorted(world.facts), 60) or "nothing"
             wrong = self.prompts.fill("wrong", {"problem": scrub(problem), "facts": facts})
-            turns += [said, Told(wrong)]
+            turns += [said, UserMessage(wrong)]
         return self._over(f"{self.rounds} rounds brought nothing usable; the last: {problem}", kept)
 
     async def _answer(
         self, turns: list[Turn], view: PlannerView, world: World, style: str
-    ) -> tuple[Said, tuple[Decision | answers.Look, str] | str]:
+    ) -> tuple[AssistantMessage, tuple[Decision | answers.LookRequest, str] | str]:
         """What the model said, and the decision in it or what is wrong with it."""
         try:
             answer = await self._ask(turns, style)
         except ModelFailure as failure:
             if failure.failure_class != "invalid_output":
                 raise
-            said = Said(failure.text or "(nothing that could be read)")
+            said = AssistantMessage(failure.text or "(nothing that could be read)")
             return said, self._listed(failure.text, view, world) or str(failure)
-        said = Said(answer.text or msgspec.json.encode(answer.data).decode())
+        said = AssistantMessage(answer.text or msgspec.json.encode(answer.data).decode())
         if style == "list":
             return said, self._listed(answer.text, view, world) or "that is no numbered list"
         try:
             return said, answers.read(answer.data, view.catalog.workers)
-        except answers.Misread as problem:
+        except answers.MisreadAnswer as problem:
             return said, str(problem)
 
     def _listed(
@@ -285,13 +285,13 @@ class ModelPlanner:
         """The plan in a list, what is wrong with it, or nothing when there is no list."""
         try:
             plan = numbered_list.read(text, view, self._operators(view), world)
-        except answers.Misread as problem:
+        except answers.MisreadAnswer as problem:
             return str(problem)
         return None if plan is None else (plan, "")
 
-    async def _ask(self, turns: list[Turn], style: str) -> Answer:
+    async def _ask(self, turns: list[Turn], style: str) -> ModelAnswer:
         """One answer; a provider that is at fault is asked again, a little later."""
-        request = Request(
+        request = ModelRequest(
             system=self.prompts.fill("system_list" if style == "list" else "system"),
             turns=tuple(turns),
             schema=None if style == "list" else answers.SCHEMA,
@@ -342,7 +342,7 @@ class ModelPlanner:
             case _:
                 return ""
 
-    def _over(self, why: str, kept: Notes) -> Decision:
+    def _over(self, why: str, kept: ModelNotes) -> Decision:
         usable = f"{kept.accepted} of {kept.asked} proposals were usable"
         told = f"{self._client.name}: {scrub(why)} ({usable})"
         if not self.asks:
@@ -409,8 +409,8 @@ def _mark(decision: Decision) -> str:
     return digest(canonical(plain(steps, place="decision")))
 
 
-def _read(notes: Json) -> Notes:
+def _read(notes: Json) -> ModelNotes:
     try:
-        return msgspec.convert(notes or {}, Notes)
+        return msgspec.convert(notes or {}, ModelNotes)
     except msgspec.ValidationError:
-        return Notes()
+        return ModelNotes()

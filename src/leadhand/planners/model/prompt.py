@@ -19,7 +19,7 @@ from leadhand.core.catalog import stronger_ones
 from leadhand.core.hashing import digest
 from leadhand.core.wording import listed
 from leadhand.errors import UsageError
-from leadhand.models.messages import Told
+from leadhand.models.messages import UserMessage
 from leadhand.models.secret_patterns import scrub
 
 if TYPE_CHECKING:
@@ -82,14 +82,14 @@ class Prompts:
         filled = _HOLE.sub(lambda hole: values[hole[1]], text) if values else text
         return re.sub(r"\n{3,}", "\n\n", filled).strip()
 
-    def question(self, values: Mapping[str, str]) -> Told:
+    def question(self, values: Mapping[str, str]) -> UserMessage:
         """The question, and how much of its beginning comes again in the next one."""
         template, whole = self._texts["question"], self.fill("question", values)
         moving = next((hole for hole in _HOLE.finditer(template) if hole[1] not in STABLE), None)
         first = template[: moving.start()].rpartition("\n\n")[0] if moving else template
         filled = _HOLE.sub(lambda hole: values[hole[1]], first)
         stable = re.sub(r"\n{3,}", "\n\n", filled).strip()
-        return Told(whole, len(stable) if whole.startswith(stable) else 0)
+        return UserMessage(whole, len(stable) if whole.startswith(stable) else 0)
 
 
 def _checked(name: str, path: Path) -> str:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from leadhand.audit.keys import PrivateKey
-    from leadhand.core.commands import Word
+    from leadhand.core.commands import Command
     from leadhand.core.decide.effects import Move
     from leadhand.core.plan.model import Doc
     from leadhand.core.state.model import Now, State
@@ -54,7 +54,7 @@ async def say(request: Request, run: str, verb: str, **details: Any) -> Response
 class Saying:
     """A word that is made from how the run stands: here, or where the run is."""
 
-    word: Callable[[State, Now], Word]
+    word: Callable[[State, Now], Command]
 
     def __call__(self, state: State, now: Now) -> Move:
         return self.word(state, now)(state, now)

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Header, Query, Request, Response
 
 from leadhand.server.app_state import app_state_of
 from leadhand.server.gate import STILL
-from leadhand.server.problems import Refusal
+from leadhand.server.problems import RequestRefused
 from leadhand.server.routes.common import PROBLEMS
 from leadhand.server.stream import PING_S
 
@@ -46,7 +46,7 @@ async def events(
     """Everything that becomes durable from now on, or after a position that was seen."""
     if last_event_id:
         if not last_event_id.isascii() or not last_event_id.isdigit() or len(last_event_id) > 15:
-            raise Refusal(400, "Last-Event-ID is a position of this stream")
+            raise RequestRefused(400, "Last-Event-ID is a position of this stream")
         after = int(last_event_id)
     return EventStream(app_state_of(request).hub.events(after, run), request.scope[STILL])
 
@@ -72,7 +72,7 @@ async def live(request: Request, run: str, step: str) -> Response:
         return step in desk.state(run).steps
 
     if not await app_state_of(request).desks.read(look):
-        raise Refusal(404, f"run {run} has no step {step[:100]}")
+        raise RequestRefused(404, f"run {run} has no step {step[:100]}")
     return EventStream(_watched(app_state_of(request), run, step), request.scope[STILL])
 
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter, Request, Response
 
 from leadhand.app.documents import inbox_page
-from leadhand.core.commands import Word
+from leadhand.core.commands import Command
 from leadhand.core.review import protected_change
 from leadhand.engine.approvals import words_with
 from leadhand.errors import Conflict
 from leadhand.server import shapes
 from leadhand.server.app_state import app_state_of, of_database, person_of, seen
-from leadhand.server.problems import Refusal, missing
+from leadhand.server.problems import RequestRefused, missing
 from leadhand.server.request_forms import AnswerForm
 from leadhand.server.routes.common import Cursor, Limit, Saying, document, done, key_of, said
 from leadhand.server.rules import APPROVER, may
@@ -34,7 +34,7 @@ async def inbox(request: Request, cursor: Cursor = None, limit: Limit = 100) -> 
         try:
             return inbox_page(desk, cursor, limit)._asdict()
         except ValueError:
-            raise Refusal(400, "this cursor is of no page that was given out") from None
+            raise RequestRefused(400, "this cursor is of no page that was given out") from None
 
     return await seen(request, of_database, make)
 
@@ -56,14 +56,16 @@ async def answered(request: Request, run: str, question: str, form: AnswerForm) 
     if not kind:
         raise missing(f"{question[:100]} does not wait for an answer in run {run}")
     if kind == "review":
-        raise Refusal(403, "a review is decided at /runs/{run}/review, bound to what was shown")
+        raise RequestRefused(
+            403, "a review is decided at /runs/{run}/review, bound to what was shown"
+        )
     if kind == protected_change.KIND and not may(person.role, APPROVER):
-        raise Refusal(403, "a protected change is decided by an approver, and you are none")
+        raise RequestRefused(403, "a protected change is decided by an approver, and you are none")
     if kind == "hold" and form.choice == "release" and not may(person.role, APPROVER):
-        raise Refusal(403, "held steps are let go by a person with the role approver")
+        raise RequestRefused(403, "held steps are let go by a person with the role approver")
     key = key_of(person)
 
-    def word(state: State, at: Now) -> Word:
+    def word(state: State, at: Now) -> Command:
         if question not in state.questions or state.questions[question].kind == "review":
             raise Conflict(f"{question} does not wait for an answer any more")
         details = {
@@ -75,6 +77,6 @@ async def answered(request: Request, run: str, question: str, form: AnswerForm) 
                 state, question, form.choice, person.name, at, key=key, shown=form.commit
             ),
         }
-        return Word("answer", person.name, details)
+        return Command("answer", person.name, details)
 
     return await said(request, run, Saying(word), {"question": question})

@@ -10,7 +10,7 @@ from leadhand.app.approvals import ends, revision_of
 from leadhand.app.documents import review_document
 from leadhand.app.step_graph import others_for
 from leadhand.codec.edits import typed
-from leadhand.core.commands import Word
+from leadhand.core.commands import Command
 from leadhand.core.plan.amend import edit
 from leadhand.core.plan.diff import differences
 from leadhand.core.plan.revisions import held_by, plan_of
@@ -57,7 +57,7 @@ async def approve(request: Request, run: str, form: ApproveForm) -> Response:
     person = person_of(request)
     key = key_of(person)
 
-    def word(state: State, at: Now) -> Word:
+    def word(state: State, at: Now) -> Command:
         until = ends(form.expires_s, at.latest)
         words = own_words(state, person.name, at, expires=until, key=key, shown=form.hash)
         details = {
@@ -66,7 +66,7 @@ async def approve(request: Request, run: str, form: ApproveForm) -> Response:
             "text": form.reason,
             "approval": words,
         }
-        return Word("answer", person.name, details)
+        return Command("answer", person.name, details)
 
     return await said(request, run, Saying(word))
 
@@ -94,7 +94,7 @@ async def amend(request: Request, run: str, form: AmendForm) -> Response:
         whole = await apart(plan_document, form.plan, "the amended plan")
     told: Doc = {}
 
-    def word(state: State, _at: Now) -> Word:
+    def word(state: State, _at: Now) -> Command:
         waiting(state, form.hash)
         before, heirs = plan_of(state)
         after = whole if whole is not None else before
@@ -107,7 +107,7 @@ async def amend(request: Request, run: str, form: AmendForm) -> Response:
         changes = differences(before, after, heirs, held_by(state))
         told["changes"] = [each.document() for each in changes]
         revision = {**revision_of(state, after), "because": form.reason}
-        return Word("amend", person.name, {"revision": revision})
+        return Command("amend", person.name, {"revision": revision})
 
     return await said(request, run, Saying(word), told)
 
@@ -117,7 +117,7 @@ async def reassign(request: Request, run: str, step: str, form: ReassignForm) ->
     """Have another worker do a step that is not under way; it makes a new revision."""
     person, told = person_of(request), dict[str, Any]()
 
-    def word(state: State, _at: Now) -> Word:
+    def word(state: State, _at: Now) -> Command:
         found = state.steps.get(step)
         if found is None:
             raise missing(f"run {run} has no step {step[:100]}")
@@ -136,7 +136,7 @@ async def reassign(request: Request, run: str, step: str, form: ReassignForm) ->
         revision = revision_of(state, edit(before, sets, heirs=heirs))
         told["step"] = next((str(each["id"]) for each in revision["steps"]), step)
         because = form.reason or f"{form.worker} is to do it"
-        return Word("amend", person.name, {"revision": {**revision, "because": because}})
+        return Command("amend", person.name, {"revision": {**revision, "because": because}})
 
     return await said(request, run, Saying(word), told)
 
@@ -158,8 +158,8 @@ def waiting(state: State, shown: str) -> str:
 async def _answered(request: Request, run: str, shown: str, choice: str, text: str) -> Response:
     person = person_of(request)
 
-    def word(state: State, _at: Now) -> Word:
+    def word(state: State, _at: Now) -> Command:
         details = {"id": waiting(state, shown), "choice": choice, "text": text}
-        return Word("answer", person.name, details)
+        return Command("answer", person.name, details)
 
     return await said(request, run, Saying(word))

@@ -16,7 +16,7 @@ from leadhand.core.views.ledger import describe, ledger_of
 from leadhand.errors import UsageError
 from leadhand.server import shapes
 from leadhand.server.app_state import app_state_of, of_run, seen
-from leadhand.server.problems import Refusal, missing
+from leadhand.server.problems import RequestRefused, missing
 from leadhand.server.routes.common import PROBLEMS, Cursor, Limit, document
 
 if TYPE_CHECKING:
@@ -194,5 +194,5 @@ def _after(cursor: str | None) -> int:
     if cursor is None:
         return 0
     if not cursor.isascii() or not cursor.isdigit() or len(cursor) > 15:
-        raise Refusal(400, "this cursor is of no page that was given out")
+        raise RequestRefused(400, "this cursor is of no page that was given out")
     return int(cursor)

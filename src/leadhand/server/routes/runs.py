@@ -23,7 +23,7 @@ from leadhand.server.app_state import (
     seen,
 )
 from leadhand.server.idempotency import keyed, other_body
-from leadhand.server.problems import Refusal
+from leadhand.server.problems import RequestRefused
 from leadhand.server.request_forms import ReasonForm, RedoForm, StartForm
 from leadhand.server.routes.common import Cursor, Limit, document, done, key_of, say
 from leadhand.server.run_start import start
@@ -63,7 +63,7 @@ def run_page(desk: CachedReader, status: str | None, q: str, cursor: str | None,
     if cursor is not None:
         places = [place for place, header in enumerate(headers) if header.run == cursor]
         if not places:
-            raise Refusal(400, "this cursor is of no page that was given out")
+            raise RequestRefused(400, "this cursor is of no page that was given out")
         headers = headers[places[0] + 1 :]
     found: list[Doc] = []
     for header in headers:
@@ -99,7 +99,7 @@ def _steps_page(steps: list[Doc], cursor: str | None, limit: int) -> Doc:
     if cursor is not None:
         places = [place for place, row in enumerate(steps) if row["id"] == cursor]
         if not places:
-            raise Refusal(400, "this cursor is of no page that was given out")
+            raise RequestRefused(400, "this cursor is of no page that was given out")
         first = places[0] + 1
     page = steps[first : first + limit]
     further = page[-1]["id"] if first + limit < len(steps) else None
@@ -226,4 +226,4 @@ async def _refuse_unknown(request: Request, run: str, step: str) -> None:
         return step in desk.state(run).steps
 
     if not await app_state_of(request).desks.read(look):
-        raise Refusal(404, f"run {run} has no step {step[:100]}")
+        raise RequestRefused(404, f"run {run} has no step {step[:100]}")

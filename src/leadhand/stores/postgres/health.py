@@ -39,7 +39,7 @@ SELECT has_table_privilege('leadhand.words', 'INSERT')
        has_table_privilege('leadhand.events', 'SELECT')"""
 
 
-class Seen(NamedTuple):
+class HealthCheck(NamedTuple):
     """One thing that was looked at."""
 
     what: str
@@ -49,7 +49,7 @@ class Seen(NamedTuple):
     warning: bool = False
 
 
-def look(address: Address) -> list[Seen]:
+def look(address: Address) -> list[HealthCheck]:
     """Connect once, and look at everything."""
     import psycopg
 
@@ -65,10 +65,10 @@ def look(address: Address) -> list[Seen]:
         session.close()
 
 
-def _server(connection: psycopg.Connection[Any], address: Address) -> Iterator[Seen]:
+def _server(connection: psycopg.Connection[Any], address: Address) -> Iterator[HealthCheck]:
     number, name, follower, read_only, _ = _row(connection, LOOK)
     old = number < OLDEST
-    yield Seen(
+    yield HealthCheck(
         "server",
         f"PostgreSQL {name}",
         "is older than 14" if old else "",
@@ -76,12 +76,12 @@ def _server(connection: psycopg.Connection[Any], address: Address) -> Iterator[S
     )
     if follower:
         fix = "Name the primary; with several hosts in the address: target_session_attrs=read-write"
-        yield Seen("server", "a follower of another server", "takes no writes", fix)
+        yield HealthCheck("server", "a follower of another server", "takes no writes", fix)
     elif read_only == "on":
         fix = f"ALTER ROLE {connection.info.user} RESET default_transaction_read_only;"
-        yield Seen("server", "read-only by default", "takes no writes", fix)
+        yield HealthCheck("server", "read-only by default", "takes no writes", fix)
     if not connection.pgconn.ssl_in_use and not _near(connection.info.hostaddr):
-        yield Seen(
+        yield HealthCheck(
             "connection",
             "not encrypted",
             "others on the network can read it",
@@ -90,14 +90,14 @@ def _server(connection: psycopg.Connection[Any], address: Address) -> Iterator[S
         )
 
 
-def _durable(connection: psycopg.Connection[Any]) -> Iterator[Seen]:
+def _durable(connection: psycopg.Connection[Any]) -> Iterator[HealthCheck]:
     for name, loss in LOSSES.items():
         (value,) = _row(connection, f"SHOW {name}")
         off = value != "on"
-        yield Seen(name, value, loss if off else "", CONF.format(name) if off else "")
+        yield HealthCheck(name, value, loss if off else "", CONF.format(name) if off else "")
     *_, commit = _row(connection, LOOK)
     weak = commit in ("off", "local")
-    yield Seen(
+    yield HealthCheck(
         "synchronous_commit",
         commit,
         "commits are answered before they are safe" if weak else "",
@@ -106,12 +106,12 @@ def _durable(connection: psycopg.Connection[Any]) -> Iterator[Seen]:
     )
 
 
-def _role(connection: psycopg.Connection[Any], address: Address) -> Iterator[Seen]:
+def _role(connection: psycopg.Connection[Any], address: Address) -> Iterator[HealthCheck]:
     user, superuser, owner, may_enter, there = _row(connection, RIGHTS)
     if not there:
         return
     if superuser or owner:
-        yield Seen(
+        yield HealthCheck(
             "role",
             f"{user}, {'a superuser' if superuser else 'the owner of the tables'}",
             "could change what was written",
@@ -121,11 +121,13 @@ def _role(connection: psycopg.Connection[Any], address: Address) -> Iterator[See
         return
     writes, reads = _row(connection, MAY) if may_enter else (False, False)
     if writes and reads:
-        yield Seen("role", f"{user}, a writer")
+        yield HealthCheck("role", f"{user}, a writer")
         return
     problem = "may read, and host or answer nothing" if reads else "may not even read"
     fix = f"As the owner: {address.migrate(f' --writer {shlex.quote(user)}')}"
-    yield Seen("role", f"{user}, {'a reader' if reads else 'a stranger'}", problem, fix, reads)
+    yield HealthCheck(
+        "role", f"{user}, {'a reader' if reads else 'a stranger'}", problem, fix, reads
+    )
 
 
 def _row(connection: psycopg.Connection[Any], statement: str) -> Any:

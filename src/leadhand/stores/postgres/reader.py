@@ -12,7 +12,7 @@ import psycopg
 from leadhand.audit.chain import Batch
 from leadhand.errors import StoreCorrupt, StoreError
 from leadhand.ports import Entry, RunHeader
-from leadhand.stores.artifacts import Artifacts, digest_in, ref_of
+from leadhand.stores.artifacts import ArtifactFolder, digest_in, ref_of
 from leadhand.stores.postgres import schema
 from leadhand.stores.postgres.session import (
     PAUSE_S,
@@ -64,7 +64,7 @@ class Blobs:
         self._address = address
         self._session = Session(address, "artifacts")
         folder = address.artifacts
-        self._shared = shared or (Artifacts(folder) if folder is not None else None)
+        self._shared = shared or (ArtifactFolder(folder) if folder is not None else None)
 
     def put(self, data: bytes) -> str:
         """Keep bytes durably; gives back their name."""

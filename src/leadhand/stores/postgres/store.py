@@ -32,7 +32,7 @@ import psycopg
 
 from leadhand.errors import LeadhandError, NotAllowed, StoreError
 from leadhand.stores.copy import refuse_half
-from leadhand.stores.group_commit import Request, Took, misfit
+from leadhand.stores.group_commit import AppendRequest, Took, misfit
 from leadhand.stores.postgres import schema
 from leadhand.stores.postgres.reader import PostgresReader
 from leadhand.stores.postgres.session import (
@@ -126,7 +126,7 @@ class PostgresStore(PostgresReader):
             return future
         size = sum([len(entry.body) for entry in entries]) + 200 * len(entries)
         self._queued_bytes += size
-        self.writer.put(Request(loop, future, run, expected, entries, summary, size))
+        self.writer.put(AppendRequest(loop, future, run, expected, entries, summary, size))
         return future
 
     @property
@@ -158,7 +158,7 @@ class PostgresStore(PostgresReader):
             ) from None
         self.writer.hurry()
 
-    def commit_together(self, requests: list[Request]) -> None:
+    def commit_together(self, requests: list[AppendRequest]) -> None:
         """One commit of exactly these appends, for a copy."""
         self.writer.commit_together(requests)
 

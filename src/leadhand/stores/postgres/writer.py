@@ -41,7 +41,7 @@ from leadhand.errors import (
     StoreCorrupt,
     StoreError,
 )
-from leadhand.stores.group_commit import Committer, Head, Request, Took
+from leadhand.stores.group_commit import AppendRequest, Committer, Head, Took
 from leadhand.stores.postgres import schema
 from leadhand.stores.postgres.schema import HOSTING
 from leadhand.stores.postgres.session import OPEN_PATIENCE_S, Session, explain, lost, queries
@@ -74,7 +74,7 @@ class _Group(NamedTuple):
     touched: dict[str, _Touched]
     entries: list[Any]
 
-    def add(self, request: Request, head: Head) -> None:
+    def add(self, request: AppendRequest, head: Head) -> None:
         """Take an append in; when this raises, nothing of it was taken."""
         _refuse_odd(request)
         one = self.touched.get(request.run)
@@ -103,7 +103,7 @@ class _Group(NamedTuple):
         )
 
 
-def _refuse_odd(request: Request) -> None:
+def _refuse_odd(request: AppendRequest) -> None:
     """One value that PostgreSQL does not take would refuse the whole group."""
     request.run.encode()
     good = "\0" not in request.run and type(request.summary) in (bytes, type(None))
@@ -171,7 +171,7 @@ class PostgresWriter(Committer[Session]):
 
     # All below runs in the writer's thread.
 
-    def _commit(self, requests: list[Request]) -> list[LeadhandError | None]:
+    def _commit(self, requests: list[AppendRequest]) -> list[LeadhandError | None]:
         """Write a group; for each request why it failed, or None."""
         self.settled_bytes += sum([request.size for request in requests])
         if self.refusal is not None:
@@ -187,7 +187,7 @@ class PostgresWriter(Committer[Session]):
         return [outcomes.get(place) for place in range(len(requests))]
 
     def _write_all(
-        self, requests: list[Request], outcomes: dict[int, LeadhandError | None]
+        self, requests: list[AppendRequest], outcomes: dict[int, LeadhandError | None]
     ) -> None:
         """Until each request is written or refused; `outcomes` holds what is certain."""
         deadline = time.monotonic() + self._connection.patience_s
@@ -238,7 +238,7 @@ class PostgresWriter(Committer[Session]):
     def _gathered(
         self,
         connection: psycopg.Connection[Any],
-        requests: list[Request],
+        requests: list[AppendRequest],
         outcomes: dict[int, LeadhandError | None],
     ) -> _Group:
         """All requests that can be written together; the others are refused."""
@@ -265,7 +265,7 @@ class PostgresWriter(Committer[Session]):
             ).fetchall():
                 self._heads[run] = Head(*head)
 
-    def _checked_head(self, request: Request, group: _Group) -> Head:
+    def _checked_head(self, request: AppendRequest, group: _Group) -> Head:
         """Where the request's run ends, counting what is in the group."""
         touched = group.touched.get(request.run)
         head = touched.head if touched else self._heads.get(request.run, Head(0, 0, GENESIS))
@@ -283,7 +283,7 @@ class PostgresWriter(Committer[Session]):
     def _find_landed(
         self,
         connection: psycopg.Connection[Any],
-        requests: list[Request],
+        requests: list[AppendRequest],
         outcomes: dict[int, LeadhandError | None],
     ) -> None:
         """Which requests are there already. The hash of the last entry stands for all before."""

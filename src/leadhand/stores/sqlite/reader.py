@@ -12,7 +12,7 @@ from leadhand.audit.chain import Batch
 from leadhand.errors import StoreCorrupt, StoreError
 from leadhand.ports import Entry, RunHeader
 from leadhand.stores import sql
-from leadhand.stores.artifacts import Artifacts
+from leadhand.stores.artifacts import ArtifactFolder
 from leadhand.stores.sqlite import connection
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class SqliteReader:
         self.path = Path(path).resolve()
         self._sql = sql.queries()
         self._reading = connection.open_reader(self.path)
-        self._artifacts = Artifacts(Path(f"{self.path}.artifacts"))
+        self._artifacts = ArtifactFolder(Path(f"{self.path}.artifacts"))
         self._wakers: set[asyncio.Event] = set()
         self._closed = False
 

@@ -50,7 +50,7 @@ from typing import TYPE_CHECKING, Any
 from leadhand.errors import LeadhandError, StoreError
 from leadhand.stores import sql
 from leadhand.stores.copy import refuse_half
-from leadhand.stores.group_commit import Request, Took, misfit
+from leadhand.stores.group_commit import AppendRequest, Took, misfit
 from leadhand.stores.sqlite import connection as connect
 from leadhand.stores.sqlite.reader import SqliteReader
 from leadhand.stores.sqlite.writer import Writer
@@ -134,7 +134,7 @@ class SqliteStore(SqliteReader):
         # An empty queue is not enough: the writer may hold an append it has not committed yet.
         first = self._queued_bytes == self._writer.settled_bytes
         self._queued_bytes += size
-        request = Request(loop, future, run, expected, entries, summary, size)
+        request = AppendRequest(loop, future, run, expected, entries, summary, size)
         if not (alone and first and self._writer.write_now(request)):
             self._writer.put(request)
         return future
@@ -162,7 +162,7 @@ class SqliteStore(SqliteReader):
         self._note([("adopt", (name,)), ("set_meta", (name, "database"))])
         self.claim()
 
-    def commit_together(self, requests: list[Request]) -> None:
+    def commit_together(self, requests: list[AppendRequest]) -> None:
         """One commit of exactly these appends, for a copy."""
         self._writer.commit_together(requests)
 

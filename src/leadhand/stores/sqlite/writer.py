@@ -38,7 +38,14 @@ from leadhand.errors import (
     StoreError,
 )
 from leadhand.stores import sql
-from leadhand.stores.group_commit import Committer, Group, Head, Request, Took, name_list
+from leadhand.stores.group_commit import (
+    AppendRequest,
+    CommitGroup,
+    Committer,
+    Head,
+    Took,
+    name_list,
+)
 from leadhand.stores.sqlite.connection import DAMAGE, explain
 
 if TYPE_CHECKING:
@@ -99,7 +106,7 @@ class Writer(Committer[sqlite3.Connection]):
             connection.execute(sql.queries("writer")[name])
         self.start()
 
-    def write_now(self, request: Request) -> bool:
+    def write_now(self, request: AppendRequest) -> bool:
         """Commit an append in the caller's thread, if the writer has nothing to do.
 
         Handing a lone append to another thread and hearing back costs more than the commit.
@@ -132,13 +139,13 @@ class Writer(Committer[sqlite3.Connection]):
 
     # All below runs in the writer's thread, or in write_now.
 
-    def _commit(self, requests: list[Request]) -> list[LeadhandError | None]:
+    def _commit(self, requests: list[AppendRequest]) -> list[LeadhandError | None]:
         """Write a group; for each request why it failed, or None."""
         self.settled_bytes += sum([request.size for request in requests])
         if self.refusal is not None:
             return [self.refusal] * len(requests)
         outcomes: list[LeadhandError | None] = [None] * len(requests)
-        group = Group(self._run_id)
+        group = CommitGroup(self._run_id)
         try:
             self._load_heads(requests)
             for index, request in enumerate(requests):
@@ -160,7 +167,7 @@ class Writer(Committer[sqlite3.Connection]):
             return [failure if outcome is None or lost else outcome for outcome in outcomes]
         return outcomes
 
-    def _load_heads(self, requests: list[Request]) -> None:
+    def _load_heads(self, requests: list[AppendRequest]) -> None:
         """Learn where the runs end that we have not met yet.
 
         What is known stays right: while the owner's epoch, which every commit checks, is
@@ -174,7 +181,7 @@ class Writer(Committer[sqlite3.Connection]):
             for run, *head in self._execute(find, name_list(unknown)):
                 self._heads[run] = Head(*head)
 
-    def _checked_head(self, request: Request, group: Group) -> Head:
+    def _checked_head(self, request: AppendRequest, group: CommitGroup) -> Head:
         """Where the request's run ends, counting what is in the group."""
         touched = group.touched.get(request.run)
         head = touched.head if touched else self._heads.get(request.run)
@@ -192,7 +199,7 @@ class Writer(Committer[sqlite3.Connection]):
         if epoch != self._epoch:
             raise sqlite3.IntegrityError("fenced")
 
-    def _write(self, group: Group) -> None:
+    def _write(self, group: CommitGroup) -> None:
         """The one step: commit the group, then remember what it changed."""
         first, number = self._position + 1, self._number + 1
         last = self._position + len(group.hashes)

@@ -35,11 +35,11 @@ from leadhand.errors import UsageError
 from leadhand.models.failures import ModelFailure
 from leadhand.models.meter import payer
 from leadhand.models.names import STRONGER
-from leadhand.models.registry import Book
+from leadhand.models.registry import ModelRegistry
 from leadhand.models.secret_patterns import scrub
 from leadhand.models.telemetry import span
-from leadhand.workers.agent.budget import Allowance
-from leadhand.workers.agent.loop import Bounds, Loop
+from leadhand.workers.agent.budget import AgentBudget
+from leadhand.workers.agent.loop import AgentLoop, Bounds
 from leadhand.workers.agent.prompt import Prompt
 from leadhand.workers.agent.toolbox import Toolbox
 from leadhand.workers.checks import holds
@@ -58,7 +58,7 @@ MARGIN = 0.05
 """The part of its time that is kept for the report, so that the attempt itself says it is up."""
 
 
-class Options(TypedDict, total=False):
+class AgentOptions(TypedDict, total=False):
     """What else an agent may be told; the same words as for `@worker`."""
 
     description: str
@@ -102,7 +102,7 @@ class Agent:
         timeout: float | str | None = None,
         answer_calls: int = 16,
         max_calls: int = 200,
-        **options: Unpack[Options],
+        **options: Unpack[AgentOptions],
     ) -> None:
         """`model` is a tier, a model by name, or a model.
 
@@ -113,7 +113,7 @@ class Agent:
         place = f"agent {name!r}"
         if not NAME.match(name):
             raise UsageError(f"{place}: is not a name; use letters, digits, _ . -")
-        if unknown := sorted(set(options) - set(Options.__annotations__)):
+        if unknown := sorted(set(options) - set(AgentOptions.__annotations__)):
             raise UsageError(f"{place}: there is no option {unknown[0]}=")
         self.model = model
         self.bounds = Bounds(
@@ -133,7 +133,7 @@ class Agent:
         self.fixed = False
         """Whether it stays with its own model, whatever tier a step names."""
         self._stronger = ""
-        self._book = Book()
+        self._book = ModelRegistry()
         if options.get("risk") not in (None, *RISKS):
             raise UsageError(f"{place}: risk: must be one of {', '.join(RISKS)}")
 
@@ -210,7 +210,7 @@ class Agent:
         except UsageError:
             return True
 
-    def use_models(self, book: Book) -> None:
+    def use_models(self, book: ModelRegistry) -> None:
         """Tell it what tiers and models are called in this configuration."""
         self._book = book
         self._stronger = "" if self._above() is None else f"{self.name}@{self._above()}"
@@ -252,10 +252,10 @@ class Agent:
             client = self._client(context.tier)
         except UsageError as problem:
             return Report.failed("unavailable", bounded(str(problem)))
-        loop = Loop(client, self._prompt, self._tools, self._returns, self.bounds)
+        loop = AgentLoop(client, self._prompt, self._tools, self._returns, self.bounds)
         limit, budget = self.bounds.timeout_s, self.bounds.budget
         paying = payer.get()
-        token = payer.set(paying if budget is None else Allowance(paying, budget))
+        token = payer.set(paying if budget is None else AgentBudget(paying, budget))
         try:
             with span("invoke_agent", self.name, gen_ai__agent__name=self.name) as made:
                 async with asyncio.timeout(limit and limit * (1 - MARGIN)) as clock:
@@ -299,7 +299,7 @@ class Agent:
                 await close()
 
 
-def _failed(kind: str, message: str, loop: Loop, retry_after_s: float | None = None) -> Report:
+def _failed(kind: str, message: str, loop: AgentLoop, retry_after_s: float | None = None) -> Report:
     failure = Failure(kind, bounded(scrub(message)), loop.effect, retry_after_s)
     return Report("failed", error=failure)
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from leadhand.models.failures import ModelFailure
 
 if TYPE_CHECKING:
-    from leadhand.models.meter import Call, Payer
+    from leadhand.models.meter import ModelCall, Payer
 
 
 ROUNDING = 1e-9
 
 
-class Allowance:
+class AgentBudget:
     """Somebody who pays up to a limit, out of another's purse."""
 
     def __init__(self, purse: Payer, limit: float) -> None:
@@ -42,7 +42,7 @@ class Allowance:
         self._spent += reserved
         return reserved
 
-    def settle(self, reserved: float, call: Call) -> None:
+    def settle(self, reserved: float, call: ModelCall) -> None:
         """What was set aside is free again, and what the call cost is spent."""
         self._spent += call.cost - reserved
         self._purse.settle(reserved, call)

@@ -26,7 +26,7 @@ from leadhand.workers.agent.agent import Agent
 from leadhand.workers.agent.commands import CommandTool
 from leadhand.workers.agent.functions import WorkerTool, worker_tools
 from leadhand.workers.agent.prompt import SUFFIXES
-from leadhand.workers.declaration import Table
+from leadhand.workers.declaration import DeclarationTable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -78,7 +78,7 @@ def declared_agents(
     problems: list[str] = []
     found: list[Agent] = []
     for name, given in tables.items():
-        table = Table(f"agents.{name}", given, problems)
+        table = DeclarationTable(f"agents.{name}", given, problems)
         before = len(problems)
         options = _options(table, Path(folder), registry)
         if len(problems) > before:
@@ -92,7 +92,7 @@ def declared_agents(
     return found
 
 
-def _options(table: Table, folder: Path, registry: Registry) -> dict[str, Any]:
+def _options(table: DeclarationTable, folder: Path, registry: Registry) -> dict[str, Any]:
     values = table.values
     for key in values:
         if key not in KEYS:
@@ -111,7 +111,7 @@ def _options(table: Table, folder: Path, registry: Registry) -> dict[str, Any]:
     return found
 
 
-def _tools(table: Table, registry: Registry) -> list[Any]:
+def _tools(table: DeclarationTable, registry: Registry) -> list[Any]:
     found: list[Any] = []
     for word in table.texts("tools"):
         name, colon, action = word.partition(":")
@@ -132,7 +132,7 @@ def _tools(table: Table, registry: Registry) -> list[Any]:
     return found
 
 
-def _commands(table: Table, folder: Path) -> list[CommandTool]:
+def _commands(table: DeclarationTable, folder: Path) -> list[CommandTool]:
     allow = table.values.get("commands")
     if allow is None:
         return []
@@ -147,7 +147,7 @@ def _commands(table: Table, folder: Path) -> list[CommandTool]:
         return []
 
 
-def _returns(table: Table, folder: Path) -> Any:
+def _returns(table: DeclarationTable, folder: Path) -> Any:
     """A schema as a table, or the name of a JSON file that holds one."""
     value = table.values.get("returns")
     if isinstance(value, str):

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from leadhand.core.hashing import canonical, digest
 from leadhand.core.report import Failure, Report
 from leadhand.errors import WorkerFailure
-from leadhand.models.messages import Request, Result, Told, Turn, Usage
+from leadhand.models.messages import ModelRequest, Result, Turn, Usage, UserMessage
 from leadhand.models.secret_patterns import finds, scrub, scrubbed
 from leadhand.models.telemetry import span
 from leadhand.ports import ends_us
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from leadhand.core.plan.model import Doc
     from leadhand.core.report import Effect
     from leadhand.models.client import Client
-    from leadhand.models.messages import Answer, ToolCall
+    from leadhand.models.messages import ModelAnswer, ToolCall
     from leadhand.ports import Context, Task
     from leadhand.workers.agent.prompt import Prompt
     from leadhand.workers.agent.toolbox import Toolbox
@@ -58,7 +58,7 @@ PIECE_CHARS_MAX = 2_000
 CHARS_MAX = 400_000
 
 
-class Transcript:
+class AgentTranscript:
     """Lines, bounded: of a very long attempt the beginning is kept, and what ended it."""
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class Transcript:
         self._chars = 0
         self._left_out = 0
 
-    def turn(self, number: int, answer: Answer) -> None:
+    def turn(self, number: int, answer: ModelAnswer) -> None:
         """One answer of the model, with its tokens."""
         used = answer.usage
         cached = f" ({used.cache_read} cached)" if used.cache_read else ""
@@ -128,7 +128,7 @@ class Bounds(NamedTuple):
     """Calls of tools in the whole attempt."""
 
 
-class Loop:
+class AgentLoop:
     """The conversation of one attempt."""
 
     def __init__(
@@ -142,7 +142,7 @@ class Loop:
         self._client, self._prompt, self._tools = client, prompt, tools
         self._returns, self._bounds = returns, bounds
         self.effect: Effect = "none"
-        self.log = Transcript()
+        self.log = AgentTranscript()
         self._turns: list[Turn] = []
         self._used = Usage()
         self._corrected = False
@@ -152,7 +152,7 @@ class Loop:
     async def run(self, task: Task, context: Context) -> Report:
         """Until it ended; raises ModelFailure when the model cannot be asked."""
         hide: Callable[[Any], Any] = getattr(context, "hide", _as_it_is)
-        self._turns = [Told(told(task, context, hide))]
+        self._turns = [UserMessage(told(task, context, hide))]
         for number in range(1, self._bounds.turns + 1):
             answer = await self._ask(number, context)
             self.log.turn(number, answer)
@@ -172,10 +172,10 @@ class Loop:
         """How many characters the next question has, at the least."""
         return sum(len(turn.text) for turn in self._turns)
 
-    async def _ask(self, number: int, context: Context) -> Answer:
+    async def _ask(self, number: int, context: Context) -> ModelAnswer:
         context.progress(f"turn {number}")
         left = self._bounds.tokens - self._used.input - self._used.output
-        request = Request(
+        request = ModelRequest(
             system=self._prompt.text,
             turns=tuple(self._turns),
             tools=self._tools.shown,
@@ -189,7 +189,7 @@ class Loop:
         return answer
 
     async def _heard(
-        self, answer: Answer, number: int, context: Context, hide: Callable[[Any], Any]
+        self, answer: ModelAnswer, number: int, context: Context, hide: Callable[[Any], Any]
     ) -> Report | None:
         """What follows from an answer: the report, or nothing yet."""
         if not answer.calls:
@@ -198,7 +198,9 @@ class Loop:
             wanted = "the task ends with a call of `finish`, and there was none"
             if report := self._wrong(wanted):
                 return report
-            self._turns.append(Told(f"{wanted[0].upper()}{wanted[1:]}. Call one of the tools."))
+            self._turns.append(
+                UserMessage(f"{wanted[0].upper()}{wanted[1:]}. Call one of the tools.")
+            )
             return None
         room = min(self._bounds.answer_calls, self._bounds.calls - self._calls)
         for call in answer.calls:

@@ -37,7 +37,7 @@ from leadhand.workers.functions.version import imports_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from leadhand.workers.commands.worker import Program
+    from leadhand.workers.commands.worker import CommandAction
     from leadhand.workers.template import Template
 
 
@@ -136,10 +136,10 @@ def _head(path: str) -> bytes:
         return b""
 
 
-class Look:
+class VersionScan:
     """One look at what a program's version covers."""
 
-    def __init__(self, program: Program, folder: Path, environ: Mapping[str, str]) -> None:
+    def __init__(self, program: CommandAction, folder: Path, environ: Mapping[str, str]) -> None:
         self.files: dict[str, str] = {}
         self.values: dict[str, str] = {}
         self._program, self._environ = program, environ
@@ -460,14 +460,17 @@ def _is_script(path: str) -> bool:
 
 
 def look(
-    declaration: bytes, programs: Mapping[str, Program], folder: Path, environ: Mapping[str, str]
+    declaration: bytes,
+    programs: Mapping[str, CommandAction],
+    folder: Path,
+    environ: Mapping[str, str],
 ) -> Coverage:
     """Return what the version of a command worker covers, as it is now."""
     files: dict[str, str] = {}
     values = {"declaration": hashlib.sha256(declaration).hexdigest()}
     given: dict[str, dict[str, str | None]] = {}
     for action, program in programs.items():
-        seen = Look(program, folder, environ)
+        seen = VersionScan(program, folder, environ)
         files |= seen.files
         values |= {f"{action}: {k}" if action else k: v for k, v in seen.values.items()}
         if program.env or program.set_env:

@@ -37,7 +37,7 @@ from leadhand.workers.processes.supervision import Finished, SpawnError
 from leadhand.workers.reports import bounded, report_from_doc
 from leadhand.workers.sandbox.confinement import Confinement, program_folders
 from leadhand.workers.sandbox.sandbox import NoSandbox
-from leadhand.workers.template import Hole, Template, spell, with_defaults
+from leadhand.workers.template import Template, TemplateSlot, spell, with_defaults
 
 if TYPE_CHECKING:
     from leadhand.ports import Context, Task
@@ -50,7 +50,7 @@ EXIT_CODES = {0: "success", 75: "transient", 77: "denied", 126: "unavailable", 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Program:
+class CommandAction:
     """One action of a command worker: what to run, and how to read what it says."""
 
     argv: tuple[Template, ...]
@@ -78,7 +78,7 @@ class Program:
     """The walls that it runs behind; None: it may do what the host may."""
 
     @property
-    def holes(self) -> dict[str, Hole]:
+    def holes(self) -> dict[str, TemplateSlot]:
         """The parameters it needs, in the order they are met."""
         return {hole.name: hole for word in self.argv for hole in word.holes}
 
@@ -97,7 +97,7 @@ def filled(argv: tuple[Template, ...], values: Mapping[str, Any], *, dash: bool)
             new = [word.fill(values)]
             _refuse_leaving(word, new[0])
         first = word.pieces[0]
-        if isinstance(first, Hole) and not dash and "--" not in words:
+        if isinstance(first, TemplateSlot) and not dash and "--" not in words:
             for text in new:
                 if text.startswith("-"):
                     raise ValueError(
@@ -135,7 +135,7 @@ class CommandWorker:
     def __init__(
         self,
         spec: WorkerSpec,
-        programs: Mapping[str, Program],
+        programs: Mapping[str, CommandAction],
         *,
         processes: Processes | None = None,
         environ: Mapping[str, str] | None = None,
@@ -230,12 +230,12 @@ class CommandWorker:
     async def close(self) -> None:
         """The processes belong to the host."""
 
-    def program(self, action: str) -> Program | None:
+    def program(self, action: str) -> CommandAction | None:
         """The program of an action, the unnamed one answering any."""
         return self._programs.get(action) or self._programs.get("")
 
     async def _run(
-        self, program: Program, argv: tuple[Template, ...], task: Task, context: Context
+        self, program: CommandAction, argv: tuple[Template, ...], task: Task, context: Context
     ) -> Finished:
         if self.processes is None:
             raise SpawnError(0, f"{self.spec.name}: no process can be started here")
@@ -267,7 +267,7 @@ class CommandWorker:
             )
             return await followed(process, context, program.grace_s)
 
-    def _environment(self, program: Program, task: Task, context: Context) -> dict[str, str]:
+    def _environment(self, program: CommandAction, task: Task, context: Context) -> dict[str, str]:
         names = (*INHERITED, *program.env, *program.secrets)
         inherited = {name: self._environ[name] for name in names if name in self._environ}
         attempt = {
@@ -279,7 +279,7 @@ class CommandWorker:
         return {**inherited, **program.set_env, **attempt}
 
 
-def report_on(program: Program, finished: Finished) -> Report:
+def report_on(program: CommandAction, finished: Finished) -> Report:
     """The report on a program that ended."""
     stderr = text_of(finished.stderr, program.stderr_limit)
     data = _text_data(program, finished, stderr)
@@ -304,7 +304,7 @@ def report_on(program: Program, finished: Finished) -> Report:
     return Report("succeeded", data, output=stderr)
 
 
-def _exit_readers(program: Program) -> tuple[str, ...] | None:
+def _exit_readers(program: CommandAction) -> tuple[str, ...] | None:
     """Return the names of the checks that read the exit code; None where the data holds none."""
     if program.output != "text":
         return None  # the data is what the command printed
@@ -312,7 +312,7 @@ def _exit_readers(program: Program) -> tuple[str, ...] | None:
     return tuple(name for name, expression in checks.items() if "exit_code" in expression)
 
 
-def _text_data(program: Program, finished: Finished, stderr: str) -> dict[str, Any]:
+def _text_data(program: CommandAction, finished: Finished, stderr: str) -> dict[str, Any]:
     out = finished.stdout
     data: dict[str, Any] = {
         "exit_code": finished.exit_code,
@@ -333,14 +333,14 @@ def _decoded(finished: Finished, limit: int) -> Any:
         raise ValueError(f"the output is not JSON: {problem}") from None
 
 
-def _json(program: Program, finished: Finished) -> Report:
+def _json(program: CommandAction, finished: Finished) -> Report:
     try:
         return Report("succeeded", _decoded(finished, program.stdout_limit))
     except ValueError as problem:
         return Report.failed("invalid_output", bounded(str(problem)), effect=_done(program))
 
 
-def _own_report(program: Program, finished: Finished) -> Report:
+def _own_report(program: CommandAction, finished: Finished) -> Report:
     try:
         doc = _decoded(finished, program.stdout_limit)
     except ValueError as problem:
@@ -348,7 +348,7 @@ def _own_report(program: Program, finished: Finished) -> Report:
     return report_from_doc(doc, effects=bool(program.offer.effects))
 
 
-def _done(program: Program) -> Effect:
+def _done(program: CommandAction) -> Effect:
     return "done" if program.offer.effects else "none"
 
 

@@ -33,7 +33,7 @@ MARK = "__leadhand__"
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,99}\Z")
 
 
-class Options(TypedDict, total=False):
+class WorkerOptions(TypedDict, total=False):
     """What `@worker` may be told."""
 
     name: str
@@ -127,11 +127,11 @@ def worker(function: F, /) -> F: ...
 
 
 @overload
-def worker(**options: Unpack[Options]) -> Callable[[F], F]: ...
+def worker(**options: Unpack[WorkerOptions]) -> Callable[[F], F]: ...
 
 
 def worker(
-    function: Callable[..., Any] | None = None, /, **options: Unpack[Options]
+    function: Callable[..., Any] | None = None, /, **options: Unpack[WorkerOptions]
 ) -> Callable[..., Any]:
     """Make a function a worker; see the top of this module, and `Options`."""
     frame = sys._getframe(1)  # noqa: SLF001 - annotations may name what the caller sees
@@ -147,13 +147,13 @@ def worker(
 
 
 def declare(
-    function: Callable[..., Any], options: Options, scope: Mapping[str, Any] | None = None
+    function: Callable[..., Any], options: WorkerOptions, scope: Mapping[str, Any] | None = None
 ) -> Declaration:
     """Read the options; UsageError names the first that makes no sense."""
     plain = getattr(function, "__func__", function)
     name = str(options.get("name") or getattr(plain, "__name__", ""))
     where = f"@worker on {name or plain!r}"
-    if unknown := sorted(set(options) - set(Options.__annotations__)):
+    if unknown := sorted(set(options) - set(WorkerOptions.__annotations__)):
         raise UsageError(f"{where}: there is no option {unknown[0]}=")
     if not callable(plain) or inspect.isclass(plain):
         raise UsageError(f"{where}: only functions and methods can be workers")
@@ -210,7 +210,7 @@ def _needed(function: Any, scope: Mapping[str, Any]) -> Mapping[str, Any]:
     return scope if any(isinstance(each, str) for each in annotations) else {}
 
 
-def _actions(options: Options, where: str) -> tuple[str, ...]:
+def _actions(options: WorkerOptions, where: str) -> tuple[str, ...]:
     several = options.get("actions")
     if several is not None and "action" in options:
         raise UsageError(f"{where}: give action= or actions=, not both")
@@ -225,7 +225,7 @@ def _actions(options: Options, where: str) -> tuple[str, ...]:
     return actions
 
 
-def _texts(options: Options, key: str, where: str) -> tuple[str, ...]:
+def _texts(options: WorkerOptions, key: str, where: str) -> tuple[str, ...]:
     value: Any = options.get(key, ())
     texts = (value,) if isinstance(value, str) else tuple(value)
     if not all(isinstance(each, str) and each for each in texts):

@@ -33,7 +33,7 @@ class BadParameters(ValueError):
     """Values that a function cannot be called with; the message names the parameter."""
 
 
-class Taken(NamedTuple):
+class FunctionParameter(NamedTuple):
     """One parameter."""
 
     type: Any
@@ -48,7 +48,7 @@ class Signature:
         self, function: Callable[..., Any], names: Mapping[str, Any] | None = None
     ) -> None:
         """Read a signature; `names` are those of the scope the function was written in."""
-        self.taken: dict[str, Taken] = {}
+        self.taken: dict[str, FunctionParameter] = {}
         self.context = ""
         """The parameter that gets the context."""
         self.open = False
@@ -94,7 +94,7 @@ class Signature:
             if not required and isinstance(parameter.default, _SIMPLE):
                 defaults[name] = parameter.default
             positional = parameter.kind is parameter.POSITIONAL_ONLY
-            self.taken[name] = Taken(kind, required, positional)
+            self.taken[name] = FunctionParameter(kind, required, positional)
 
     def _schema(self, defaults: Mapping[str, Any]) -> dict[str, Any]:
         properties: dict[str, Any] = {}

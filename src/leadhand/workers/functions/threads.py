@@ -29,7 +29,7 @@ LIMIT = 256
 IDLE_S = 30.0
 
 
-class Outcome(NamedTuple):
+class CallOutcome(NamedTuple):
     """What a call came to: a value, or the exception it raised."""
 
     value: Any = None
@@ -59,11 +59,11 @@ class _Job:
         self.call = call
         self.context = contextvars.copy_context()
         self.loop = loop
-        self.future: asyncio.Future[Outcome] = loop.create_future()
+        self.future: asyncio.Future[CallOutcome] = loop.create_future()
         self.started = False
         self.abandoned = False
 
-    def deliver(self, outcome: Outcome) -> None:
+    def deliver(self, outcome: CallOutcome) -> None:
         def set_result() -> None:
             if not self.future.done():
                 self.future.set_result(outcome)
@@ -90,7 +90,7 @@ class Threads:
         """How many threads still run for attempts that were given up."""
         return self._abandoned
 
-    async def run(self, lane: Lane, call: Callable[[], Any]) -> Outcome:
+    async def run(self, lane: Lane, call: Callable[[], Any]) -> CallOutcome:
         """Run a call in a thread; when cancelled, the call is abandoned and may run on."""
         job = _Job(lane, call, asyncio.get_running_loop())
         with self._lock:
@@ -141,15 +141,15 @@ class Threads:
             del job, outcome  # An idle thread holds on to nothing.
             job = following or self._rest(inbox)
 
-    def _run(self, job: _Job) -> Outcome:
+    def _run(self, job: _Job) -> CallOutcome:
         with self._lock:
             job.started = not job.abandoned
         if not job.started:
-            return Outcome()
+            return CallOutcome()
         try:
-            return Outcome(job.context.run(job.call))
+            return CallOutcome(job.context.run(job.call))
         except BaseException as error:  # noqa: BLE001 - law 4
-            return Outcome(error=error)
+            return CallOutcome(error=error)
 
     def _next(self, done: _Job, inbox: queue.SimpleQueue[_Job | None]) -> _Job | None:
         """Give back the slot of a job that really ended, and take the next."""

@@ -59,7 +59,7 @@ class Import(NamedTuple):
     names: tuple[str, ...]
 
 
-class Parsed(NamedTuple):
+class ParsedSource(NamedTuple):
     """What a file says without being run."""
 
     imports: tuple[Import, ...]
@@ -94,13 +94,13 @@ def modules_of(path: str, module: str = "") -> dict[str, Module]:
     return found
 
 
-def parsed(path: str) -> Parsed:
+def parsed(path: str) -> ParsedSource:
     """Return what a source file imports; nothing for what is no source, or cannot be read."""
     try:
         source = SOURCES.take(path)
     except OSError:
-        return Parsed((), reaches=False)
-    return _read_text(source.data) if path.endswith(".py") else Parsed((), reaches=True)
+        return ParsedSource((), reaches=False)
+    return _read_text(source.data) if path.endswith(".py") else ParsedSource((), reaches=True)
 
 
 def imports_of(data: bytes) -> list[str]:
@@ -115,11 +115,11 @@ def imports_of(data: bytes) -> list[str]:
 
 
 @lru_cache(maxsize=PARSED_MAX)
-def _read_text(data: bytes) -> Parsed:
+def _read_text(data: bytes) -> ParsedSource:
     try:
         tree = ast.parse(data)
     except (SyntaxError, ValueError, RecursionError):
-        return Parsed((), reaches=True)
+        return ParsedSource((), reaches=True)
     imports: list[Import] = []
     names: set[str] = set()
     stored: list[ast.AST] = []
@@ -139,7 +139,7 @@ def _read_text(data: bytes) -> Parsed:
     given |= {each.asname for n in ast.walk(tree) for each in _aliases(n) if each.asname}
     top = {id(n) for each in tree.body for n in _outside_functions(each)}
     reaches = any(id(node) in top or _root(node) in given for node in stored)
-    return Parsed(
+    return ParsedSource(
         tuple(dict.fromkeys(imports)),
         reaches=reaches or not names.isdisjoint(_REACHING),
         variables=_variables(tree) if names & _ENVIRONMENT or given & _ENVIRONMENT else frozenset(),

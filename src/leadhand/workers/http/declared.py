@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from leadhand.workers.declaration import Table, read_checks, read_offer, read_parameters
+from leadhand.workers.declaration import DeclarationTable, read_checks, read_offer, read_parameters
 from leadhand.workers.http.netguard import Guard
 from leadhand.workers.http.request import (
     MAX_BYTES,
@@ -13,8 +13,8 @@ from leadhand.workers.http.request import (
     REPEATABLE,
     SAFE,
     TIMEOUT_S,
-    Call,
     Header,
+    HttpAction,
     Url,
     body_template,
 )
@@ -22,7 +22,7 @@ from leadhand.workers.http.request import (
 HTTP_KEYS = {"url", "method", "headers", "json", "allow", "max_bytes", "expect_status"}
 
 
-def read_call(table: Table) -> Call:
+def read_call(table: DeclarationTable) -> HttpAction:
     method = (table.text("method") or "GET").upper()
     if method not in METHODS:
         table.problem("method", f"must be one of {', '.join(sorted(METHODS))}")
@@ -31,7 +31,7 @@ def read_call(table: Table) -> Call:
     headers = _headers(table)
     body = _body(table, method)
     timeout_s = table.seconds("timeout")
-    base = Call(
+    base = HttpAction(
         url=url or Url.of("http://invalid/"),
         method=method,
         headers=headers,
@@ -51,7 +51,7 @@ def read_call(table: Table) -> Call:
     return replace(base, offer=offer, probe=probe, checks=checks, check=check)
 
 
-def _url(table: Table, key: str) -> Url | None:
+def _url(table: DeclarationTable, key: str) -> Url | None:
     text = table.text(key)
     if text is None:
         return None
@@ -64,7 +64,7 @@ def _url(table: Table, key: str) -> Url | None:
     return url
 
 
-def _guard(table: Table, url: Url | None) -> Guard:
+def _guard(table: DeclarationTable, url: Url | None) -> Guard:
     home = [url.host[0]] if url is not None and url.host else []
     try:
         return Guard.of(table.texts("allow"), home)
@@ -73,7 +73,7 @@ def _guard(table: Table, url: Url | None) -> Guard:
         return Guard()
 
 
-def _headers(table: Table) -> tuple[Header, ...]:
+def _headers(table: DeclarationTable) -> tuple[Header, ...]:
     headers: list[Header] = []
     for name, value in table.mapping("headers").items():
         try:
@@ -83,7 +83,7 @@ def _headers(table: Table) -> tuple[Header, ...]:
     return tuple(headers)
 
 
-def _body(table: Table, method: str) -> Any:
+def _body(table: DeclarationTable, method: str) -> Any:
     if "json" not in table.values:
         return None
     if method in SAFE:
@@ -95,7 +95,7 @@ def _body(table: Table, method: str) -> Any:
         return None
 
 
-def _statuses(table: Table) -> frozenset[int]:
+def _statuses(table: DeclarationTable) -> frozenset[int]:
     value = table.values.get("expect_status", [])
     statuses = value if isinstance(value, list) else [value]
     if not all(type(each) is int and 200 <= each < 600 for each in statuses):
@@ -104,7 +104,9 @@ def _statuses(table: Table) -> frozenset[int]:
     return frozenset(statuses)
 
 
-def _http_probe(table: Table, base: Call, schema: dict[str, Any]) -> Call | None:
+def _http_probe(
+    table: DeclarationTable, base: HttpAction, schema: dict[str, Any]
+) -> HttpAction | None:
     if "probe" not in table.values:
         return None
     url = _url(table, "probe")
@@ -114,7 +116,7 @@ def _http_probe(table: Table, base: Call, schema: dict[str, Any]) -> Call | None
         if hole.name not in schema["properties"]:
             table.problem("probe", f"{{{hole.name}}} is no parameter of the request")
     fixed = tuple(each for each in base.headers if not each.value or not each.value.holes)
-    probe = Call(
+    probe = HttpAction(
         url=url,
         headers=fixed,
         guard=base.guard,

@@ -24,8 +24,8 @@ import msgspec
 
 from leadhand.codec.values import plain
 from leadhand.core.report import Effect, Failure, Report
-from leadhand.workers.http.netguard import PORTS, Place, Refused, canonical
-from leadhand.workers.http.request import SAFE, Call, Request
+from leadhand.workers.http.netguard import PORTS, AddressRefused, ResolvedAddress, canonical
+from leadhand.workers.http.request import SAFE, HttpAction, HttpRequest
 from leadhand.workers.reports import bounded
 
 if TYPE_CHECKING:
@@ -82,10 +82,10 @@ class Network:
         limits = httpx2.Limits(max_connections=1, max_keepalive_connections=0)
         return httpx2.AsyncHTTPTransport(verify=tls, trust_env=False, limits=limits)
 
-    async def place(self, call: Call, url: httpx2.URL) -> Place:
+    async def place(self, call: HttpAction, url: httpx2.URL) -> ResolvedAddress:
         """Where a URL leads to, judged."""
         if url.userinfo:
-            raise Refused("the URL holds a user or a password")
+            raise AddressRefused("the URL holds a user or a password")
         host = url.raw_host.decode("ascii")
         return await call.guard.place(url.scheme, host, url.port, self._resolve)
 
@@ -93,7 +93,7 @@ class Network:
 class Exchange:
     """One attempt: the request, the redirects after it, and how far it came."""
 
-    def __init__(self, network: Network, call: Call, request: Request, key: str) -> None:
+    def __init__(self, network: Network, call: HttpAction, request: HttpRequest, key: str) -> None:
         self.network = network
         self.call = call
         self.method = request.method
@@ -138,7 +138,7 @@ class Exchange:
         return self._failure("permanent", f"more than {MAX_REDIRECTS} redirects")
 
     async def _reach(
-        self, url: httpx2.URL, place: Place
+        self, url: httpx2.URL, place: ResolvedAddress
     ) -> tuple[httpx2.AsyncHTTPTransport, httpx2.Response]:
         """The answer from the first address that takes a connection."""
         import httpx2
@@ -187,9 +187,9 @@ class Exchange:
         try:
             there = url.join(target)
         except (httpx2.InvalidURL, ValueError):
-            raise Refused("the redirect is no URL") from None
+            raise AddressRefused("the redirect is no URL") from None
         if url.scheme == "https" and there.scheme == "http":
-            raise Refused("the redirect leads from https to http")
+            raise AddressRefused("the redirect leads from https to http")
         if status == HTTPStatus.SEE_OTHER or (status in (301, 302) and self.method == "POST"):
             self.method = "HEAD" if self.method == "HEAD" else "GET"
             self.body = None
@@ -197,7 +197,7 @@ class Exchange:
             self.headers.pop("idempotency-key", None)
         if _origin(url) != _origin(there):
             if self.body is not None and not self.call.guard and url.host != there.host:
-                raise Refused("the redirect would send the body to another host")
+                raise AddressRefused("the redirect would send the body to another host")
             self.headers = {key: self.headers[key] for key in CARRIED if key in self.headers}
         return there
 
@@ -258,7 +258,7 @@ class Exchange:
 
         after: Effect = "unknown" if self.sent else "none"
         text = str(error) or type(error).__name__
-        if isinstance(error, Refused):
+        if isinstance(error, AddressRefused):
             return self._failure("denied", text, after)
         if isinstance(error, socket.gaierror):
             known = error.errno in (socket.EAI_NONAME, getattr(socket, "EAI_NODATA", None))

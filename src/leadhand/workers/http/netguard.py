@@ -44,7 +44,7 @@ MAX_ADDRESSES = 32
 """A longer DNS answer is refused rather than judged in part."""
 
 
-class Refused(Exception):
+class AddressRefused(Exception):
     """A place that must not be reached; the message says which rule and what to do."""
 
 
@@ -115,31 +115,31 @@ def canonical(host: str) -> Address | None:
     if _NUMBER.match(labels[-1]):
         return _canonical_v4(host, labels)
     if not _NAME.match(text):
-        raise Refused(f"{_shown(host)} is not a host name")
+        raise AddressRefused(f"{_shown(host)} is not a host name")
     return None
 
 
 def _canonical_v6(text: str) -> Address:
     if "%" in text:
-        raise Refused(f"{_shown(text)} has a zone; addresses of one link cannot be used")
+        raise AddressRefused(f"{_shown(text)} has a zone; addresses of one link cannot be used")
     try:
         address = ipaddress.IPv6Address(text)
     except ValueError:
-        raise Refused(f"{_shown(text)} is not an address") from None
+        raise AddressRefused(f"{_shown(text)} is not an address") from None
     return address.ipv4_mapped or address
 
 
 def _canonical_v4(host: str, labels: list[str]) -> ipaddress.IPv4Address:
     """The classic rules of inet_aton: one to four numbers, decimal, octal or hexadecimal."""
     if len(labels) > 4 or not all(_NUMBER.match(label) for label in labels):
-        raise Refused(f"{_shown(host)} is not an address")
+        raise AddressRefused(f"{_shown(host)} is not an address")
     try:
         numbers = [_number(label) for label in labels]
     except ValueError:
-        raise Refused(f"{_shown(host)} is not an address") from None
+        raise AddressRefused(f"{_shown(host)} is not an address") from None
     *high, low = numbers
     if any(number > 255 for number in high) or low >= 256 ** (5 - len(numbers)):
-        raise Refused(f"{_shown(host)} is not an address")
+        raise AddressRefused(f"{_shown(host)} is not an address")
     value = low
     for place, number in enumerate(high):
         value += number << (8 * (3 - place))
@@ -187,7 +187,7 @@ def _carried(address: ipaddress.IPv6Address) -> list[ipaddress.IPv4Address]:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ResolvedAddress:
     """Where to connect: addresses that were judged, and the name they were found under."""
 
     host: str
@@ -218,7 +218,7 @@ class Guard:
                     continue
                 host, port = _split(entry)
                 address = canonical(host)
-            except (Refused, ValueError) as problem:
+            except (AddressRefused, ValueError) as problem:
                 raise ValueError(f"{_shown(entry)}: {problem}") from None
             ports = PORTS.values() if port is None else (port,)
             if address is None:
@@ -235,7 +235,7 @@ class Guard:
     def check(self, scheme: str, host: str, port: int | None) -> tuple[Address | None, int]:
         """Judge what needs no resolver; gives the address, if the host is one, and the port."""
         if scheme not in PORTS:
-            raise Refused(f"{_shown(scheme)} is not http or https")
+            raise AddressRefused(f"{_shown(scheme)} is not http or https")
         port = PORTS[scheme] if port is None else port
         address = canonical(host)
         if address is not None:
@@ -254,37 +254,39 @@ class Guard:
         if why and not (is_name and why[1] and self._named(_plain(host), port)):
             verb = "leads to" if is_name else "is"
             what = f"{_shown(host)} {verb} {why[0]} address"
-            raise Refused(f"{what}; to allow it, add {_shown(entry)} to `allow`")
+            raise AddressRefused(f"{what}; to allow it, add {_shown(entry)} to `allow`")
         if not is_name:
             self._check_unlisted(host, port, entry)
 
     def _check_unlisted(self, host: str, port: int, entry: str) -> None:
         """A public host that no entry names: only where there is no list, and on usual ports."""
         if self and _plain(host) not in self.home:
-            raise Refused(
+            raise AddressRefused(
                 f"{_shown(host)} is not in the allow list; add {_shown(entry)} to `allow`"
             )
         if port not in PORTS.values():
-            raise Refused(f"port {port} is not allowed; add {_shown(entry)} to `allow`")
+            raise AddressRefused(f"port {port} is not allowed; add {_shown(entry)} to `allow`")
 
     async def place(
         self, scheme: str, host: str, port: int | None, resolve: Resolve | None = None
-    ) -> Place:
+    ) -> ResolvedAddress:
         """Resolve a host once and judge every address of the answer."""
         literal, number = self.check(scheme, host, port)
         if literal is not None:
-            return Place(host, number, (str(literal),))
+            return ResolvedAddress(host, number, (str(literal),))
         answer = await (resolve or resolve_host)(_plain(host), number)
         if not 0 < len(answer) <= MAX_ADDRESSES:
-            raise Refused(f"{_shown(host)} resolves to {len(answer)} addresses")
+            raise AddressRefused(f"{_shown(host)} resolves to {len(answer)} addresses")
         found: dict[str, None] = {}
         for text in answer:
             address = canonical(text)
             if address is None:
-                raise Refused(f"{_shown(host)} resolves to {_shown(text)}, which is no address")
+                raise AddressRefused(
+                    f"{_shown(host)} resolves to {_shown(text)}, which is no address"
+                )
             self.check_address(address, number, host)
             found[str(address)] = None
-        return Place(host, number, tuple(found))
+        return ResolvedAddress(host, number, tuple(found))
 
     def _named(self, name: str, port: int) -> bool:
         return (name, port) in self.names or (name, ANY_PORT) in self.names

@@ -16,8 +16,8 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from leadhand.core.catalog import Offer
-from leadhand.workers.http.netguard import Guard, Refused
-from leadhand.workers.template import Hole, Template, with_defaults
+from leadhand.workers.http.netguard import AddressRefused, Guard
+from leadhand.workers.template import Template, TemplateSlot, with_defaults
 
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 """Methods that change nothing."""
@@ -76,7 +76,7 @@ class Url(NamedTuple):
         return (self.authority, *self.segments, *([self.query] if self.query else []))
 
     @property
-    def holes(self) -> tuple[Hole, ...]:
+    def holes(self) -> tuple[TemplateSlot, ...]:
         """All its holes."""
         return tuple(hole for each in self.templates for hole in each.holes)
 
@@ -198,7 +198,7 @@ def _fill_body(node: Any, values: Mapping[str, Any]) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class HttpRequest:
     """One request, ready to send."""
 
     method: str
@@ -209,7 +209,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class HttpAction:
     """One action of an HTTP worker: what to send, where it may go, and what counts as success."""
 
     url: Url
@@ -221,7 +221,7 @@ class Call:
     timeout_s: float = TIMEOUT_S
     max_bytes: int = MAX_BYTES
     expect_status: frozenset[int] = frozenset()
-    probe: Call | None = None
+    probe: HttpAction | None = None
     """A GET that answers 2xx when the thing happened, and 404 or 410 when it did not."""
     checks: Mapping[str, str] = field(default_factory=dict)
     check: str | None = None
@@ -229,7 +229,7 @@ class Call:
     digest: str = ""
 
     @property
-    def holes(self) -> dict[str, Hole]:
+    def holes(self) -> dict[str, TemplateSlot]:
         """The parameters it needs, in the order they are met."""
         templates = [*self.url.templates, *body_templates(self.body)]
         templates += [each.value for each in self.headers if each.value]
@@ -253,15 +253,15 @@ class Call:
             if fixed is None:
                 return None if self.guard else "a placeholder in the host needs an `allow` list"
             self.guard.check(self.url.scheme, *fixed)
-        except (Refused, ValueError) as problem:
+        except (AddressRefused, ValueError) as problem:
             return str(problem)
         return None
 
-    def request(self, parameters: Mapping[str, Any], environ: Mapping[str, str]) -> Request:
+    def request(self, parameters: Mapping[str, Any], environ: Mapping[str, str]) -> HttpRequest:
         """The request for these parameters; ValueError or Missing says why there is none."""
         values = with_defaults(self.offer.parameters, parameters)
         if unknown := sorted(set(values) - set(self.holes)):
             raise ValueError(f"parameter {unknown[0]}: is not known")
         headers = {each.name: each.fill(values, environ) for each in self.headers}
         body = None if self.body is None else msgspec.json.encode(_fill_body(self.body, values))
-        return Request(self.method, self.url.fill(values), headers, body)
+        return HttpRequest(self.method, self.url.fill(values), headers, body)

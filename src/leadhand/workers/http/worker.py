@@ -16,7 +16,7 @@ from leadhand.core.catalog import WorkerSpec
 from leadhand.core.report import Report
 from leadhand.workers.checks import holds
 from leadhand.workers.http.exchange import Exchange, Network
-from leadhand.workers.http.request import Call, Missing, fixed_headers
+from leadhand.workers.http.request import HttpAction, Missing, fixed_headers
 from leadhand.workers.reports import bounded
 from leadhand.workers.template import with_defaults
 
@@ -31,7 +31,7 @@ class HttpWorker:
     def __init__(
         self,
         spec: WorkerSpec,
-        calls: Mapping[str, Call],
+        calls: Mapping[str, HttpAction],
         *,
         resolve: Resolve | None = None,
         environ: Mapping[str, str] | None = None,
@@ -86,11 +86,11 @@ class HttpWorker:
     async def close(self) -> None:
         """Nothing is kept open."""
 
-    def call(self, action: str) -> Call | None:
+    def call(self, action: str) -> HttpAction | None:
         """The request of an action, the unnamed one answering any."""
         return self._calls.get(action) or self._calls.get("")
 
-    async def _send(self, call: Call, parameters: Mapping[str, Any], key: str) -> Report:
+    async def _send(self, call: HttpAction, parameters: Mapping[str, Any], key: str) -> Report:
         try:
             request = call.request(parameters, self._environ)
         except Missing as problem:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from leadhand.core.plan.model import RISKS
 from leadhand.core.wording import closest
 from leadhand.errors import UsageError
-from leadhand.workers.declaration import Table, read_checks
+from leadhand.workers.declaration import DeclarationTable, read_checks
 from leadhand.workers.mcp.definition import worker_name
 from leadhand.workers.mcp.pins import FILE, Pins
 from leadhand.workers.mcp.server import McpServer, read_all
@@ -96,7 +96,7 @@ def _read(tables: Mapping[str, Any], folder: Path) -> dict[str, tuple[McpServer,
     pins = Pins.read(folder / FILE)
     found: dict[str, tuple[McpServer, Terms]] = {}
     for name, given in tables.items():
-        table = Table(f"mcp.{name}", given, problems)
+        table = DeclarationTable(f"mcp.{name}", given, problems)
         _known_keys(table, REACH_KEYS | SERVER_KEYS | TERM_KEYS)
         before = len(problems)
         made = _server(name, table, folder, pins), _terms_of(table)
@@ -107,7 +107,7 @@ def _read(tables: Mapping[str, Any], folder: Path) -> dict[str, tuple[McpServer,
     return found
 
 
-def _server(name: str, table: Table, folder: Path, pins: Pins) -> McpServer | None:
+def _server(name: str, table: DeclarationTable, folder: Path, pins: Pins) -> McpServer | None:
     command = table.values.get("command", [])
     if not isinstance(command, list):
         table.problem("command", "must be a list of texts: the program and each argument")
@@ -137,7 +137,7 @@ def _server(name: str, table: Table, folder: Path, pins: Pins) -> McpServer | No
         return None
 
 
-def _terms_of(table: Table) -> Terms:
+def _terms_of(table: DeclarationTable) -> Terms:
     """What holds for every tool, and the tools that are named with what holds for each."""
     common = _terms(table)
     tools = table.values.get("tools")
@@ -149,7 +149,7 @@ def _terms_of(table: Table) -> Terms:
             if not isinstance(values, Mapping):
                 table.problem(f"tools.{tool}", "must be a table")
                 continue
-            own = Table(f"{table.place}.tools.{tool}", values, table.problems)
+            own = DeclarationTable(f"{table.place}.tools.{tool}", values, table.problems)
             _known_keys(own, TOOL_KEYS)
             named[tool] = common | _terms(own)
             for key in ("name", "description"):
@@ -159,7 +159,7 @@ def _terms_of(table: Table) -> Terms:
     return common, dict.fromkeys(table.texts("tools"), common)
 
 
-def _terms(table: Table) -> dict[str, Any]:
+def _terms(table: DeclarationTable) -> dict[str, Any]:
     """The terms that a table gives; what it does not say stays unsaid."""
     values = table.values
     found: dict[str, Any] = {key: table.texts(key) for key in TEXT_KEYS if key in values}
@@ -179,7 +179,7 @@ def _terms(table: Table) -> dict[str, Any]:
     return found | ({"checks": checks} if checks else {}) | ({"check": check} if check else {})
 
 
-def _known_keys(table: Table, known: set[str]) -> None:
+def _known_keys(table: DeclarationTable, known: set[str]) -> None:
     for key in table.values:
         if key not in known:
             guess = closest(key, known)

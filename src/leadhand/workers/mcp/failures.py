@@ -35,7 +35,7 @@ CLOSED, TIMEOUT, UNREADABLE = -32000, -32001, -32700
 INVALID_REQUEST, NO_METHOD, INVALID_PARAMS, ELICITATION = -32600, -32601, -32602, -32042
 
 
-class Lost(WorkerFailure):
+class ServerLost(WorkerFailure):
     """The server broke off before it answered; nobody knows what it did."""
 
     failure_class: ClassVar[str] = "lost"
@@ -47,7 +47,7 @@ class Overdue(WorkerFailure):
     failure_class: ClassVar[str] = "timeout"
 
 
-class TooLarge(InvalidOutput):
+class ResultTooLarge(InvalidOutput):
     """The result is larger than what is taken."""
 
 
@@ -118,7 +118,7 @@ def _at_the_edge(text: str, data: dict[str, Any], unknown: str) -> WorkerFailure
     if kind == "lost":
         return _broken(text, harmless=unknown == "none")
     if kind == "invalid_output":  # it answered, so what it does is done
-        return TooLarge(text, effect="none" if unknown == "none" else "done")
+        return ResultTooLarge(text, effect="none" if unknown == "none" else "done")
     sent, status = bool(data.get("sent", True)), data.get("status") or 0
     # A status below 500 refuses; after one above, or an answer nobody could take, who knows.
     effect = unknown if sent and not 400 <= status < 500 else "none"
@@ -129,4 +129,4 @@ def _at_the_edge(text: str, data: dict[str, Any], unknown: str) -> WorkerFailure
 
 def _broken(text: str, *, harmless: bool) -> WorkerFailure:
     message = f"the server broke off before it answered: {text}"
-    return Transient(message) if harmless else Lost(message, effect="unknown")
+    return Transient(message) if harmless else ServerLost(message, effect="unknown")

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import httpx2
 
 from leadhand.workers.http.exchange import retry_after_s
-from leadhand.workers.http.netguard import PORTS, Guard, Refused, canonical
+from leadhand.workers.http.netguard import PORTS, AddressRefused, Guard, canonical
 from leadhand.workers.mcp.failures import edge_error, status_class
 from leadhand.workers.reports import bounded
 
@@ -64,7 +64,7 @@ class Edge(httpx2.AsyncBaseTransport):
             return await self._below.handle_async_request(await self._ready(request))
         try:
             ready = await self._ready(request)
-        except (Refused, ValueError, OSError) as error:
+        except (AddressRefused, ValueError, OSError) as error:
             return _answer(request, edge_error("unavailable", str(error), sent=False))
         try:
             response = await self._below.handle_async_request(ready)
@@ -84,7 +84,7 @@ class Edge(httpx2.AsyncBaseTransport):
         url = request.url
         host = url.raw_host.decode("ascii").rstrip(".")
         if (url.scheme, url.host) != self._origin:
-            raise Refused(f"{host} is not the configured server")
+            raise AddressRefused(f"{host} is not the configured server")
         place = await self._guard.place(url.scheme, host, url.port)
         headers = dict(request.headers) | {"host": url.netloc.decode("ascii")}
         headers["accept-encoding"] = "identity"

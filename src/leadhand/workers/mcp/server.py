@@ -40,7 +40,7 @@ from leadhand.workers.mcp.definition import Definition
 from leadhand.workers.mcp.failures import Overdue, ends_session, failure_of
 from leadhand.workers.mcp.pins import Pins, reached
 from leadhand.workers.mcp.sdk import sdk
-from leadhand.workers.mcp.stdio import Last, Program, stdio
+from leadhand.workers.mcp.stdio import Last, ServerProgram, stdio
 from leadhand.workers.mcp.tool import McpTool
 from leadhand.workers.processes.processes import Processes
 
@@ -327,7 +327,7 @@ class McpServer:
             return Connection(lambda _: http(self.url, self._headers, self._max_bytes), "")
         assert processes is not None
         last = Last()
-        program = Program(self.command, self.cwd, self._environment())
+        program = ServerProgram(self.command, self.cwd, self._environment())
         return Connection(
             lambda hung_up: stdio(processes, program, self._max_bytes, last, hung_up), last
         )

@@ -46,7 +46,7 @@ _ID_LAST = re.compile(_ID + rb"\s*\}\s*\Z")
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class ServerProgram:
     """What to start."""
 
     argv: tuple[str, ...]
@@ -67,7 +67,7 @@ class Last:
         return said or "it says nothing"
 
 
-class Lines:
+class LineSplitter:
     """Cuts what arrives into lines, and keeps of one that is too long only its two ends."""
 
     def __init__(self, limit: int) -> None:
@@ -99,7 +99,7 @@ class Lines:
 
 @asynccontextmanager
 async def stdio(
-    processes: Processes, program: Program, limit: int, last: Last, on_end: Callable[[], None]
+    processes: Processes, program: ServerProgram, limit: int, last: Last, on_end: Callable[[], None]
 ) -> AsyncIterator[Any]:
     """The two streams of a session with a program; `on_end()` is called when it hangs up."""
     import anyio
@@ -111,7 +111,7 @@ async def stdio(
     gone = (anyio.ClosedResourceError, anyio.BrokenResourceError, OSError)
 
     async def read() -> None:
-        lines = Lines(limit)
+        lines = LineSplitter(limit)
         with contextlib.suppress(*gone):
             async with into:
                 while chunk := await reader.read(READ_BYTES):
@@ -143,7 +143,7 @@ async def stdio(
 
 
 async def _started(
-    processes: Processes, program: Program
+    processes: Processes, program: ServerProgram
 ) -> tuple[Process, asyncio.StreamReader, asyncio.StreamWriter]:
     theirs_in, ours_out = os.pipe()
     ours_in, theirs_out = os.pipe()

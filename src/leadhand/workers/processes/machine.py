@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from leadhand.core.events import Process
+from leadhand.core.events import GuestProcess
 from leadhand.workers.processes.capture import install_capture
 from leadhand.workers.processes.leftovers import alive, kill_leftovers, own_start
 from leadhand.workers.processes.processes import Processes
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
     from leadhand.workers.registry import Registry
 
 
-def this_process() -> Process:
+def this_process() -> GuestProcess:
     """This process, as the log of a run names it."""
     start_time, boot_id = own_start()
-    return Process(os.getpid(), start_time, boot_id, str(Path.cwd()), sys.executable)
+    return GuestProcess(os.getpid(), start_time, boot_id, str(Path.cwd()), sys.executable)
 
 
-def is_alive(process: Process) -> bool:
+def is_alive(process: GuestProcess) -> bool:
     """Whether a process that a log names is still there."""
     return alive(process.pid, process.start_time, process.boot_id)
 
 
-def mark_of(database_id: str, process: Process) -> str:
+def mark_of(database_id: str, process: GuestProcess) -> str:
     """What the programs are marked with that a run's own process starts."""
     return f"{database_id}.{process.pid}-{process.start_time}"
 
@@ -45,7 +45,7 @@ class LocalMachine:
     def __init__(
         self,
         database_id: str,
-        own: Process | None = None,
+        own: GuestProcess | None = None,
         *,
         hidden: Callable[[], Sequence[Path]] = tuple,
     ) -> None:
@@ -65,7 +65,7 @@ class LocalMachine:
         """No command of an earlier host may live on beside its retry: kill it and see it dead."""
         await kill_leftovers(self._database_id)
 
-    async def end(self, process: Process) -> None:
+    async def end(self, process: GuestProcess) -> None:
         """The same for what a run's own process started, which is gone."""
         if not is_alive(process):
             await kill_leftovers(mark_of(self._base, process))

@@ -38,10 +38,10 @@ from leadhand.workers.processes.leftovers import (
 )
 from leadhand.workers.processes.streams import OnOutput, Stream
 from leadhand.workers.processes.supervision import (
+    CommandJob,
     Finished,
-    Job,
     SpawnError,
-    Started,
+    StartedProcess,
     Supervision,
 )
 
@@ -51,7 +51,7 @@ OUTPUT_BYTES_MAX = 1 << 20
 class Process:
     """A command that was started; ``pid``, ``start_time`` and ``boot_id`` name it for all time."""
 
-    def __init__(self, supervision: Supervision, job: Job, started: Started) -> None:
+    def __init__(self, supervision: Supervision, job: CommandJob, started: StartedProcess) -> None:
         self._supervision, self._job = supervision, job
         self.pid = started.pid
         self.start_time = started.start_time
@@ -147,7 +147,7 @@ class Processes:
         near, far = _open_streams(supervision, stdin, ends)
         stdout = Stream("stdout", near[0], stdout_limit, on_output, supervision.buffer)
         stderr = Stream("stderr", near[1], stderr_limit, on_output, supervision.buffer)
-        job = Job(self._count, argv[0], stdout, stderr)
+        job = CommandJob(self._count, argv[0], stdout, stderr)
         supervision.start(job, request, far)
         try:
             started = await asyncio.shield(job.started)

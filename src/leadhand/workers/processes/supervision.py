@@ -77,7 +77,7 @@ class Finished:
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
+class StartedProcess:
     """The name of a process for all time: a pid alone is used again."""
 
     pid: int
@@ -85,21 +85,21 @@ class Started:
     boot_id: str
 
 
-class Job:
+class CommandJob:
     """What the host knows of one command: its two streams and the two answers to come."""
 
     def __init__(self, number: int, program: str, stdout: Stream, stderr: Stream) -> None:
         self.number, self.program = number, program
         self.stdout, self.stderr = stdout, stderr
         loop = asyncio.get_running_loop()
-        self.started: asyncio.Future[Started] = loop.create_future()
+        self.started: asyncio.Future[StartedProcess] = loop.create_future()
         self.finished: asyncio.Future[Finished] = loop.create_future()
         for future in (self.started, self.finished):  # nobody has to wait for either
             future.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     def hear(self, message: dict[str, Any]) -> None:
         if "pid" in message:
-            started = Started(message["pid"], message["start_time"], message["boot_id"])
+            started = StartedProcess(message["pid"], message["start_time"], message["boot_id"])
             self.started.set_result(started)
         elif "error" in message:
             number, stage = message["errno"], STAGES.get(message["error"], "cannot run")
@@ -130,7 +130,7 @@ class Supervision:
         """Once it is given up: its burial."""
         self.null = os.open(os.devnull, os.O_RDONLY)
         self.buffer = bytearray(READ_BYTES)
-        self._jobs: dict[int, Job] = {}
+        self._jobs: dict[int, CommandJob] = {}
         self._inbox = bytearray()
         self._outbox: deque[tuple[memoryview, list[int]]] = deque()
         self._loop = asyncio.get_running_loop()
@@ -149,7 +149,7 @@ class Supervision:
         self._socket.settimeout(0)
         self._loop.add_reader(self._socket, self._receive)
 
-    def start(self, job: Job, request: dict[str, Any], descriptors: Sequence[int]) -> None:
+    def start(self, job: CommandJob, request: dict[str, Any], descriptors: Sequence[int]) -> None:
         """Queue a spawn; the descriptors are ours to close from here on."""
         frame = _frame({"op": "spawn", "id": job.number, **request})
         if len(frame) > REQUEST_BYTES_MAX:
@@ -159,10 +159,10 @@ class Supervision:
         self._jobs[job.number] = job
         self._send(frame, descriptors)
 
-    def end(self, job: Job, grace_s: float) -> None:
+    def end(self, job: CommandJob, grace_s: float) -> None:
         self._send(_frame({"op": "end", "id": job.number, "grace_s": grace_s}))
 
-    def signal(self, job: Job, number: int) -> None:
+    def signal(self, job: CommandJob, number: int) -> None:
         self._send(_frame({"op": "signal", "id": job.number, "sig": number}))
 
     def _send(self, frame: bytes, descriptors: Sequence[int] = ()) -> None:

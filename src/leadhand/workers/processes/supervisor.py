@@ -58,7 +58,7 @@ SHUTDOWN_S_MAX = 30.0
 UNSURE_S = 0.05  # how long an empty environment may mean a process in the middle of exec
 
 
-class Command:
+class SupervisedCommand:
     """One command, from its fork until nothing of it is left."""
 
     def __init__(self, request: dict[str, Any], pid: int, gate: int) -> None:
@@ -74,11 +74,11 @@ class Stray:
     """A child of ours that is no main process: what some command left behind."""
 
     def __init__(self, born: int) -> None:
-        self.owner: Command | None = None
+        self.owner: SupervisedCommand | None = None
         self.born = born  # the youngest command there was when this was first seen
         self.unsure_until = time.monotonic() + UNSURE_S
 
-    def goes_with(self, command: Command) -> bool:
+    def goes_with(self, command: SupervisedCommand) -> bool:
         if self.owner is not None or not command.strict:
             return self.owner is command
         return command.number <= self.born and time.monotonic() >= self.unsure_until
@@ -93,12 +93,12 @@ class Supervisor:
         link.set_inheritable(False)
         self.inbox, self.outbox = bytearray(), bytearray()
         self.descriptors: list[int] = []
-        self.commands: dict[int, Command] = {}  # by number, until over
-        self.owners: dict[int | bytes, Command] = {}  # the same, by session and by marker
-        self.mains: dict[int, Command] = {}  # by pid, until reaped
-        self.gates: dict[int, Command] = {}  # by descriptor, until exec
-        self.closing: dict[int, Command] = {}  # being killed, or main process dead
-        self.graced: dict[int, Command] = {}  # with a kill_at
+        self.commands: dict[int, SupervisedCommand] = {}  # by number, until over
+        self.owners: dict[int | bytes, SupervisedCommand] = {}  # the same, by session and by marker
+        self.mains: dict[int, SupervisedCommand] = {}  # by pid, until reaped
+        self.gates: dict[int, SupervisedCommand] = {}  # by descriptor, until exec
+        self.closing: dict[int, SupervisedCommand] = {}  # being killed, or main process dead
+        self.graced: dict[int, SupervisedCommand] = {}  # with a kill_at
         self.strays: dict[int, Stray] = {}
         self.unsure, self.youngest = False, 0
         self.boot_id = slurp("/proc/sys/kernel/random/boot_id").decode().strip()
@@ -195,13 +195,13 @@ class Supervisor:
         finally:
             for fd in descriptors:
                 os.close(fd)
-        command = Command(request, pid, gate)
+        command = SupervisedCommand(request, pid, gate)
         self.youngest = command.number
         self.commands[command.number] = self.mains[pid] = self.gates[gate] = command
         self.owners[pid] = self.owners[command.marker] = command
         self.poller.register(gate, select.POLLIN)
 
-    def started(self, command: Command) -> None:
+    def started(self, command: SupervisedCommand) -> None:
         """The gate is shut: the program runs, or the reason why not has arrived."""
         problem = os.read(command.gate, 64).decode()
         self.poller.unregister(command.gate)
@@ -215,7 +215,7 @@ class Supervisor:
             start = int((stat_of(command.pid)[19:20] or [b"0"])[0])
             self.send(id=command.number, pid=command.pid, start_time=start, boot_id=self.boot_id)
 
-    def end(self, command: Command, grace_s: float) -> None:
+    def end(self, command: SupervisedCommand, grace_s: float) -> None:
         if command.number in self.closing and command.kill_at is None:
             return
         command.kill_at = min(time.monotonic() + grace_s, command.kill_at or float("inf"))
@@ -230,7 +230,7 @@ class Supervisor:
             command.kill_at = None
             self.close(self.graced.pop(command.number))
 
-    def close(self, command: Command) -> None:
+    def close(self, command: SupervisedCommand) -> None:
         command.give_up_at = (command.kill_at or time.monotonic()) + GIVE_UP_S
         self.closing[command.number] = command
 
@@ -297,7 +297,7 @@ class Supervisor:
             elif stray.owner is None and time.monotonic() < stray.unsure_until:
                 self.unsure = self.unsure or not environ or any(c.strict for c in possible)
 
-    def forget(self, command: Command) -> None:
+    def forget(self, command: SupervisedCommand) -> None:
         del self.commands[command.number]
         for key in (command.pid, command.marker):
             self.owners.pop(key, None)

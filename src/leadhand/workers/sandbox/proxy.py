@@ -77,7 +77,7 @@ class _Target:
     route: str = ""
 
 
-class Refused(Exception):
+class ProxyRefused(Exception):
     """Not for an agent: a status, and why."""
 
     def __init__(self, status: int, why: str) -> None:
@@ -136,10 +136,10 @@ class Proxy:
         self._connections.add(task)
         try:
             if len(self._connections) > CONNECTIONS_MAX:
-                raise Refused(503, "too many connections")
+                raise ProxyRefused(503, "too many connections")
             target = await self._wanted(reader)
             await self._lead(target, reader, writer)
-        except Refused as refusal:
+        except ProxyRefused as refusal:
             if self._refused is not None and refusal.status == 403:
                 self._refused(str(refusal))
             with suppress(OSError, TimeoutError):
@@ -154,15 +154,15 @@ class Proxy:
         try:
             head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), HEAD_S_MAX)
         except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            raise Refused(400, "no head of a request") from None
+            raise ProxyRefused(400, "no head of a request") from None
         try:
             first, *lines = head[:-4].decode("latin-1").split("\r\n")
             method, place, version = first.split(" ")
             headers = [_header(line) for line in lines]
         except ValueError:
-            raise Refused(400, "not a request of HTTP/1.1") from None
+            raise ProxyRefused(400, "not a request of HTTP/1.1") from None
         if version not in ("HTTP/1.1", "HTTP/1.0"):
-            raise Refused(505, "HTTP/1.1 only")
+            raise ProxyRefused(505, "HTTP/1.1 only")
         if method == "CONNECT":
             host, port = self._allowed(place)
             return _Target(host, port, secure=False, head=b"")
@@ -170,7 +170,7 @@ class Proxy:
             return self._routed(method, place, headers)
         parts = urlsplit(place)
         if parts.scheme != "http" or not parts.hostname:
-            raise Refused(403, f"{place[:200]} is not asked for in this way")
+            raise ProxyRefused(403, f"{place[:200]} is not asked for in this way")
         host, port = self._allowed(f"{parts.hostname}:{parts.port or 80}")
         path = place.split("://", 1)[1]
         path = "/" + path.split("/", 1)[1] if "/" in path else "/"
@@ -181,16 +181,16 @@ class Proxy:
         try:
             wanted = _host(place)
         except ValueError:
-            raise Refused(400, f"{place[:200]!r} is no host and port") from None
+            raise ProxyRefused(400, f"{place[:200]!r} is no host and port") from None
         if wanted not in self._hosts:
-            raise Refused(403, f"{wanted[0]}:{wanted[1]} is not on the list")
+            raise ProxyRefused(403, f"{wanted[0]}:{wanted[1]} is not on the list")
         return wanted
 
     def _routed(self, method: str, place: str, headers: list[tuple[str, str]]) -> _Target:
         name, _, rest = place[1:].partition("/")
         route = self._routes.get(name)
         if route is None:
-            raise Refused(403, f"there is no route {name[:100]!r}")
+            raise ProxyRefused(403, f"there is no route {name[:100]!r}")
         host, port, secure, base = _parts(route.address)
         usual = port == (443 if secure else 80)
         head = _head(
@@ -213,7 +213,9 @@ class Proxy:
                 asyncio.open_connection(target.host, target.port, ssl=trust), CONNECT_S_MAX
             )
         except (OSError, TimeoutError) as error:
-            raise Refused(502, f"{target.host}:{target.port} cannot be reached: {error}") from None
+            raise ProxyRefused(
+                502, f"{target.host}:{target.port} cannot be reached: {error}"
+            ) from None
         try:
             if target.head:
                 out.write(target.head)
@@ -266,7 +268,7 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 async def _answer(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, refusal: Refused
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, refusal: ProxyRefused
 ) -> None:
     """Say it; and read what was still being sent, or the answer would be lost with it."""
     body = f"leadhand: {refusal}\n".encode()

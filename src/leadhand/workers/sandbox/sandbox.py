@@ -105,7 +105,7 @@ class NoSandbox(LeadhandError):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ProcessLimits:
     """For each process; 0 is no limit but the system's."""
 
     memory_bytes: int = 8 << 30
@@ -132,7 +132,7 @@ class Sandbox:
     kind: Kind
     readable: tuple[Path, ...] = ()
     """Shown to every program besides the system: tool chains, the hub, a cache of packages."""
-    limits: Limits = Limits()
+    limits: ProcessLimits = ProcessLimits()
     proxy: Path | None = None
     """The socket of the proxy, for programs that may use the network."""
     doors: Mapping[str, Path] = field(default_factory=dict, hash=False)
@@ -221,7 +221,7 @@ def choose(
     wanted: str = "auto",
     *,
     readable: Sequence[Path] = (),
-    limits: Limits | None = None,
+    limits: ProcessLimits | None = None,
     doors: Mapping[str, Path] | None = None,
     bwrap: str = "",
 ) -> Sandbox:
@@ -234,7 +234,7 @@ def choose(
         made = Sandbox(
             kind=kind,
             readable=tuple(readable),
-            limits=limits or Limits(),
+            limits=limits or ProcessLimits(),
             doors=dict(doors or {}),
             bwrap=bwrap,
         )
