@@ -285,3 +285,18 @@ def test_every_command_and_public_name_is_documented():
     missing = [each for each in COMMANDS if f"leadhand {each}" not in everything]
     missing += [each for each in leadhand.__all__ if not re.search(rf"\b{each}\b", everything)]
     assert not missing
+
+
+def test_every_place_that_the_architecture_names_exists():
+    """The tree's folders and files, and the places of its table."""
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    source = ROOT / "src" / "leadhand"
+    table = re.search(r"## Where to look\n(.*?)\n## ", text, re.DOTALL)
+    assert table
+    named = re.findall(r"`([\w/.]+)`", table[1])
+    tree = re.search(r"```\nsrc/leadhand/\n(.*?)```", text, re.DOTALL)
+    assert tree
+    named += re.findall(r"(?m)^  ([a-z_]+(?:/|\.py)) ", tree[1])
+    named += [f"core/{name}" for name in re.findall(r"(?m)^    ([a-z_]+(?:/|\.py)) ", tree[1])]
+    assert len(named) > 30
+    assert not [name for name in named if not (source / name).exists()]
