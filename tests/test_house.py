@@ -7,6 +7,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tokenize
 import tomllib
 import zipfile
 from collections.abc import Iterator
@@ -137,6 +138,25 @@ def test_functions_stay_short(path):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             length = (node.end_lineno or node.lineno) - node.lineno + 1
             assert length <= FUNCTION_LINES_MAX, f"{node.name}: {length} lines"
+
+
+THEIRS = {"json.py", "pytest.py", "src/main.py", "workers.py"}
+"""Files of users and of Python that comments of ours speak of."""
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=relative)
+def test_modules_that_comments_name_exist(path):
+    """A comment or docstring that names `fold.py` or `engine/fold.py` outlives no move."""
+    known = [f"/{relative(each)}" for each in (*SOURCES, *(ROOT / "tests").rglob("*.py"))]
+    with path.open("rb") as file:
+        tokens = [
+            token.string
+            for token in tokenize.tokenize(file.readline)
+            if token.type == tokenize.COMMENT or token.string.startswith('"""')
+        ]
+    named = {name for text in tokens for name in re.findall(r"`((?:[a-z_]+/)*[a-z_]+\.py)`", text)}
+    gone = [name for name in named - THEIRS if not any(each.endswith(f"/{name}") for each in known)]
+    assert not gone
 
 
 BANNED_MODULES = {"dill", "marshal", "pickle", "shelve"}

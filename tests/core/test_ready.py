@@ -50,7 +50,7 @@ class Bench:
 
 def test_a_group_is_shared_unless_it_says_whose_it_is():
     """By all steps that compete for the same."""
-    assert Group("w", ()) == Group("w", (), "")
+    assert CapacityGroup("w", ()) == CapacityGroup("w", (), "")
 
 
 def test_an_empty_queue_gives_nothing():

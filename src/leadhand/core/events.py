@@ -6,7 +6,7 @@ the same log: INTENT (what was meant, allowed, answered, and why) and EXECUTION 
 started, reported, verified). The header (run, seq, at, version) and the hash are kept
 outside the body, in `audit/chain.py`.
 
-Adding an event: give it a class here, a handler in `core/evolve*.py`, one in `core/invariants*.py`,
+Adding an event: give it a class here, a handler in `core/state/evolve.py`, one in `core/logcheck/`,
 and a line in `core/views/ledger.py`. Changing one: raise EVENT_VERSION and write an upcaster in
 `codec/events.py`; old logs load for ever.
 """

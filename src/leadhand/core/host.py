@@ -2,7 +2,7 @@
 
 It has its own few events and its own fold. Run deciders wish to start attempts; the governor
 (in the engine) grants them within what stands here: a stop of everything, and circuits that are
-open (`breaker.py`).
+open (`decide/circuit_breaker.py`).
 """
 
 from __future__ import annotations

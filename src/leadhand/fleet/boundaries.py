@@ -2,7 +2,7 @@
 
 A task holds the paths that it may write from its start until it has landed or failed. One that
 would overlap with a holder waits, first come first served, so that nobody is passed over (one
-who is more urgent may ask holders that have not started yet to make way, `turns.py`): a task
+who is more urgent may ask holders that have not started yet to make way, `worker.py`): a task
 also waits for those who came before it and are still waiting for something that it wants.
 
 Thousands may stand in line. So whom a task waits for is found when it comes, by the folders of its

@@ -4,7 +4,7 @@ A token is 256 random bits. The owner's is made at the first start and kept besi
 a file that only its owner may read; everybody else's stands in leadhand.toml as a hash. A session
 is a cookie that says who and until when, under a key that is made from the owner's token and the
 person's own: it survives a restart of the server, and ends when either token changes. One that was
-signed out is remembered in a file (`signed_out.py`), so that it stays over.
+signed out is remembered in a file (`SignedOut`), so that it stays over.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ class KeptStore(Log, Store, Protocol):
 
 
 class Copy(Log, Protocol):
-    """A store that another log is copied into, commit by commit (`copying.py`)."""
+    """A store that another log is copied into, commit by commit (`copy.py`)."""
 
     def adopt(self, name: str) -> None:
         """Begin: take the other log's name. Nobody may host this one until it is whole."""

@@ -7,7 +7,7 @@ Laws of this file
 1. Nothing is read here but the workflow's input, its history and its clock. The core draws its
    jitter from run, step and attempt; no dice are thrown.
 2. The history is the authority. A start and the activity that carries it out are recorded in one
-   workflow task, so intent is durable before act; the log is written behind (`pipe.py`).
+   workflow task, so intent is durable before act; the log is written behind (`log_writer.py`).
 3. A history that has grown ends when nothing is under way, and the run continues as new from a
    place in its log: a number and a hash. What is read from there must end in that hash, and old
    events load for ever, so the log is the snapshot, and its versions are the events'. (A dump of

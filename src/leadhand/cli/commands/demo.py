@@ -272,7 +272,7 @@ def _is_setting(name: str) -> bool:
 
 # `leadhand demo --crash`: a deployment, killed in the middle, and finished all the same.
 #
-# Nothing is acted out here; what is acted out stands in `demo_plan.py`.
+# Nothing is acted out here; what is acted out stands in PLAN and WORKERS above.
 
 
 LOOK_S = 0.05

@@ -4,8 +4,8 @@ The answer is checked against the state at the time it arrives: what the planner
 moved on. A revision is a delta on the one before, and its hash covers that base, so that a
 chain of small revisions costs what it adds and still names the whole plan.
 
-Who must allow it is `review.py`'s to say. What follows from that, and from what people then say,
-stands here and in `reviewing.py`.
+Which approvals it needs is said by `review/ruling.py`. What follows from that, and from what people
+then say, stands here and in `review/decisions.py`.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ MODEL_HANDLERS: dict[type[ev.Event], Callable[[State, Any, int], None]] = {
 }
 
 
-# The part of `evolve` for what people do to steps: hold, release, redo. Laws in `evolve.py`.
+# --- what people do to steps: hold, release, redo -------------------------------------------
 
 
 POLICY = "policy"
@@ -285,7 +285,7 @@ PEOPLE_HANDLERS: dict[type[ev.Event], Callable[[State, Any, int], None]] = {
 }
 
 
-# The half of `evolve` that speaks of planner and revisions. The laws stand in `evolve.py`.
+# --- planner and revisions ------------------------------------------------------------------
 
 
 Waits = dict[str, dict[str, bool]]
@@ -612,7 +612,7 @@ PLAN_HANDLERS: dict[type[ev.Event], Callable[[State, Any, int], None]] = {
 }
 
 
-# The half of `evolve` that speaks of steps and attempts. The laws stand in `evolve.py`.
+# --- steps and attempts ---------------------------------------------------------------------
 
 
 STRATEGIES = frozenset(

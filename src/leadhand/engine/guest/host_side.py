@@ -3,7 +3,7 @@
 A guest has its own interpreter, folder, environment and settings; its workers, planner and
 reviewers are loaded there and nowhere else, so a broken module harms no other run. The host does
 for it what only the owner of the database can do: it appends to the log, numbers its owners, keeps
-the `$host` stream, and passes on what people say. `guest.py` is the other side.
+the `$host` stream, and passes on what people say. `process.py` is the other side.
 
 Laws of this file
 1. A run has one writer. As long as a guest has a run, the host appends nothing to it on its own:

@@ -2,7 +2,7 @@
 
 It is a host in everything but the database: the same loop, with workers, planner, reviewers and
 clocks of this process. What it appends goes to the owner of the database over a line
-(`guests.py` is the other end); what it reads it reads itself.
+(`host_side.py` is the other end); what it reads it reads itself.
 
 Hosts come and go, and a guest outlives them. When its line is cut it looks for the next host and
 says which runs it has; when nobody hosts the database any more it becomes the host, and others

@@ -6,7 +6,7 @@ it is not for it to say.
 Laws
     1. What a coder says is a claim: its exit code, its closing words, its cost. `changed` is what
        we saw of the slot ourselves; acceptance and gate judge the rest elsewhere.
-    2. Every run ends: by its result, or by one of the clocks (`attending.py`), and when `work`
+    2. Every run ends: by its result, or by one of the clocks (`supervision.py`), and when `work`
        returns, or is cancelled, no process of it is left.
     3. Nothing a coder prints can break the reading of it: unknown events are passed over, long
        lines are cut, memory is bounded.

@@ -1,7 +1,7 @@
 """Which files decide what a gate's command does: its own, and those that shadow or configure it.
 
 A change of a file that decides what "green" means could make everything green: at once, or for
-the change that comes after it. So these files are protected (`reviewing.py`): a person reads
+the change that comes after it. So these files are protected (`fleet/review.py`): a person reads
 such a change. And main's copy of them is what a change is judged by (`gate.py`).
 
     named       a script or Makefile that a command names, what a Makefile includes, `gate_paths`

@@ -3,8 +3,8 @@
 An agent's word for its tests counts for nothing. The gate checks a commit out into a slot of its
 own and runs the acceptance commands and then the gate's own, in the sandbox, without a network,
 with a home that is new each time. Which tests ran is read from reports of their runners
-(`testruns.py`), and every test that passed on main must pass. Where the commit touches tests or
-the gate's own files (`gatefiles.py`), the gate's commands run once more with all of these as
+(`test_runs.py`), and every test that passed on main must pass. Where the commit touches tests or
+the gate's own files (`deciding_files.py`), the gate's commands run once more with all of these as
 they are on main: an author who can change the test can pass it.
 
     as the change has them    red: the change is red. A test of main that is missing, skipped or

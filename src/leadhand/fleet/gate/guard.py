@@ -2,9 +2,10 @@
 
 Two answers, both from git alone, before anything of the change is run:
 
-    guarded     paths that a person must look at, each with the reason: gate files (`gatefiles.py`),
+    guarded     paths that a person must look at, each with the reason: gate files
+    (`deciding_files.py`),
                 code that reaches for the machinery of tests (`tamper_scan.py`), tests of main that
-                are changed and tests that change others (`testedits.py`), links in code's place
+                are changed and tests that change others (`test_edits.py`), links in code's place
     findings    what is refused and goes back to the agent, each by file and line: links that
                 leave the repository, commands in .gitmodules, filters in .gitattributes, names
                 that differ from others by case only, secrets. A secret itself is never part of

@@ -11,7 +11,7 @@ Laws
     2. A conflict is never resolved here, and no side is picked. The owner gets the paths, both
        differences and both goals.
     3. A change touches what it may touch: outside its paths it is foreign, and protected paths
-       need somebody's leave. A merge that is not the change is a conflict (`sameness.py`).
+       need somebody's leave. A merge that is not the change is a conflict (`same_change.py`).
     4. Trouble of git or of the gate is nobody's fault: it is tried again after a while, and when it
        does not pass, those who wait are told of the trouble (an exception), not of a verdict.
     5. A newer attempt of a task takes the place of an older one.

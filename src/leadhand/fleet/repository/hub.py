@@ -10,11 +10,12 @@ Laws
        whatever else goes wrong is trouble of the machine, never the change's fault.
     5. The log says what was meant to happen, git says what has landed: ``landed`` finds it by the
        trailers of the commits on main, whatever this process remembers.
-    6. The user's repository is read by fetching and given results by ``publish`` (``user.py``).
+    6. The user's repository is read by fetching and given results by ``publish``
+       (``user_repository.py``).
 
-A merge is clean when git says so and when it is the change (``sameness.py``). A change to a file
-that was renamed on main meanwhile is a conflict that goes back to its owner; so the paths a change
-touches are the paths it lands on.
+A merge is clean when git says so and when it is the change (``merge/same_change.py``). A change to
+a file that was renamed on main meanwhile is a conflict that goes back to its owner; so the paths a
+change touches are the paths it lands on.
 
     refs/heads/main                          what has landed
     refs/leadhand/user, .../start            the user's branch now, and when the hub was made
@@ -326,7 +327,7 @@ class Hub:
         return Merge(None, tuple(conflicts))
 
     async def _strangers(self, onto: str, head: str, base: str, tree: str) -> list[str]:
-        """Paths on which the merge is not the change (`sameness.py`)."""
+        """Paths on which the merge is not the change (`merge/same_change.py`)."""
         change, merged = await self.entries(base, head), await self.entries(onto, tree)
         if change == merged:
             return []

@@ -3,7 +3,7 @@
 Git says which files differ from the base and which are new, by our index and by the project's
 rules for what is ignored. Then each name is looked at: what cannot be taken is named with its
 reason, the rest is copied to a folder of ours and put into a copy of the index from there, and
-that is the tree. Nothing is read by a path that a link could bend (`within.py`), also while the
+that is the tree. Nothing is read by a path that a link could bend (`safe_files.py`), also while the
 agent is still at work: what is outside of the slot plays no part in what is taken.
 
 Two traps are handled here. The copy keeps the time stamp of the index, since git relies on it to

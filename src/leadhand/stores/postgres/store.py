@@ -20,7 +20,7 @@ owner and every run's head, files the entries, links the batch and calls the fol
 outside a transaction it commits by itself.
 
 What the server's end may do to us: `writer.py` (a commit that was not answered), `session.py`
-(connections that come back), `reader.py` (following across that). What a role may do: `roles.py`.
+(connections that come back), `reader.py` (following across that). What a role may do: `schema.py`.
 """
 
 from __future__ import annotations

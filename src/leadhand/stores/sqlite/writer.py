@@ -1,4 +1,4 @@
-"""The one thread that writes to a SQLite file. `sqlite.py` says why it is so.
+"""The one thread that writes to a SQLite file. `store.py` says why it is so.
 
     event loop                        writer thread
     append() ── request ──► queue ──► take all that waits

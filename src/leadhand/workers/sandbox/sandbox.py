@@ -31,7 +31,8 @@ the sandbox around it, so that a grace is one; KILL ends both, and `--die-with-p
 supervisor see to it that neither outlives the host.
 
 Limits are those of `setrlimit`: for each process, and the number of processes is not limited for
-root. All processes of an agent together are looked at from outside (`tree_limits.py`).
+root. All processes of an agent together are looked at from outside
+(`fleet/workspace/process_limits.py`).
 """
 
 from __future__ import annotations
