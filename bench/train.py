@@ -24,7 +24,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from leadhand.fleet.merge.train import Added, Cancel, Eject, Land, Probe, Rules, TestVerdict, Train
+from leadhand.fleet.merge.train import Added, Cancel, Eject, Land, Probe, Rules, Train, TrainVerdict
 
 GATE_MIN = 10.0
 BORS_BATCH = 16
@@ -108,7 +108,7 @@ def train(work: Work, rules: Rules) -> Result:
     gone: set[str] = set()
     began = time.perf_counter()
 
-    def perform(event: Added | TestVerdict) -> None:
+    def perform(event: Added | TrainVerdict) -> None:
         nonlocal runs, events
         events += 1
         for action in state.step(event):
@@ -133,7 +133,7 @@ def train(work: Work, rules: Rules) -> Result:
         if changes is not None:
             clock = at
             fresh = [change for change in changes if change not in on_main]
-            perform(TestVerdict(test, work.green(on_main, fresh)))
+            perform(TrainVerdict(test, work.green(on_main, fresh)))
     assert len(landed) + len(gone) == len(work.changes)
     return Result(landed, clock, runs, events, time.perf_counter() - began)
 

@@ -54,7 +54,7 @@ import sys, threading
 from tests.support.disk import Disk
 disk = Disk()
 disk.__enter__()
-from leadhand.stores import writer  # the database is made before the trouble begins
+from leadhand.stores.sqlite import writer  # the database is made before the trouble begins
 plan, code, heal_s = sys.argv[1], sys.argv[2], float(sys.argv[3])
 real = writer.Writer.claim
 def claim(self):

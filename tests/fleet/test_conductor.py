@@ -411,15 +411,15 @@ async def test_a_hundred_at_once(tmp_path, hub, judge):
 CHILD = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from leadhand.fleet.merge.conductor import Change, Conductor
-from leadhand.fleet.gate.gate import Verdict
+from leadhand.fleet.merge.conductor import Conductor, QueuedChange
+from leadhand.fleet.gate.gate import GateVerdict
 from leadhand.fleet.repository.commits import read_log
 from leadhand.fleet.repository.hub import Hub
 from leadhand.fleet.workspace.slots import Slots
 
 class Green:
     async def check(self, sha, acceptance=(), waived=()):
-        return Verdict(True, "", 0.0)
+        return GateVerdict(True, "", 0.0)
 
 async def main():
     root, moment = Path(sys.argv[1]), sys.argv[2]
@@ -439,7 +439,7 @@ async def main():
     hub.advance = dying
     async with Conductor(hub, Green()) as conductor:
         await conductor.land(
-            Change(run="r1", task="t1", attempt=1, base=slot.base, head=head, goal="Do it")
+            QueuedChange(run="r1", task="t1", attempt=1, base=slot.base, head=head, goal="Do it")
         )
 
 asyncio.run(main())

@@ -19,7 +19,7 @@ KILLS = 36
 
 CHILD = """
 import asyncio, os, sys
-from leadhand.stores import writer
+from leadhand.stores.sqlite import writer
 from leadhand.stores.sqlite.store import SqliteStore
 from tests.stores.entries import chained
 

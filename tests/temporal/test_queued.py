@@ -46,8 +46,8 @@ def test_the_first_signal_ends_the_wait_for_an_engine(project, number):
 
 IMPATIENT = """
 import sys
-from leadhand.temporal import distant
-distant.BEGIN_WAIT_S = 1.0
+from leadhand.temporal import run as temporal_run
+temporal_run.BEGIN_WAIT_S = 1.0
 from leadhand.cli.main import main
 main(sys.argv[1:])
 """
