@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from leadhand.app.documents import setting_rows
-from leadhand.app.fleet_service import config_of
 from leadhand.errors import UsageError
+from leadhand.fleet.configuration import config_of
+from leadhand.fleet.settings import READERS, CoderSettings
 from leadhand.settings import load_settings
-from leadhand.settings.fleet import READERS, CoderSettings
 
 
 def load(folder, text, **env):

@@ -8,8 +8,8 @@ import sys
 import httpx2
 import pytest
 
-from leadhand.cli.commands.fleet_doctor import fitting
 from leadhand.fleet.agents import transcripts
+from leadhand.fleet.commands.doctor import fitting
 from tests.fleet.places import make_repo, run_git
 from tests.support.cli import Folder, finished
 

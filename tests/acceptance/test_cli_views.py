@@ -3,7 +3,6 @@
 import time
 from types import SimpleNamespace
 
-from leadhand.cli.commands.fleet import _figure
 from leadhand.cli.foreground import HostedJob, _Session
 from leadhand.cli.rendering.live import PlainView
 from leadhand.cli.rendering.run_rows import header, row, rows
@@ -13,6 +12,7 @@ from leadhand.core.catalog import Offer, WorkerSpec
 from leadhand.core.policy import Policy
 from leadhand.core.state.evolve import evolve
 from leadhand.core.state.model import State
+from leadhand.fleet.commands.fleet import _figure
 from tests.support.cli import Folder
 
 SECOND = 1_000_000

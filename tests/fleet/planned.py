@@ -5,7 +5,6 @@ import json
 import sys
 import textwrap
 
-from leadhand.app.fleet import Fleet, FleetConfig
 from leadhand.core import commands
 from leadhand.core import events as ev
 from leadhand.core.policy import Policy
@@ -13,6 +12,7 @@ from leadhand.fleet.agents.template import TemplateCoder
 from leadhand.fleet.context import AttemptLimits
 from leadhand.fleet.gate.gate import GateRules
 from leadhand.fleet.planning.rules import PlanRules
+from leadhand.fleet.service import Fleet, FleetConfig
 
 AGENT = textwrap.dedent(
     """

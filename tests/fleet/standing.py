@@ -2,11 +2,11 @@
 
 import sys
 
-from leadhand.app.fleet import Fleet, FleetConfig
 from leadhand.core.policy import Policy
 from leadhand.fleet.agents.template import TemplateCoder
 from leadhand.fleet.context import AttemptLimits
 from leadhand.fleet.gate.gate import GateRules
+from leadhand.fleet.service import Fleet, FleetConfig
 
 AGENT = """
 import json, pathlib, sys, time

@@ -7,8 +7,8 @@ from functools import partial
 
 import pytest
 
-from leadhand.app.fleet import Fleet
-from leadhand.app.fleet_service import config_of, crew_of
+from leadhand.fleet.configuration import config_of, crew_of
+from leadhand.fleet.service import Fleet
 from leadhand.settings import load_settings
 from leadhand.testing.endpoint import Endpoint, Loop, Say
 from leadhand.workers.sandbox.sandbox import choose
@@ -77,7 +77,7 @@ print(json.dumps(done if told["tasks"] else {"kind": "wave", "because": "x", "ta
 
 async def test_nobody_goes_through_the_door_of_another(tmp_path, user, kind, bwrap, monkeypatch):
     """An agent, a set-up command and a planner each reach what was named for them, and no key."""
-    monkeypatch.setattr("leadhand.app.fleet.choose", partial(choose, bwrap=bwrap))
+    monkeypatch.setattr("leadhand.fleet.service.choose", partial(choose, bwrap=bwrap))
     answer = [Loop(Say("hello"))]
     async with Endpoint(answer) as house, Endpoint(answer) as index, Endpoint(answer) as model:
         ports = {

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadhand.app.fleet_submitting import data_of, run_of, submit
 from leadhand.app.inputs import RUN_ID
 from leadhand.core.lint.plan import lint
 from leadhand.core.plan.graph import StepOrder, dependencies
 from leadhand.errors import UsageError
 from leadhand.fleet.boundaries import Boundaries, clash
+from leadhand.fleet.epic_folder import data_of, run_of, submit
 from leadhand.fleet.epics import EPIC_BYTES_MAX, parse_epic, plan_of, read_epic
 from leadhand.fleet.governor import Governor
 from leadhand.fleet.planning.steps import wanted_of

@@ -5,9 +5,9 @@ import json
 import random
 import shutil
 
-from leadhand.app.fleet_evidence import Evidence
 from leadhand.core import commands
 from leadhand.fleet.budget import Spending
+from leadhand.fleet.status.evidence import Evidence
 from leadhand.fleet.status.facts import EpicFacts, TaskFacts
 from leadhand.fleet.status.figures import figures, intervals, peak
 from leadhand.fleet.status.sources import HOUR, SECOND, Landing, Sources

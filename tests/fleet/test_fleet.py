@@ -7,13 +7,13 @@ import sys
 
 import pytest
 
-from leadhand.app.fleet import Fleet, FleetConfig, _mark
-from leadhand.app.fleet_submitting import run_of
 from leadhand.core.policy import Policy
 from leadhand.errors import UsageError
 from leadhand.fleet.agents.template import TemplateCoder
 from leadhand.fleet.context import AttemptLimits
+from leadhand.fleet.epic_folder import run_of
 from leadhand.fleet.gate.gate import GateRules
+from leadhand.fleet.service import Fleet, FleetConfig, _mark
 from tests.fleet.places import run_git
 from tests.fleet.test_worker import AGENT, GATE
 

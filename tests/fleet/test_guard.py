@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from leadhand.cli.commands import fleet_doctor
+from leadhand.fleet.commands import doctor
 from leadhand.fleet.gate import deciding_files, tamper_scan, test_runs
 from leadhand.fleet.gate.gate import GateRules
 from leadhand.fleet.gate.guard import findings, guarded, own_files
@@ -288,7 +288,7 @@ async def test_all_processes_of_an_attempt_count_together():
 
 def test_doctor_says_when_only_a_few_patterns_are_looked_for(monkeypatch):
     monkeypatch.setattr("leadhand.fleet.gate.secret_scan.find_spec", lambda _name: None)
-    look = fleet_doctor._secrets()
+    look = doctor._secrets()
     assert (look.value, look.warning) == ("a few patterns", True)
     monkeypatch.undo()
-    assert fleet_doctor._secrets().value
+    assert doctor._secrets().value

@@ -8,12 +8,12 @@ from functools import partial
 
 import pytest
 
-from leadhand.app.fleet import Fleet, FleetConfig
 from leadhand.core.policy import Policy
 from leadhand.fleet.agents.template import TemplateCoder
 from leadhand.fleet.context import AttemptLimits
 from leadhand.fleet.gate.gate import GateRules
 from leadhand.fleet.repository.hub import ref_of
+from leadhand.fleet.service import Fleet, FleetConfig
 from leadhand.workers.sandbox.sandbox import choose
 from tests.fleet.places import commit_all, every_byte, make_repo, run_git, write
 
@@ -238,7 +238,7 @@ async def test_a_hostile_agent_lands_its_files_and_nothing_else(
 
     `openly`: traps are also among its files. Then not even those land.
     """
-    monkeypatch.setattr("leadhand.app.fleet.choose", partial(choose, bwrap=bwrap))
+    monkeypatch.setattr("leadhand.fleet.service.choose", partial(choose, bwrap=bwrap))
     fleet_folder = tmp_path / "fleet"
     plan = {
         "openly": openly,

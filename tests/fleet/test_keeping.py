@@ -5,9 +5,9 @@ from hashlib import sha1
 from itertools import count
 from types import SimpleNamespace
 
-from leadhand.app import fleet as fleet_module
-from leadhand.app import fleet_keeping
-from leadhand.app.fleet_keeping import Keeping
+from leadhand.fleet import retention
+from leadhand.fleet import service as fleet_module
+from leadhand.fleet.retention import Keeping
 from tests.fleet.places import run_git
 from tests.fleet.standing import epic, standing
 
@@ -73,10 +73,10 @@ async def test_many_loose_objects_are_packed_and_none_is_lost(hub, monkeypatch):
     """Not those either that no ref names: an agent's clone may need them."""
     data = blob_in_folder("17")
     sha = (await hub.git("hash-object", "-w", "--stdin", stdin=data)).text
-    monkeypatch.setattr(fleet_keeping, "LOOSE_MAX", 257)
+    monkeypatch.setattr(retention, "LOOSE_MAX", 257)
     await Keeping(hub, []).look()
     assert hub.loose() == 256, "a few are left alone"
-    monkeypatch.setattr(fleet_keeping, "LOOSE_MAX", 256)
+    monkeypatch.setattr(retention, "LOOSE_MAX", 256)
     await Keeping(hub, []).look()
     assert hub.loose() == 0
     assert await hub.blobs([sha]) == {sha: data}

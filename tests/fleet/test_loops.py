@@ -6,16 +6,16 @@ import sys
 
 import pytest
 
-from leadhand.app import fleet_results, fleet_watching
-from leadhand.app.fleet_intake import Intake
-from leadhand.app.fleet_results import RECORD
-from leadhand.app.fleet_watching import watch
 from leadhand.errors import Bug
+from leadhand.fleet import pull_requests, watch_loop
+from leadhand.fleet.epic_folder import Intake
 from leadhand.fleet.gate import main_health
 from leadhand.fleet.gate.gate import Gate, GateTrouble
 from leadhand.fleet.merge.train import Train
 from leadhand.fleet.merge.upstream import Following
+from leadhand.fleet.pull_requests import RECORD
 from leadhand.fleet.status import journal
+from leadhand.fleet.watch_loop import watch
 from tests.fleet.places import commit_all, files_of, run_git, write
 from tests.fleet.standing import epic, standing
 
@@ -24,7 +24,7 @@ NO_FILES = OSError(errno.EMFILE, "Too many open files")
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr(fleet_watching, "AGAIN_S", 0.05)
+    monkeypatch.setattr(watch_loop, "AGAIN_S", 0.05)
     monkeypatch.setattr(main_health, "TROUBLE_S", 0.05)
     monkeypatch.setattr(main_health, "LOOK_S", 0.05)
 
@@ -148,7 +148,7 @@ async def test_nothing_more_is_made_while_the_record_cannot_be_written(tmp_path,
     """A restart would make them a second time."""
     made = tmp_path / "made"
     script = f"open({str(made)!r}, 'a').write('x')"
-    monkeypatch.setattr(fleet_results, "PAUSE_S", 0.0)
+    monkeypatch.setattr(pull_requests, "PAUSE_S", 0.0)
     more = {"publish": "leadhand/main", "pull_request": (sys.executable, "-c", script)}
     async with standing(tmp_path, user, **more)() as fleet:
         blocked = tmp_path / "fleet/pulls.new"

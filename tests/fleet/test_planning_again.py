@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from leadhand.app.fleet_submitting import run_of
 from leadhand.app.reader import Reader
 from leadhand.core import events as ev
 from leadhand.core.policy import Policy
 from leadhand.core.state.model import State
+from leadhand.fleet.epic_folder import run_of
 from leadhand.fleet.planning.progress import read_notes
 from leadhand.fleet.planning.rules import PlanRules
 from leadhand.fleet.planning.survey import survey

@@ -5,8 +5,8 @@ from functools import partial
 
 import pytest
 
-from leadhand.app.fleet import Fleet
-from leadhand.app.fleet_service import config_of, crew_of
+from leadhand.fleet.configuration import config_of, crew_of
+from leadhand.fleet.service import Fleet
 from leadhand.settings import load_settings
 from leadhand.testing.endpoint import Endpoint, Say, Use
 from leadhand.workers.sandbox.sandbox import choose
@@ -64,7 +64,7 @@ async def test_each_takes_a_task_edits_is_gated_and_lands(
     coders, bwrap, tmp_path, user, monkeypatch
 ):
     """A Codex that says "Done" and has changed nothing is not done, and is told so."""
-    monkeypatch.setattr("leadhand.app.fleet.choose", partial(choose, bwrap=bwrap))
+    monkeypatch.setattr("leadhand.fleet.service.choose", partial(choose, bwrap=bwrap))
     (tmp_path / "greet.md").write_text(EPIC)
     async with Endpoint(CLAUDE) as one, Endpoint(CODEX) as two:
         places = {"one": one.url, "two": two.url, "claude": coders.claude, "codex": coders.codex}

@@ -8,10 +8,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from leadhand.app import fleet_results
-from leadhand.app.fleet_submitting import run_of, submit
 from leadhand.errors import LeadhandError, UsageError
+from leadhand.fleet import pull_requests
 from leadhand.fleet.budget import Spending
+from leadhand.fleet.epic_folder import run_of, submit
 from leadhand.fleet.status import journal
 from leadhand.workers.processes.processes import Processes
 from tests.fleet.places import every_byte, make_repo, run_git
@@ -85,7 +85,7 @@ async def test_an_epic_that_ends_while_the_branch_moves_waits_for_the_next_look(
     hub = SimpleNamespace(main=lambda: next(commits), publish=publish, user=user)
     processes, folder = Processes("results"), tmp_path / "fleet"
     folder.mkdir()
-    results = fleet_results.Results(
+    results = pull_requests.Results(
         hub, "leadhand/main", command(tmp_path), processes, folder, lambda *_, **__: None
     )
     results.begin([])
@@ -97,7 +97,7 @@ async def test_an_epic_that_ends_while_the_branch_moves_waits_for_the_next_look(
 
 
 async def test_a_command_that_fails_is_said_and_tried_again(tmp_path, user, monkeypatch):
-    monkeypatch.setattr(fleet_results, "PAUSE_S", 0.0)
+    monkeypatch.setattr(pull_requests, "PAUSE_S", 0.0)
     more = {"publish": "leadhand/main", "pull_request": command(tmp_path)}
     (tmp_path / "pulls.broken").touch()
     async with standing(tmp_path, user, **more)() as fleet:
@@ -137,7 +137,7 @@ async def test_without_the_record_of_what_was_made_nothing_is_made(tmp_path, use
 def test_a_title_is_one_line_and_no_option():
     started = SimpleNamespace(goal={"text": "--force\n  and more"})
     state = SimpleNamespace(run="epic-x", started=started, ended=None)
-    assert fleet_results.title_of(state) == "force and more"
+    assert pull_requests.title_of(state) == "force and more"
 
 
 async def test_a_folder_goes_with_one_repository(tmp_path, user):

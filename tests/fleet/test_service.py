@@ -5,12 +5,12 @@ import sys
 
 import pytest
 
-from leadhand.app.fleet_service import config_of, crew_of, priced
 from leadhand.errors import UsageError
 from leadhand.fleet.agents.base import Assignment
+from leadhand.fleet.configuration import config_of, crew_of, priced
+from leadhand.fleet.settings import CoderSettings
 from leadhand.models.messages import Usage
 from leadhand.settings import load_settings
-from leadhand.settings.fleet import CoderSettings
 from leadhand.workers.sandbox.sandbox import Sandbox
 
 FLEET = '[fleet]\ngate = ["true"]\nsandbox = "{sandbox}"\n'

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pytest
 
-from leadhand.app.fleet_evidence import Evidence
 from leadhand.core import commands
 from leadhand.core.policy import Policy, Rule
 from leadhand.core.views.inbox import answers_of, inbox_row
@@ -20,6 +19,7 @@ from leadhand.fleet.gate.gate import GateRules
 from leadhand.fleet.merge.conductor import Landed, QueuedChange
 from leadhand.fleet.review import DiffTooLarge, opinion, patch_of
 from leadhand.fleet.status import journal
+from leadhand.fleet.status.evidence import Evidence
 from tests.fleet.places import commit_all, run_git, write
 from tests.fleet.standing import GATE, epic, standing
 

@@ -15,7 +15,7 @@ from leadhand.temporal.run import TemporalRun
 
 EMBEDDED = {
     "leadhand/app/commands.py": {"open"},
-    "leadhand/app/fleet.py": {"spawn"},
+    "leadhand/fleet/service.py": {"spawn"},
     "leadhand/app/lead.py": {
         *("approvers", "not_before", "notice", "open"),
         *("refuse_altered", "reviewers", "successor"),

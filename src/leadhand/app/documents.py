@@ -35,9 +35,9 @@ from leadhand.core.views.timeline import span_row, timeline
 from leadhand.engine.results import result_of
 from leadhand.errors import StoreError
 from leadhand.settings import DATABASE
-from leadhand.settings.fleet import fleet_rows
 from leadhand.settings.folders import FOLDER
 from leadhand.settings.keys import KEYS
+from leadhand.settings.sections import sections
 from leadhand.settings.temporal import temporal_rows
 from leadhand.stores.location import home
 
@@ -366,7 +366,6 @@ def setting_rows(settings: Settings) -> Iterator[tuple[str, Any, str]]:
         "server.bind": settings.server.bind,
         "server.port": settings.server.port,
         "server.hosts": list(settings.server.hosts),
-        **fleet_rows(settings.fleet),
         **temporal_rows(settings.temporal),
         "server.people": {name: each.role for name, each in settings.server.people.items()},
     }
@@ -374,6 +373,9 @@ def setting_rows(settings: Settings) -> Iterator[tuple[str, Any, str]]:
         for key, kind in keys.items():
             dotted = f"{table}.{key}"
             value = getattr(settings.policy, kind.field) if kind.field else values[dotted]
+            yield dotted, to_builtins(value), settings.origin(dotted)
+    for section in sections():
+        for dotted, value in section.rows(section.of(settings)).items():
             yield dotted, to_builtins(value), settings.origin(dotted)
     for name, key in settings.policy.approvers.items():
         yield f"approvers.{name}", key, settings.origin(f"approvers.{name}")

@@ -87,10 +87,11 @@ class Console:
         return f"leadhand {words}{store}{there}"
 
     def way_on(self, run: str) -> str:
-        """What takes a run up again: an epic is its fleet's to go on with."""
-        from leadhand.settings.folders import EPIC
+        """Return the command that goes on with a run: its product's, for a product's run."""
+        from leadhand.settings.product_logs import log_of_run
 
-        return "leadhand fleet start" if run.startswith(EPIC) else self.command(f"resume {run}")
+        log = log_of_run(run)
+        return log.resumed_by if log is not None else self.command(f"resume {run}")
 
     def bytes(self, data: bytes) -> None:
         """Data that is no text, as it is."""

@@ -18,10 +18,11 @@ from typing import Any
 
 import click
 
+from leadhand import plugins
 from leadhand.cli.console import TEMPORAL, error_line, fill_closed_streams, guarded
 from leadhand.cli.main import COMMANDS, HIDDEN, help_text
 from leadhand.cli.rendering.text import clean_lines
-from leadhand.errors import Bug, DocumentError, LeadhandError, PlanInvalid
+from leadhand.errors import Bug, DocumentError, LeadhandError, PlanInvalid, UsageError
 
 Body = Callable[..., int | None]
 ELSEWHERE = {("run", "--approval"): "`leadhand apply PLAN --approval FILE` runs what was approved."}
@@ -96,24 +97,44 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         name = HIDDEN.get(cmd_name) or COMMANDS.get(cmd_name, ("",))[0]
         if not name:
-            return None
+            return _brought(cmd_name)
         module = importlib.import_module(name if "." in name else f"leadhand.cli.commands.{name}")
         found: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return found
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        if args and args[0] not in COMMANDS and args[0] not in HIDDEN:
+        if args and not self._knows(args[0]):
             from leadhand.core.wording import closest
 
-            meant = closest(args[0], COMMANDS)
+            meant = closest(args[0], (*COMMANDS, *plugins.parts("commands")))
             if args[0].lower().endswith((".json", ".yaml", ".yml")):
                 meant = f"run {args[0]}"
             fix = f"Did you mean `leadhand {meant}`?" if meant else "`leadhand --help` lists them."
             raise click.UsageError(f"there is no command {args[0]!r}. {fix}")
         return super().resolve_command(ctx, args)
 
+    def _knows(self, name: str) -> bool:
+        return name in COMMANDS or name in HIDDEN or plugins.part("commands", name) is not None
+
     def get_help(self, ctx: click.Context) -> str:
         return help_text()
+
+
+def _brought(name: str) -> click.Command | None:
+    """Return a command that a product or a plugin brings; None when no package does."""
+    part = plugins.part("commands", name)
+    if part is None:
+        return None
+    found = part.load()
+    if isinstance(found, plugins.CommandPart):
+        module, _, attribute = found.target.partition(":")
+        found = part._replace(module=module, attribute=attribute).load()
+    if not isinstance(found, click.Command):
+        raise UsageError(
+            f"{name} of the package {part.package} is no command. "
+            f"Fix: let {part.module}:{part.attribute} be a click.Command or a CommandPart"
+        )
+    return found
 
 
 def _print_version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:  # noqa: FBT001 - click's form

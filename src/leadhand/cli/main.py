@@ -26,7 +26,6 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Runs": {
         "run": ("run", "Run a plan, or pursue a goal"),
         "apply": ("run", "Run exactly this plan; refuse it when it is stale"),
-        "fleet": ("fleet", "Many coding agents on one repository"),
         "serve": ("serve", "The HTTP API and the page, hosting all runs of a database"),
         "worker": ("worker", "Carry out steps of runs that a Temporal server hosts"),
         "resume": ("resume", "Take a run up again where its log ends"),
@@ -75,9 +74,11 @@ def help_text() -> str:
         "A planner proposes steps, workers carry them out, and every outcome is checked,",
         "durable and explained. `leadhand COMMAND --help` says more.",
     ]
-    for title, commands in SECTIONS.items():
+    brought = _brought()
+    for title in dict.fromkeys((*SECTIONS, *brought)):
         lines += ["", f"{title}:"]
-        lines += [f"  {name:<10} {text}" for name, (_, text) in commands.items()]
+        rows = {name: text for name, (_, text) in SECTIONS.get(title, {}).items()}
+        lines += [f"  {name:<10} {text}" for name, text in (rows | brought.get(title, {})).items()]
     lines += [
         "",
         "Options:",
@@ -88,6 +89,25 @@ def help_text() -> str:
         EXIT_CODES,
     ]
     return "\n".join(lines)
+
+
+def _brought() -> dict[str, dict[str, str]]:
+    """Return the commands of products and plugins, with their lines, by section."""
+    from leadhand import plugins
+    from leadhand.errors import LeadhandError
+
+    found: dict[str, dict[str, str]] = {}
+    for name, part in plugins.parts("commands").items():
+        if name in COMMANDS:
+            continue
+        line = plugins.CommandPart("", f"of {part.package}", "Plugins")
+        if part.package == "leadhand":  # only ours is known to be quick to import
+            try:
+                line = part.load()
+            except LeadhandError as error:
+                line = line._replace(help=str(error))
+        found.setdefault(line.section, {})[name] = line.help
+    return found
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -15,8 +15,8 @@ import click
 from leadhand.cli.console import TEMPORAL
 from leadhand.cli.rendering.text import clean
 from leadhand.errors import UsageError
-from leadhand.settings import DEFAULT, Settings, load_settings
-from leadhand.settings.folders import EPIC, FLEET_DATABASE, FOLDER
+from leadhand.settings import Settings, load_settings
+from leadhand.settings.product_logs import ProductLog, log_of_run
 from leadhand.settings.trust import Trust, looking, remember_named, require, untrusted
 
 if TYPE_CHECKING:
@@ -131,8 +131,9 @@ def settings_of(
     found = load_settings(flags, context=context)
     trust = Trust.here(everything=bool(command is not None and command.meta.get(TRUST)))
     found = looking(found, trust) if executes is None else _to_execute(executes, found, trust)
-    fleets = fleet_store(found)
-    return replace(found, store=fleets) if fleets is not None and _names_an_epic() else found
+    log = _log_of_named_run()
+    store_of_log = log.store(found) if log is not None else None
+    return replace(found, store=store_of_log) if store_of_log is not None else found
 
 
 def _to_execute(console: Console, settings: Settings, trust: Trust) -> Settings:
@@ -169,27 +170,17 @@ def say_not_loaded(console: Console, settings: Settings) -> None:
         console.say(f"  Read them, then: leadhand trust {shlex.quote(folder)}")
 
 
-def fleet_store(settings: Settings) -> Path | None:
-    """The database of the project's fleet, if there is one and no database was asked for."""
-    folder = settings.fleet.folder or settings.root / FOLDER / "fleet"
-    store = folder / FLEET_DATABASE
-    asked = settings.origin("project.store") != DEFAULT
-    return store if not asked and store.exists() else None
+def _log_of_named_run() -> ProductLog | None:
+    """Return the log of the product's run that the command names; None for the project's own.
 
-
-def _names_an_epic() -> bool:
-    """Whether the command at hand is about an epic: those are in their fleet's own database.
-
-    A plan may be called like one, so a file is a file, and `run` takes no runs.
+    A plan may be called like a run, so a file is a file, and `run` takes no runs.
     """
     context = click.get_current_context(silent=True)
     if context is None or context.info_name == "run":
-        return False
+        return None
     given = [context.params.get(name) for name in RUNS]
-    return any(
-        isinstance(each, str) and each.startswith(EPIC) and not Path(each).exists()
-        for each in given
-    )
+    logs = [log_of_run(each) for each in given if isinstance(each, str) and not Path(each).exists()]
+    return next((log for log in logs if log is not None), None)
 
 
 def pairs(texts: Iterable[str], option: str) -> dict[str, str]:

@@ -18,11 +18,11 @@ from leadhand.server.prometheus import EventCounts
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from leadhand.app.fleet_station import Station
     from leadhand.app.metrics import Counted
     from leadhand.engine.host import Host
     from leadhand.server.accounts import Accounts, Person
     from leadhand.server.cached_reader import CachedReader, CachedReaders
+    from leadhand.server.fleet_station import FleetStation
     from leadhand.server.gate import RequestGate
     from leadhand.server.idempotency import Keys
     from leadhand.server.run_supervisor import RunSupervisor
@@ -48,7 +48,7 @@ class AppState:
     version: str
     secure: bool = False
     gate: RequestGate | None = None
-    station: Station | None = None
+    station: FleetStation | None = None
     """Where the fleet is spoken to, if one is at work in this process."""
     book: EventCounts = field(default_factory=EventCounts)
     counted: Counted = field(default_factory=dict)

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from leadhand.app.fleet_station import Station
     from leadhand.app.serving import Up
+    from leadhand.server.fleet_station import FleetStation
     from leadhand.settings import Settings
     from leadhand.settings.server import Member
     from leadhand.stores.log import KeptStore, Log
@@ -68,7 +68,7 @@ class Serve:
     tell: Callable[[str], None] = print
     """Told what a person should know."""
     notice: Callable[[str, str, str], None] = lambda _kind, _run, _text: None
-    station: Station | None = None
+    station: FleetStation | None = None
     """The fleet whose runs these are, where one is at work in this process."""
 
 
@@ -141,7 +141,7 @@ async def running(serve: Serve) -> AsyncIterator[Running]:
     """Everything opened, in order; and closed in the other one."""
     sock = listening(serve)
     settings = serve.settings
-    lead = serve.station.fleet.lead if serve.station is not None else None
+    lead = serve.station.lead if serve.station is not None else None
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(sock.close)
         listeners = [serve.notice]

@@ -61,11 +61,11 @@ from leadhand.core.wording import closest, listed, shown
 from leadhand.errors import NotAllowed, UsageError
 from leadhand.models.names import ModelName
 from leadhand.settings.contexts import ContextSettings, check_context, chosen
-from leadhand.settings.fleet import CoderSettings, FleetSettings, fleet_settings
 from leadhand.settings.folders import FOLDER
 from leadhand.settings.keys import KEYS, NAMED, TABLES
 from leadhand.settings.models import check_tiers
 from leadhand.settings.review import approver, refuse_namesakes
+from leadhand.settings.sections import Section, section_of, tables
 from leadhand.settings.server import ServerSettings
 from leadhand.settings.temporal import cluster_of
 from leadhand.stores.location import Place, place_of
@@ -123,8 +123,8 @@ class Settings:
     server: ServerSettings = field(default_factory=ServerSettings)
     """Where `leadhand serve` listens, and who may sign in."""
     temporal: Cluster | None = None
-    fleet: FleetSettings = field(default_factory=FleetSettings)
-    coders: Mapping[str, CoderSettings] = field(default_factory=dict)
+    sections: Mapping[str, Any] = field(default_factory=dict)
+    """What products own (`[fleet]`), by the name of their section."""
     context: ContextSettings | None = None
     """The place that was chosen, as `[context.NAME]` describes it."""
     contexts: tuple[str, ...] = ()
@@ -247,14 +247,15 @@ def _read(path: Path) -> Doc:
 def _flat(path: Path, document: Doc) -> Iterator[tuple[str, Any]]:
     """A file's values by dotted key; each declared worker is one value."""
     for table, content in document.items():
-        if table not in TABLES:
-            raise _unknown(path, table, TABLES, "table")
+        owned = table in TABLES or section_of(table) is not None
+        if not owned:
+            raise _unknown(path, table, (*TABLES, *tables()), "table")
         if not isinstance(content, dict):
             raise UsageError(f"{path}: {table} must be a table, written [{table}]")
         for key, value in content.items():
             if table == "context":
                 check_context(path, key, value)
-            elif table in ("approvers", *NAMED):
+            elif table not in DECLARING and _keys(table) is None:
                 pass  # Names that anybody may give.
             elif table in DECLARING:
                 if not isinstance(value, dict):
@@ -263,9 +264,18 @@ def _flat(path: Path, document: Doc) -> Iterator[tuple[str, Any]]:
                     raise UsageError(
                         f"{path}: {table}.{key} must be a table, written [{table}.{key}].{more}"
                     )
-            elif key not in KEYS[table]:
-                raise _unknown(path, key, KEYS[table], "key", f"[{table}] ")
+            elif key not in (known := _keys(table) or {}):
+                raise _unknown(path, key, known, "key", f"[{table}] ")
             yield f"{table}.{key}", value
+
+
+def _keys(table: str) -> Mapping[str, Any] | None:
+    """Return the keys of a table; None where each key is a name that anybody may give."""
+    if table in KEYS or table in ("approvers", *NAMED):
+        return KEYS.get(table)
+    section = section_of(table)
+    found = {} if section is None else section.tables[table]
+    return None if callable(found) else found
 
 
 def _unknown(
@@ -286,10 +296,10 @@ def _from_environment(env: Mapping[str, str]) -> Iterator[tuple[str, str, Any]]:
             table, key = "project", table
             if key not in KEYS[table]:
                 continue
-        elif table not in KEYS:
-            raise _unknown(name, table, tuple(KEYS), "table")
-        elif key not in KEYS[table]:
-            raise _unknown(name, key, KEYS[table], "key", f"[{table}] ")
+        elif table not in KEYS and section_of(table) is None:
+            raise _unknown(name, table, (*KEYS, *tables()), "table")
+        elif key not in (known := _keys(table) or {}):
+            raise _unknown(name, key, known, "key", f"[{table}] ")
         yield f"{table}.{key}", name, _from_text(env[name], table, key)
 
 
@@ -306,21 +316,11 @@ def _from_text(text: str, table: str, key: str) -> Any:
 
 
 def _settings(found: Mapping[str, _Value], root: Path, files: tuple[Path, ...]) -> Settings:
-    read: Doc = {}
-    for dotted, given in found.items():
-        table, _, key = dotted.partition(".")
-        if table in DECLARING:
-            continue
-        try:
-            if table in NAMED:
-                read[dotted] = NAMED[table](given.origin, key, given.value)
-                continue
-            reader = approver if table == "approvers" else KEYS[table][key].read
-            read[dotted] = reader(given.value)
-        except ValueError as error:
-            raise UsageError(
-                f"{given.origin}: {key} {error} (it is {shown(given.value)})"
-            ) from None
+    read = {
+        dotted: _value(dotted, given)
+        for dotted, given in found.items()
+        if dotted.partition(".")[0] not in DECLARING
+    }
     policy = {
         kind.field: read[f"{table}.{key}"]
         for table in ("policy", "review")
@@ -365,8 +365,7 @@ def _settings(found: Mapping[str, _Value], root: Path, files: tuple[Path, ...]) 
         approver_key=_path_of(found.get("review.key")),
         server=_serving(found, read),
         temporal=cluster_of(read, folders := {key: each.folder for key, each in found.items()}),
-        fleet=fleet_settings(read, folders),
-        coders=_under("coders", read),
+        sections={each.name: each.make(read, folders) for each in _sections(read)},
         anchoring=Anchoring(
             _path_of(found.get("audit.anchor")),
             read.get("audit.every", Anchoring().every_s),
@@ -375,6 +374,32 @@ def _settings(found: Mapping[str, _Value], root: Path, files: tuple[Path, ...]) 
         origins={key: each.origin for key, each in found.items()},
         files=files,
     )
+
+
+def _value(dotted: str, given: _Value) -> Any:
+    """Return what one key stands for. Raise UsageError that names its place."""
+    table, _, key = dotted.partition(".")
+    try:
+        if table in NAMED:
+            return NAMED[table](given.origin, key, given.value)
+        if table in KEYS or table == "approvers":
+            reader = approver if table == "approvers" else KEYS[table][key].read
+            return reader(given.value)
+        section = section_of(table)
+        assert section is not None, table
+        content = section.tables[table]
+        if callable(content):
+            return content(given.origin, key, given.value)
+        return content[key](given.value)
+    except ValueError as error:
+        raise UsageError(f"{given.origin}: {key} {error} (it is {shown(given.value)})") from None
+
+
+def _sections(read: Doc) -> list[Section]:
+    """Return the sections of products of which anything is set, each once."""
+    names = dict.fromkeys(dotted.partition(".")[0] for dotted in read)
+    found = [section_of(name) for name in names if name not in TABLES]
+    return list({each.name: each for each in found if each is not None}.values())
 
 
 def _under(table: str, read: Doc) -> Doc:

@@ -12,10 +12,6 @@ if TYPE_CHECKING:
     from leadhand.stores.location import Place
 
 FOLDER = STATE_FOLDER
-FLEET_DATABASE = "fleet.db"
-"""The log of a fleet, in the fleet's own folder."""
-EPIC = "epic-"
-"""How the names of a fleet's runs begin."""
 
 
 def make_store_folder(store: Place) -> None:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from leadhand.core.durations import seconds
 from leadhand.core.plan.model import RISKS
 from leadhand.models.names import TIERS
-from leadhand.settings import fleet, server
+from leadhand.settings import server
 from leadhand.settings.models import read_model, tier
 from leadhand.settings.review import person_name, reviewers, rules
 
@@ -186,11 +186,9 @@ KEYS: dict[str, dict[str, KeyKind]] = {
         "key": KeyKind(_text),
         "api_key": KeyKind(_text),
     },
-    "fleet": {key: KeyKind(read) for key, read in fleet.READERS.items()},
 }
 NAMED: dict[str, Callable[[str, str, Any], Any]] = {
     "models": read_model,
-    "coders": fleet.read_coder,
 }
 """Tables of tables: by place, name and content."""
 TABLES = (*KEYS, "approvers", *NAMED, "workers", "agents", "mcp", "context")

@@ -24,11 +24,12 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from leadhand.core.plan.model import GOAL_PLANNER
 from leadhand.core.wording import shown
 from leadhand.errors import NotAllowed, NotTrusted, UsageError
+from leadhand.settings.sections import Section, detail_text, section_of
 
 if TYPE_CHECKING:
     from leadhand.core.plan.model import Doc
@@ -190,11 +191,15 @@ def entries_of(settings: Settings) -> list[TrustEntry]:
         *_planners(settings),
         *(("reviewer", "review.reviewers", each, "") for each in settings.policy.reviewers),
         *(
-            ("MCP server", f"mcp.{name}", name, _text({key: table.get(key) for key in REACH}))
+            ("MCP server", f"mcp.{name}", name, detail_text({key: table.get(key) for key in REACH}))
             for name, table in settings.mcp.items()
         ),
         *_addresses(settings),
-        *_fleet(settings),
+        *(
+            each
+            for part in _sections(settings)
+            for each in part.trusted(settings, part.of(settings))
+        ),
     ]
     made = []
     for kind, key, name, detail in found:
@@ -220,45 +225,26 @@ def _addresses(settings: Settings) -> Found:
             "notification",
             "notify.command",
             "command",
-            _text({"command": settings.notify_command}),
+            detail_text({"command": settings.notify_command}),
         )
     if settings.notify_webhook:
         yield "notification", "notify.webhook", "webhook", settings.notify_webhook.partition("?")[0]
     for name, model in settings.models.items():
         if model.url:
-            yield "model", f"models.{name}", name, _text({"url": model.url, "key": model.key})
+            yield "model", f"models.{name}", name, detail_text({"url": model.url, "key": model.key})
     for tier, words in settings.tiers.items():
         yield from (("model", f"tiers.{tier}", word, "") for word in words if "@http" in word)
     if settings.temporal is not None:
         cluster = settings.temporal
-        detail = _text({"url": cluster.address, "api_key": cluster.api_key})
+        detail = detail_text({"url": cluster.address, "api_key": cluster.api_key})
         yield "Temporal server", "temporal.address", cluster.address, detail
     if not isinstance(settings.store, Path):
         yield "database", "project.store", str(settings.store), ""
 
 
-def _fleet(settings: Settings) -> Found:
-    fleet = settings.fleet
-    if fleet.planner and not settings.book.knows(fleet.planner[0]):
-        yield "fleet planner", "fleet.planner", " ".join(fleet.planner), ""
-    for key in ("gate", "setup"):
-        for command in getattr(fleet, key):
-            yield f"fleet {key}", f"fleet.{key}", " ".join(command), ""
-    if fleet.pull_request:
-        yield "pull request", "fleet.pull_request", " ".join(fleet.pull_request), ""
-    for name, coder in settings.coders.items():
-        detail = {
-            "command": list(coder.command),
-            "program": coder.program,
-            "url": coder.url,
-            "key": coder.key,
-            "hosts": list(coder.hosts),
-        }
-        yield "coder", f"coders.{name}", f"{name}, {coder.kind}", _text(detail)
-
-
-def _text(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, default=str)
+def _sections(settings: Settings) -> list[Section]:
+    """Return the sections of products that these settings hold."""
+    return [each for each in map(section_of, settings.sections) if each is not None]
 
 
 def untrusted(settings: Settings, trust: Trust) -> list[TrustEntry]:
@@ -298,7 +284,6 @@ def looking(settings: Settings, trust: Trust) -> Settings:
     kinds = {kind: {each.name for each in missing if each.kind == kind} for kind, *_ in missing}
     if "database" in kinds:
         raise NotTrusted(refusal(missing))
-    coders = {name.partition(",")[0] for name in kinds.get("coder", ())}
     return replace(
         settings,
         trust=trust,
@@ -314,7 +299,9 @@ def looking(settings: Settings, trust: Trust) -> Settings:
         notify_command=() if "notification" in kinds else settings.notify_command,
         notify_webhook="" if "notification" in kinds else settings.notify_webhook,
         temporal=None if "Temporal server" in kinds else settings.temporal,
-        coders={name: each for name, each in settings.coders.items() if name not in coders},
+        sections={
+            each.name: each.without(each.of(settings), kinds) for each in _sections(settings)
+        },
     )
 
 

@@ -177,7 +177,7 @@ def doctor(
         looks.append(_broken("settings", error))
     if settings is not None:
         about = (_store, _temporal, _settings, _approvals, _trust)
-        parts = (*about, _models, _mcp, _workers, _notify, _fleet)
+        parts = (*about, _models, _mcp, _workers, _notify, _products)
         if plan is not None:
             parts = (functools.partial(_plan, plan),)  # type: ignore[assignment]
         for part in parts:
@@ -478,7 +478,7 @@ def _workers(settings: Settings) -> Iterator[DoctorCheck]:
     registry = registry_of(settings)
     names = ", ".join(worker.spec.name for worker in registry)
     # A fleet's folder needs no other workers; what is not trusted was said before.
-    named = bool(len(registry) or settings.coders or settings.not_loaded)
+    named = bool(len(registry) or settings.sections or settings.not_loaded)
     missing = "" if named else "no plan can run without workers"
     fix = "" if named else "Name modules in [project] workers, or give --workers."
     yield DoctorCheck(
@@ -510,11 +510,12 @@ def _unconfined(registry: Registry) -> Iterator[DoctorCheck]:
         )
 
 
-def _fleet(settings: Settings) -> Iterator[DoctorCheck]:
-    """What a coding fleet needs."""
-    from leadhand.cli.commands.fleet_doctor import looks
+def _products(settings: Settings) -> Iterator[DoctorCheck]:
+    """What installed products need."""
+    from leadhand import plugins
 
-    yield from looks(settings)
+    for part in plugins.parts("doctor").values():
+        yield from part.load()(settings)
 
 
 def _notify(settings: Settings) -> Iterator[DoctorCheck]:

@@ -11,7 +11,7 @@ from leadhand.app.documents import inbox_rows
 from leadhand.cli.commands.control import say
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
-from leadhand.cli.options import fleet_store, reading, settings_of, store_option
+from leadhand.cli.options import reading, settings_of, store_option
 from leadhand.cli.rendering.outcome import answer_line, still_held, still_needs
 from leadhand.cli.rendering.protected_change import print_change, ways
 from leadhand.cli.rendering.text import clean, clean_lines, hanging
@@ -19,6 +19,7 @@ from leadhand.codec.documents import read_value
 from leadhand.core.review.protected_change import KIND as PROTECTED
 from leadhand.core.views.inbox import answers_of
 from leadhand.errors import StoreError, UsageError
+from leadhand.settings.product_logs import product_logs
 from leadhand.stores.location import there
 
 if TYPE_CHECKING:
@@ -41,9 +42,9 @@ def inbox(console: Console, store: str | None) -> int:
     """
     settings = settings_of(store)
     rows: list[Doc] = []
-    fleets = fleet_store(settings)
-    for place in (settings.store, *([fleets] if fleets is not None else [])):
-        if there(place):
+    others = [log.store(settings) for log in product_logs()]
+    for place in (settings.store, *others):
+        if place is not None and there(place):
             with reading(replace(settings, store=place)) as reader:
                 rows += inbox_rows(reader, _left_out(console))
     if console.json:

@@ -30,7 +30,7 @@ from leadhand.cli.options import (
 from leadhand.cli.rendering.text import clean, moment, table
 from leadhand.core.durations import text as duration
 from leadhand.core.views.run import ENDED
-from leadhand.settings.folders import FLEET_DATABASE, FOLDER
+from leadhand.settings.product_logs import product_logs
 from leadhand.stores.location import there
 
 if TYPE_CHECKING:
@@ -86,10 +86,10 @@ def _runs(console: Console, settings: Settings, status: str | None, limit: int) 
         return 0
     if not rows:
         console.say(f"no {status + ' ' if status else ''}runs in {settings.store}")
-        fleet = settings.fleet.folder or settings.root / FOLDER / "fleet"
-        if status is None and (fleet / FLEET_DATABASE).exists():
-            console.say("epics of the fleet here: leadhand fleet status")
-        elif status is None:
+        logs = [log for log in product_logs() if log.store(settings) is not None]
+        for log in logs if status is None else ():
+            console.say(f"{log.kind}s here: {log.shown_by}")
+        if status is None and not logs:
             console.next("leadhand run PLAN")
         return 0
     lines = table(

@@ -26,7 +26,7 @@ from leadhand.core.commands import Command
 from leadhand.core.rollback import to_roll_back
 from leadhand.core.views.run import ENDED, run_status
 from leadhand.errors import UsageError
-from leadhand.settings.folders import EPIC, FLEET_DATABASE
+from leadhand.settings.product_logs import log_of_run
 from leadhand.stores.location import spelled
 
 if TYPE_CHECKING:
@@ -77,10 +77,9 @@ def resume(console: Console, run: str, **options: Any) -> int:
         from leadhand.cli.guest_run import follow
 
         return follow(console, settings, ident, driver, after=state.seq, quiet=options["quiet"])
-    if ident.startswith(EPIC) and spelled(settings.store).endswith(FLEET_DATABASE):
-        raise UsageError(
-            f"{ident} is an epic: its fleet goes on with it. Fix: leadhand fleet start"
-        )
+    log = log_of_run(ident)
+    if log is not None and settings.store == log.store(settings):
+        raise UsageError(f"{ident} is an {log.kind}, not resumed by hand. Fix: {log.resumed_by}")
     if options["from_log"]:
         _give_up_workflow(settings, ident, actor, options["reason"])
     found = loaded(settings, state, options["workers"], options["planner"] or "")

@@ -16,7 +16,7 @@ from leadhand.server.request_forms import Form, ReasonForm, Text
 from leadhand.server.routes.common import done
 
 if TYPE_CHECKING:
-    from leadhand.app.fleet_station import Station
+    from leadhand.server.fleet_station import FleetStation
 
 router = APIRouter(tags=["fleet"])
 YEAR_S = 366 * 86_400
@@ -57,7 +57,7 @@ async def fleet(
 ) -> Response:
     """The figures of the fleet, and who is at work."""
     station = app_state_of(request).station
-    found = None if station is None else await station.evidence.document(float(since))
+    found = None if station is None else await station.figures(float(since))
     return answer({"fleet": found}, headers={"Cache-Control": "private, no-cache"})
 
 
@@ -87,7 +87,7 @@ def _who(request: Request) -> str:
     return person_of(request).name
 
 
-def _station(request: Request) -> Station:
+def _station(request: Request) -> FleetStation:
     found = app_state_of(request).station
     if found is None:
         raise missing("no fleet is at work here")

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from leadhand.cli.commands.doctor import DoctorCheck
 from leadhand.cli.rendering.text import count
 from leadhand.errors import LeadhandError, UsageError
+from leadhand.fleet.settings import fleet_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from leadhand.fleet.settings import CoderSettings
     from leadhand.settings import Settings
-    from leadhand.settings.fleet import CoderSettings
 
 
 VERSION_S_MAX = 20.0
@@ -45,7 +46,7 @@ OTHER_MB = 300.0
 
 def looks(settings: Settings) -> Iterator[DoctorCheck]:
     """All of it; a problem only where a fleet is configured."""
-    wanted = bool(settings.coders)
+    wanted = bool(fleet_of(settings).coders)
     yield _git(wanted=wanted)
     yield _sandbox(settings, wanted=wanted)
     if wanted:
@@ -67,7 +68,7 @@ def _git(*, wanted: bool) -> DoctorCheck:
 def _sandbox(settings: Settings, *, wanted: bool) -> DoctorCheck:
     from leadhand.workers.sandbox.sandbox import FIX, probe
 
-    if settings.fleet.sandbox == "none":
+    if fleet_of(settings).sandbox == "none":
         said = "agents may do what you may do: [fleet] sandbox is none"
         return DoctorCheck("sandbox", "none", said, "Take it out of the settings.", warning=True)
     found = probe()
@@ -89,17 +90,17 @@ def _secrets() -> DoctorCheck:
 def _programs(settings: Settings) -> Iterator[DoctorCheck]:
     """Each kind that is known or configured: where it is, and its version."""
     for name, kind in KINDS.items():
-        if any(coder.kind == name for coder in settings.coders.values()):
+        if any(coder.kind == name for coder in fleet_of(settings).coders.values()):
             continue
         path = shutil.which(kind.program)
         said = _version(path) if path else "not installed, and no coder here needs it"
         yield DoctorCheck("coder", f"{name}: {said}")
-    for coder in settings.coders.values():
+    for coder in fleet_of(settings).coders.values():
         yield _configured(settings, coder)
 
 
 def _configured(settings: Settings, coder: CoderSettings) -> DoctorCheck:
-    from leadhand.app.fleet_service import program_of
+    from leadhand.fleet.configuration import program_of
 
     shown = f"{coder.name}: {coder.kind}{' ' + coder.model if coder.model else ''}"
     if coder.key and not os.environ.get(coder.key):
@@ -139,22 +140,22 @@ def _room(settings: Settings) -> DoctorCheck:
     from leadhand.fleet.governor import room_of
 
     folder = next(each for each in (settings.root, *settings.root.parents) if each.exists())
-    room, slot = room_of(folder), slot_mb(settings.fleet.repo)
+    room, slot = room_of(folder), slot_mb(fleet_of(settings).repo)
     cores = os.cpu_count() or 1
     fit = {
         name: fitting(room.memory_mb, mb, room.disk_mb, slot, cores)
         for name, mb in [*((k, each.memory_mb) for k, each in KINDS.items()), (OTHER, OTHER_MB)]
     }
-    kinds = [coder.kind for coder in settings.coders.values()]
+    kinds = [coder.kind for coder in fleet_of(settings).coders.values()]
     least = min((fit.get(kind, fit[OTHER]) for kind in kinds), default=0)
     parts = [f"{number} {name}" for name, number in fit.items()]
     value = (
         f"{', '.join(parts)}: {room.memory_mb:,.0f} MB of memory, {room.disk_mb:,.0f} MB of disk "
         f"at {slot:,.0f} MB a slot, {count(cores, 'core')}"
     )
-    if not settings.coders or settings.fleet.agents <= least:
+    if not fleet_of(settings).coders or fleet_of(settings).agents <= least:
         return DoctorCheck("agents fit", value)
-    problem = f"[fleet] agents is {settings.fleet.agents}, and about {least} fit"
+    problem = f"[fleet] agents is {fleet_of(settings).agents}, and about {least} fit"
     return DoctorCheck(
         "agents fit", value, problem, "Take fewer; more are held back.", warning=True
     )

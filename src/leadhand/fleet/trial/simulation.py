@@ -6,13 +6,14 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from leadhand.app.trials.counting import counted
-from leadhand.app.trials.desk import Desk
-from leadhand.app.trials.setting import Places, Trial, lay_out, mark_of
+from leadhand.fleet.trial.figures import counted
+from leadhand.fleet.trial.referee import Desk
+from leadhand.fleet.trial.scenario import Places, Trial, lay_out, mark_of
 from leadhand.workers.sandbox.sandbox import choose
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
 
 WRONG = (
     "lost",

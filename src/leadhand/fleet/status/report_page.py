@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+
 Doc = dict[str, Any]
 STYLE = """
 :root { color-scheme: light dark; --line: #8884; --bar: #3b7dd8; --bad: #c0392b; }

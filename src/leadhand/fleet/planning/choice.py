@@ -12,6 +12,7 @@ from leadhand.fleet.planning.backends import mind_of
 from leadhand.fleet.planning.planner import EpicPlanner
 from leadhand.fleet.planning.programs import is_there
 from leadhand.fleet.planning.rules import PlanRules
+from leadhand.fleet.settings import fleet_of
 from leadhand.settings import source_of
 from leadhand.workers.functions.modules import load_module
 from leadhand.workers.sandbox.sandbox import PLANNER
@@ -20,13 +21,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from leadhand.app.fleet import FleetConfig
     from leadhand.core.policy import Policy
     from leadhand.fleet.budget import DailyBudget
     from leadhand.fleet.context import FleetContext
     from leadhand.fleet.planning.size_record import FinishedTask
+    from leadhand.fleet.service import FleetConfig
     from leadhand.settings import Settings
     from leadhand.workers.processes.processes import Processes
+
 
 IDLE_MAX = 1000
 """Revisions without a new result: an epic's own counters end it long before."""
@@ -38,7 +40,7 @@ bounded time: some hours in all. But the day's money may be back only after midn
 
 def planner_of(settings: Settings) -> Any:
     """What `FleetConfig.planner` takes; what is missing is said before anything is opened."""
-    wanted = settings.fleet.planner
+    wanted = fleet_of(settings).planner
     if not wanted:
         return None
     if len(wanted) > 1:
@@ -114,7 +116,7 @@ def epic_policy(policy: Policy, agents: int) -> Policy:
 
 def plan_rules(settings: Settings) -> PlanRules:
     """The limits of waves."""
-    fleet = settings.fleet
+    fleet = fleet_of(settings)
     return PlanRules(
         tasks=fleet.plan_tasks,
         files=fleet.plan_files,

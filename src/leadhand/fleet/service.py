@@ -18,14 +18,6 @@ import hashlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
-from leadhand.app.fleet_evidence import left_behind
-from leadhand.app.fleet_intake import Intake
-from leadhand.app.fleet_keeping import LOOK_S as KEEP_S
-from leadhand.app.fleet_keeping import Keeping
-from leadhand.app.fleet_planning import epic_planner, epic_policy
-from leadhand.app.fleet_results import Results
-from leadhand.app.fleet_submitting import submit
-from leadhand.app.fleet_watching import stop, watch
 from leadhand.app.lead import Lead
 from leadhand.codec.events import decode
 from leadhand.core.policy import Policy
@@ -34,26 +26,33 @@ from leadhand.fleet.agents.transcripts import prune
 from leadhand.fleet.budget import DailyBudget, Noting
 from leadhand.fleet.coder_workers import crew, tiers_of
 from leadhand.fleet.context import AttemptLimits, FleetContext
+from leadhand.fleet.epic_folder import Intake, submit
 from leadhand.fleet.gate.gate import Gate, GateRules
 from leadhand.fleet.gate.main_health import Soundness
 from leadhand.fleet.governor import Governor
 from leadhand.fleet.merge.conductor import Conductor
 from leadhand.fleet.merge.train import Rules
 from leadhand.fleet.merge.upstream import Following
+from leadhand.fleet.planning.choice import epic_planner, epic_policy
 from leadhand.fleet.planning.examiner import Examiner
 from leadhand.fleet.planning.progress import EXAMINER
 from leadhand.fleet.planning.rules import PlanRules
 from leadhand.fleet.planning.size_record import done_in
 from leadhand.fleet.planning.steps import wanted_of
+from leadhand.fleet.pull_requests import Results
 from leadhand.fleet.repository.hub import Hub
+from leadhand.fleet.retention import LOOK_S as KEEP_S
+from leadhand.fleet.retention import Keeping
 from leadhand.fleet.review import AgentReviewer
+from leadhand.fleet.runs import EPIC, FLEET_DATABASE
+from leadhand.fleet.status.evidence import left_behind
 from leadhand.fleet.status.journal import Journal
 from leadhand.fleet.status.journal import read as read_journal
+from leadhand.fleet.watch_loop import stop, watch
 from leadhand.fleet.worker import CoderWorker
 from leadhand.fleet.workspace.setup import prepared
 from leadhand.fleet.workspace.slots import Slots
 from leadhand.models.registry import ModelRegistry
-from leadhand.settings.folders import EPIC, FLEET_DATABASE
 from leadhand.workers.processes.leftovers import kill_leftovers
 from leadhand.workers.processes.processes import Processes
 from leadhand.workers.sandbox.proxy import open_doors
@@ -72,6 +71,7 @@ if TYPE_CHECKING:
     from leadhand.fleet.planning.size_record import FinishedTask
     from leadhand.workers.sandbox.proxy import Proxy
     from leadhand.workers.sandbox.sandbox import Sandbox
+
 
 BEHIND_MIN = 50
 """Changes that may wait for the train before nobody new starts, in a small fleet."""

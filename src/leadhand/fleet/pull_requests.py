@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from leadhand.fleet.repository.hub import Hub
     from leadhand.workers.processes.processes import Processes
 
+
 Doc = dict[str, Any]
 BRANCH = "the branch of results"
 RECORD = "the record of pull requests"

@@ -11,26 +11,26 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from leadhand.cli.commands.fleet_service import folder_option, settings_for
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
 from leadhand.cli.rendering.text import clean, count
 from leadhand.core.durations import seconds
 from leadhand.errors import UsageError
+from leadhand.fleet.commands.service import folder_option, settings_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from leadhand.app.fleet_evidence import Evidence
     from leadhand.core.plan.model import Doc
+    from leadhand.fleet.status.evidence import Evidence
 
 
 WATCH_S = 2.0
 
 
 def _evidence(folder: str | None) -> Evidence:
-    from leadhand.app.fleet_evidence import Evidence
-    from leadhand.app.fleet_service import fleet_folder
+    from leadhand.fleet.configuration import fleet_folder
+    from leadhand.fleet.status.evidence import Evidence
 
     return Evidence(fleet_folder(settings_for(folder)))
 
@@ -154,7 +154,7 @@ def _each(spend: Doc) -> str:
 @folder_option
 def report(console: Console, since: str, output: str | None, folder: str | None) -> int:
     """One page to show to others, with everything in it, and the same as JSON."""
-    from leadhand.app.fleet_report import page
+    from leadhand.fleet.status.report_page import page
 
     try:
         back = seconds(since)

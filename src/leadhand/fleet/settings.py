@@ -38,14 +38,41 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from leadhand.core.durations import seconds
 from leadhand.core.wording import closest, listed, shown
 from leadhand.errors import UsageError
-from leadhand.settings.addresses import is_host, is_url
+from leadhand.settings.sections import Section, Trusted, detail_text
+
+if TYPE_CHECKING:
+    from leadhand.settings import Settings
+
+# Names of hosts and addresses of services, as far as a text can tell that they are none.
+
+
+HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?(:[0-9]{1,5})?")
+
+
+def is_host(text: str) -> bool:
+    """A name, with a port or without."""
+    port = text.partition(":")[2]
+    return bool(HOST.fullmatch(text)) and 0 < int(port or 443) < 65536
+
+
+def is_url(text: str) -> bool:
+    """The address of a service; no key stands in it."""
+    try:
+        parts = urlsplit(text)
+        named, port = parts.hostname, parts.port
+    except ValueError:
+        return False
+    plain = text.isprintable() and " " not in text and "@" not in parts.netloc
+    return plain and parts.scheme in ("http", "https") and bool(named) and port != 0
+
 
 Command = tuple[str, ...]
 SANDBOXES = ("auto", "bubblewrap", "landlock", "none")
@@ -116,6 +143,8 @@ class FleetSettings:
     """Whom a planner that is a command may reach."""
     changelog: str = ""
     """The file that gets an entry when an epic is done; nothing said: none."""
+    coders: Mapping[str, CoderSettings] = field(default_factory=dict)
+    """`[coders.NAME]`: the kinds of agents, by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -317,12 +346,17 @@ def fleet_settings(read: Mapping[str, Any], folders: Mapping[str, Path]) -> Flee
         elif key == "readable":
             value = tuple(folders[dotted] / Path(each).expanduser() for each in value)
         given[key] = value
-    return FleetSettings(**given)
+    coders = {
+        dotted.partition(".")[2]: each
+        for dotted, each in read.items()
+        if dotted.startswith("coders.")
+    }
+    return FleetSettings(**given, coders=coders)
 
 
 def fleet_rows(settings: FleetSettings) -> dict[str, Any]:
     """Every value of `[fleet]` as plain data, for views."""
-    return {f"fleet.{each.name}": _plain(getattr(settings, each.name)) for each in fields(settings)}
+    return {f"fleet.{key}": _plain(getattr(settings, key)) for key in READERS}
 
 
 def _plain(value: Any) -> Any:
@@ -400,3 +434,54 @@ def _wrong(table: Mapping[str, Any]) -> Iterator[str]:
         variables(table.get("env", {}))
     except ValueError as error:
         yield f"env {error}"
+
+
+# What the settings know of these tables.
+
+
+def fleet_of(settings: Settings) -> FleetSettings:
+    """Return `[fleet]` and `[coders]` of the settings, the defaults where nothing is set."""
+    found: FleetSettings = SECTION.of(settings)
+    return found
+
+
+def with_fleet(settings: Settings, fleet: FleetSettings) -> Settings:
+    """Return the settings with another `[fleet]`."""
+    return replace(settings, sections={**settings.sections, SECTION.name: fleet})
+
+
+def _trusted(settings: Settings, fleet: FleetSettings) -> Trusted:
+    """Yield everything that a fleet executes or contacts."""
+    if fleet.planner and not settings.book.knows(fleet.planner[0]):
+        yield "fleet planner", "fleet.planner", " ".join(fleet.planner), ""
+    for key in ("gate", "setup"):
+        for command in getattr(fleet, key):
+            yield f"fleet {key}", f"fleet.{key}", " ".join(command), ""
+    if fleet.pull_request:
+        yield "pull request", "fleet.pull_request", " ".join(fleet.pull_request), ""
+    for name, coder in fleet.coders.items():
+        detail = {
+            "command": list(coder.command),
+            "program": coder.program,
+            "url": coder.url,
+            "key": coder.key,
+            "hosts": list(coder.hosts),
+        }
+        yield "coder", f"coders.{name}", f"{name}, {coder.kind}", detail_text(detail)
+
+
+def _without(fleet: FleetSettings, kinds: Mapping[str, set[str]]) -> FleetSettings:
+    """Return the settings without coders that are not trusted."""
+    gone = {name.partition(",")[0] for name in kinds.get("coder", ())}
+    kept = {name: each for name, each in fleet.coders.items() if name not in gone}
+    return replace(fleet, coders=kept)
+
+
+SECTION = Section(
+    name="fleet",
+    tables={"fleet": READERS, "coders": read_coder},
+    make=fleet_settings,
+    rows=fleet_rows,
+    trusted=_trusted,
+    without=_without,
+)

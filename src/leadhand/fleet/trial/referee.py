@@ -19,15 +19,16 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from leadhand.app.trials.setting import git_of
 from leadhand.errors import LeadhandError
 from leadhand.fleet.repository.git import Git, GitFailed
+from leadhand.fleet.trial.scenario import git_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from leadhand.app.trials.setting import Places
+    from leadhand.fleet.trial.scenario import Places
+
 
 LOOK_S = 0.1
 FULL_S = 1.5
@@ -82,7 +83,7 @@ class Desk:
             # Not to a file: its disk may be full just when it has something to say.
             pipe = asyncio.subprocess.PIPE
             self._engine = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "leadhand.app.trials.engine", str(self._places.root),
+                sys.executable, "-m", "leadhand.fleet.trial.engine", str(self._places.root),
                 stdin=asyncio.subprocess.DEVNULL, stdout=pipe, stderr=pipe, limit=LINE_BYTES,
             )  # fmt: skip
             await asyncio.gather(self._listen(self._engine), self._hear(self._engine))

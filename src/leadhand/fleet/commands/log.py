@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from leadhand.cli.commands.fleet_service import folder_option, settings_for
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
 from leadhand.cli.rendering.text import clean, clean_lines
 from leadhand.errors import UsageError
+from leadhand.fleet.commands.service import folder_option, settings_for
 
 if TYPE_CHECKING:
     from leadhand.core.plan.model import Doc
@@ -35,9 +35,9 @@ def log(
 
     Without TASK: of which tasks something is kept.
     """
-    from leadhand.app.fleet_evidence import live_of
-    from leadhand.app.fleet_service import fleet_folder
     from leadhand.fleet.agents import transcripts
+    from leadhand.fleet.configuration import fleet_folder
+    from leadhand.fleet.status.evidence import live_of
 
     home = fleet_folder(settings_for(folder))
     place = home / "transcripts"

@@ -19,12 +19,13 @@ from leadhand.cli.rendering.text import clean, clean_lines, count
 from leadhand.cli.signals import Signals
 from leadhand.errors import Conflict, LeadhandError, UsageError
 from leadhand.fleet.planning.progress import EXAMINER
+from leadhand.fleet.runs import FLEET_DATABASE
+from leadhand.fleet.settings import fleet_of, with_fleet
 from leadhand.fleet.status.sources import DONE, REPLACED
-from leadhand.settings.folders import FLEET_DATABASE
 
 if TYPE_CHECKING:
-    from leadhand.app.fleet import Fleet
     from leadhand.core.state.model import State
+    from leadhand.fleet.service import Fleet
 
 
 # What `leadhand fleet start` says while it runs: what lands, what ends, what it cannot take.
@@ -79,9 +80,9 @@ def _standing(state: State) -> str:
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from leadhand.app.fleet import Fleet
-    from leadhand.app.fleet_station import Station
     from leadhand.core.plan.model import Doc
+    from leadhand.fleet.service import Fleet
+    from leadhand.fleet.station import Station
     from leadhand.server.service import Running
     from leadhand.settings import Settings
 
@@ -103,7 +104,7 @@ def settings_for(folder: str | None, executes: Console | None = None) -> Setting
     settings = settings_of(executes=executes)
     if folder is None:
         return settings
-    return replace(settings, fleet=replace(settings.fleet, folder=Path(folder).absolute()))
+    return with_fleet(settings, replace(fleet_of(settings), folder=Path(folder).absolute()))
 
 
 @command("start", "leadhand fleet start --repo ../shop")
@@ -120,9 +121,9 @@ def start(console: Console, **options: Any) -> int:
     a kill. Ctrl-C and SIGTERM drain: no new agents, those at work get a grace, what they did is
     saved; twice ends at once. `[fleet]` and `[coders.NAME]` of leadhand.toml say the rest.
     """
-    from leadhand.app.fleet import Fleet
-    from leadhand.app.fleet_evidence import live_of
-    from leadhand.app.fleet_service import config_of, crew_of
+    from leadhand.fleet.configuration import config_of, crew_of
+    from leadhand.fleet.service import Fleet
+    from leadhand.fleet.status.evidence import live_of
     from leadhand.settings.folders import make_store_folder
 
     settings = settings_for(options["folder"], console)
@@ -141,11 +142,11 @@ def start(console: Console, **options: Any) -> int:
 
 
 async def _start(console: Console, settings: Settings, fleet: Fleet, options: Doc) -> int:
-    from leadhand.app.fleet_station import Station
+    from leadhand.fleet.station import Station
 
     def draining(number: int) -> None:
         word = "Ctrl-C" if number == 2 else "SIGTERM"
-        grace = f"those at work have {settings.fleet.drain:g} s"
+        grace = f"those at work have {fleet_of(settings).drain:g} s"
         console.say(f"{word}: no new agents; {grace}. Again ends them at once.")
 
     news = News(console, fleet)
@@ -153,7 +154,7 @@ async def _start(console: Console, settings: Settings, fleet: Fleet, options: Do
         async with fleet, Station(fleet) as station, _served(console, settings, station, options):
             _say_hello(console, station)
             await _until(console, signals, station, news, until_idle=options["until_idle"])
-            left = await station.drain(settings.fleet.drain)
+            left = await station.drain(fleet_of(settings).drain)
             if left:
                 console.say(f"{count(left, 'agent')} ended; what they did is saved")
     news.look()
@@ -270,14 +271,18 @@ async def _failed(console: Console, station: Station, news: News, *, until_idle:
 @folder_option
 def submit(console: Console, epic: str, priority: int | None, folder: str | None) -> int:
     """Hand in an epic: whether or not the fleet is at work, it is put into its folder."""
-    from leadhand.app.fleet_evidence import live_of, status_of
-    from leadhand.app.fleet_service import epics_folder, fleet_folder
-    from leadhand.app.fleet_submitting import submit as handed_in
+    from leadhand.fleet.configuration import epics_folder, fleet_folder
+    from leadhand.fleet.epic_folder import submit as handed_in
     from leadhand.fleet.epics import read_epic
+    from leadhand.fleet.status.evidence import live_of, status_of
     from leadhand.settings.folders import make_store_folder
 
     settings = settings_for(folder)
-    if settings.coders and not settings.fleet.planner and not read_epic(Path(epic)).tasks:
+    if (
+        fleet_of(settings).coders
+        and not fleet_of(settings).planner
+        and not read_epic(Path(epic)).tasks
+    ):
         raise UsageError(
             f"{epic}: names no tasks, and this fleet has no planner. "
             "Fix: write its tasks, or [fleet] planner"
@@ -341,8 +346,8 @@ def message(console: Console, task: str, text: str, folder: str | None) -> int:
 def _ordered(
     console: Console, folder: str | None, verb: str, task: str = "", text: str = ""
 ) -> int:
-    from leadhand.app.fleet_service import fleet_folder
-    from leadhand.app.fleet_station import leave_order
+    from leadhand.fleet.configuration import fleet_folder
+    from leadhand.fleet.station import leave_order
 
     settings = settings_for(folder)
     told = asyncio.run(leave_order(fleet_folder(settings), verb, task, text, actor_of(settings)))

@@ -27,15 +27,16 @@ from leadhand.errors import UsageError
 from leadhand.fleet.repository.commits import Commit, read_log
 from leadhand.fleet.repository.git import Git
 from leadhand.fleet.repository.hub import MAIN, OLDER_MAX, START
+from leadhand.fleet.runs import EPIC, FLEET_DATABASE
 from leadhand.fleet.status import journal
 from leadhand.fleet.status.facts import EpicFacts, facts_of
 from leadhand.fleet.status.figures import figures
 from leadhand.fleet.status.sources import DONE, SECOND, Landing, Sources
-from leadhand.settings.folders import EPIC, FLEET_DATABASE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
 
 Doc = dict[str, Any]
 LIVE = "live.json"

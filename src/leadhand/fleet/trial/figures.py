@@ -12,21 +12,22 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from leadhand.app.fleet_evidence import Evidence
 from leadhand.app.reader import Reader
-from leadhand.app.trials.setting import ENDING, FAULTS, GATE, Places, Trial
 from leadhand.core import events as ev
 from leadhand.core.views.recovery_stats import RecoveryOutcome, recoveries
 from leadhand.fleet.repository.commits import Commit, read_log
 from leadhand.fleet.repository.git import Git
 from leadhand.fleet.repository.hub import MAIN, START, ref_of
+from leadhand.fleet.runs import EPIC, FLEET_DATABASE
 from leadhand.fleet.status import journal
-from leadhand.settings.folders import EPIC, FLEET_DATABASE
+from leadhand.fleet.status.evidence import Evidence
+from leadhand.fleet.trial.scenario import ENDING, FAULTS, GATE, Places, Trial
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from leadhand.app.trials.desk import Desk
+    from leadhand.fleet.trial.referee import Desk
+
 
 WINDOW_S = 300
 STARVED = frozenset({"transient", "unavailable"})

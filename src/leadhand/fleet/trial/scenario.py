@@ -11,19 +11,20 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from leadhand.app.fleet import FleetConfig
 from leadhand.core.policy import Policy
 from leadhand.fleet.agents.template import TemplateCoder
 from leadhand.fleet.context import AttemptLimits
 from leadhand.fleet.gate.gate import GateRules
 from leadhand.fleet.merge.train import Rules
 from leadhand.fleet.repository.git import Git
+from leadhand.fleet.service import FleetConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from leadhand.fleet.agents.base import Coder
     from leadhand.workers.processes.processes import Processes
+
 
 RUN = "trial"
 CLAIMED = 20

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from leadhand.fleet.agents.base import Coder
     from leadhand.fleet.repository.hub import Hub
 
+
 LOOK_S = 30.0
 LOOSE_MAX = 20_000
 """So many more loose objects than after the last time are worth a pack."""

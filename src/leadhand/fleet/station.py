@@ -19,17 +19,19 @@ import secrets
 import time
 from typing import TYPE_CHECKING, Any, Self
 
-from leadhand.app.fleet_evidence import Evidence, live_of, write_live
-from leadhand.app.fleet_watching import watch
 from leadhand.core.calendar import iso
 from leadhand.errors import Conflict, LeadhandError, UsageError
 from leadhand.fleet.agents import transcripts
+from leadhand.fleet.status.evidence import Evidence, live_of, write_live
+from leadhand.fleet.watch_loop import watch
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from leadhand.app.fleet import Fleet
+    from leadhand.app.lead import Lead
     from leadhand.fleet.context import AtWork
+    from leadhand.fleet.service import Fleet
+
 
 Doc = dict[str, Any]
 LOOK_S = 0.5
@@ -82,6 +84,15 @@ class Station:
             self._carry_out(path)
 
     # --- what goes on ---
+
+    @property
+    def lead(self) -> Lead:
+        """The Lead that drives the fleet's runs."""
+        return self.fleet.lead
+
+    async def figures(self, since_s: float) -> Doc:
+        """Return the document of `leadhand fleet status --json` for the last `since_s` seconds."""
+        return await self.evidence.document(since_s)
 
     def live(self) -> Doc:
         """Who is at work, and what stands in the way."""

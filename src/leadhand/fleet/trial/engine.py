@@ -1,6 +1,6 @@
 """The engine of a trial: a fleet in a process of its own, which may be killed at any moment.
 
-    python -m leadhand.app.trials.engine FOLDER
+    python -m leadhand.fleet.trial.engine FOLDER
 
 It prints a line of JSON each second, and ends with 0 when every task has landed or waits for a
 person. Started again in the same folder it goes on; nothing is handed from one life to the next.
@@ -13,8 +13,8 @@ import json
 import sys
 from pathlib import Path
 
-from leadhand.app.fleet import Fleet
-from leadhand.app.trials.setting import Places, coders, config_of
+from leadhand.fleet.service import Fleet
+from leadhand.fleet.trial.scenario import Places, coders, config_of
 
 
 async def live(places: Places) -> None:

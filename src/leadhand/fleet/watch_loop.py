@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+
 LOOK_S = 1.0
 """How often the folder of epics and the user's branch are looked at."""
 AGAIN_S = 5.0

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from leadhand.cli.commands.fleet_capacity import capacity
-from leadhand.cli.commands.fleet_figures import report, status
-from leadhand.cli.commands.fleet_log import log
-from leadhand.cli.commands.fleet_service import drain, message, start, stop, submit
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
 from leadhand.errors import UsageError
+from leadhand.fleet.commands.capacity import capacity
+from leadhand.fleet.commands.log import log
+from leadhand.fleet.commands.service import drain, message, start, stop, submit
+from leadhand.fleet.commands.status import report, status
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,9 +73,9 @@ def simulate(console: Console, **options: Any) -> int:
     Nothing of yours is touched. Exits with 1 when something was lost, landed twice, is
     red, was called done and is not, or when an agent wrote or ran what it may not.
     """
-    from leadhand.app.trials.setting import Trial, together_s
-    from leadhand.app.trials.trying import WRONG
-    from leadhand.app.trials.trying import simulate as tried
+    from leadhand.fleet.trial.scenario import Trial, together_s
+    from leadhand.fleet.trial.simulation import WRONG
+    from leadhand.fleet.trial.simulation import simulate as tried
 
     work_s = options["work_seconds"]
     trial = Trial(
@@ -125,7 +125,7 @@ def _figure(value: object) -> str:
 
 
 def _kinds(only: tuple[str, ...]) -> tuple[str, ...]:
-    from leadhand.app.trials.setting import FAULTS
+    from leadhand.fleet.trial.scenario import FAULTS
 
     unknown = [name for name in only if name not in FAULTS]
     if unknown:

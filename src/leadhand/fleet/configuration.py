@@ -13,9 +13,6 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from leadhand.app.fleet import FleetConfig
-from leadhand.app.fleet_planning import plan_rules, planner_of
-from leadhand.app.fleet_results import PLACES, fill
 from leadhand.core.wording import closest, listed, shown
 from leadhand.errors import UsageError
 from leadhand.fleet.agents.claude import ClaudeCoder
@@ -24,11 +21,14 @@ from leadhand.fleet.agents.template import TemplateCoder
 from leadhand.fleet.context import AttemptLimits
 from leadhand.fleet.gate.gate import GateRules
 from leadhand.fleet.merge.train import Rules
+from leadhand.fleet.planning.choice import plan_rules, planner_of
+from leadhand.fleet.pull_requests import PLACES, fill
+from leadhand.fleet.service import FleetConfig
+from leadhand.fleet.settings import PERSON, fleet_of
 from leadhand.fleet.status.ladder import CODER
 from leadhand.models.messages import Usage
 from leadhand.models.names import ModelName
 from leadhand.models.prices import cost
-from leadhand.settings.fleet import PERSON
 from leadhand.settings.folders import FOLDER
 from leadhand.workers.sandbox.proxy import Proxy, Route
 from leadhand.workers.sandbox.sandbox import PLANNER, SETUP
@@ -37,9 +37,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from leadhand.fleet.agents.base import Coder, Price
+    from leadhand.fleet.settings import CoderSettings
     from leadhand.settings import Settings
-    from leadhand.settings.fleet import CoderSettings
     from leadhand.workers.processes.processes import Processes
+
 
 Crew = list[tuple[str, "Coder", str]]
 PROVIDERS = {
@@ -63,25 +64,25 @@ key = "ANTHROPIC_API_KEY"
 
 def fleet_folder(settings: Settings) -> Path:
     """Where a project's fleet keeps everything."""
-    return settings.fleet.folder or settings.root / FOLDER / "fleet"
+    return fleet_of(settings).folder or settings.root / FOLDER / "fleet"
 
 
 def epics_folder(settings: Settings) -> Path:
     """Where epics are put."""
-    return settings.fleet.epics or fleet_folder(settings) / "epics"
+    return fleet_of(settings).epics or fleet_folder(settings) / "epics"
 
 
 def ordered(settings: Settings) -> list[CoderSettings]:
     """The coders, the weakest first; of one tier in the order of the file."""
-    return sorted(settings.coders.values(), key=lambda coder: coder.tier)
+    return sorted(fleet_of(settings).coders.values(), key=lambda coder: coder.tier)
 
 
 def config_of(
     settings: Settings, repo: Path | None = None, environ: Mapping[str, str] | None = None
 ) -> FleetConfig:
     """What the settings say; UsageError names everything that is missing."""
-    fleet, env = settings.fleet, os.environ if environ is None else environ
-    wanted = {"[coders.NAME]": settings.coders, "[fleet] gate": fleet.gate}
+    fleet, env = fleet_of(settings), os.environ if environ is None else environ
+    wanted = {"[coders.NAME]": fleet_of(settings).coders, "[fleet] gate": fleet.gate}
     missing = [name for name, given in wanted.items() if not given]
     if missing:
         raise UsageError(NEEDED.format(missing=" and ".join(missing)))
@@ -134,7 +135,7 @@ def config_of(
 
 def env_of(settings: Settings) -> dict[str, str]:
     """What gates, set-up commands and agents find in their environment."""
-    fleet = settings.fleet
+    fleet = fleet_of(settings)
     cache = {"LEADHAND_CACHE": str(fleet.cache)} if fleet.cache else {}
     return {**cache, **fleet.env}
 
@@ -154,7 +155,7 @@ def _check_apart(settings: Settings, repo: Path) -> None:
 
 def _check_reach(settings: Settings) -> None:
     """A sandbox has no network but its door: without one, a model's agent could only fail."""
-    if settings.fleet.sandbox == "none":
+    if fleet_of(settings).sandbox == "none":
         return
     for coder in ordered(settings):
         if coder.kind in PROVIDERS and not (coder.key or coder.url or coder.hosts):
@@ -167,13 +168,13 @@ def _check_reach(settings: Settings) -> None:
 
 
 def _check_reviewer(settings: Settings) -> None:
-    name = settings.fleet.reviewer
+    name = fleet_of(settings).reviewer
     if name == PERSON:
         return
     place = settings.origin("fleet.reviewer")
-    if name in settings.coders:
+    if name in fleet_of(settings).coders:
         others = [coder for coder in ordered(settings) if coder.name != name]
-        if not others or others[-1].tier >= settings.coders[name].tier:
+        if not others or others[-1].tier >= fleet_of(settings).coders[name].tier:
             whose = shown(others[-1].name) if others else "itself"
             raise UsageError(
                 f"{place}: [fleet] reviewer: {shown(name)} is no stronger than {whose}, whose work "
@@ -181,17 +182,19 @@ def _check_reviewer(settings: Settings) -> None:
                 f'reviewer = "{PERSON}"'
             )
         return
-    meant = closest(name, settings.coders)
-    fix = f'Did you mean "{meant}"?' if meant else f"There are: {listed(settings.coders)}."
+    meant = closest(name, fleet_of(settings).coders)
+    fix = (
+        f'Did you mean "{meant}"?' if meant else f"There are: {listed(fleet_of(settings).coders)}."
+    )
     raise UsageError(f"{place}: [fleet] reviewer: no coder is called {shown(name)}. {fix}")
 
 
 def _check_pull_request(settings: Settings) -> None:
     place = f"{settings.origin('fleet.pull_request')}: [fleet] pull_request"
-    if settings.fleet.pull_request and not settings.fleet.publish:
+    if fleet_of(settings).pull_request and not fleet_of(settings).publish:
         raise UsageError(f'{place} is of a branch. Fix: write publish = "leadhand/main" beside it')
     try:
-        for word in settings.fleet.pull_request:
+        for word in fleet_of(settings).pull_request:
             fill(word, dict.fromkeys(PLACES, ""))
     except ValueError as error:
         raise UsageError(f"{place} {error}") from None
@@ -199,7 +202,7 @@ def _check_pull_request(settings: Settings) -> None:
 
 def doors_of(settings: Settings, env: Mapping[str, str]) -> dict[str, Proxy]:
     """Doors to the network for those who need one, if there is a sandbox to open them for."""
-    fleet = settings.fleet
+    fleet = fleet_of(settings)
     if fleet.sandbox == "none":
         return {}
     doors = {}
@@ -259,7 +262,7 @@ def crew_of(
 def _coder(
     settings: Settings, coder: CoderSettings, env: Mapping[str, str], common: dict[str, Any]
 ) -> Coder:
-    boxed = settings.fleet.sandbox != "none"
+    boxed = fleet_of(settings).sandbox != "none"
     readable = tuple(settings.root / Path(each).expanduser() for each in coder.readable)
     more = {**env_of(settings), **coder.env}
     if coder.kind == "command":

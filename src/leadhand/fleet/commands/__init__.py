@@ -1,0 +1,1 @@
+"""`leadhand fleet`: the commands of the coding fleet."""

@@ -1,0 +1,123 @@
+"""Parts that other packages bring: commands, planners, workers, stores, reviewers, settings.
+
+A package names its parts in its pyproject.toml:
+
+    [project.entry-points."leadhand.commands"]
+    audit-report = "acme_leadhand.report:COMMAND"
+
+    [project.entry-points."leadhand.planners"]
+    acme = "acme_leadhand.planner:AcmePlanner"
+
+Leadhand's own products (the server, Temporal, the fleet) are found in the same way. The files are
+read directly: `importlib.metadata` takes longer to import than `leadhand --help` takes to answer.
+A part is imported when it is used, never to list it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from functools import cache
+from typing import Any, NamedTuple
+
+from leadhand.errors import UsageError
+
+GROUPS = ("commands", "planners", "workers", "stores", "reviewers", "settings", "runs", "doctor")
+"""What can be brought, as the end of a group's name: `leadhand.commands` and so on."""
+INFO = (".dist-info", ".egg-info")
+
+
+class Part(NamedTuple):
+    """One entry point: which package brings it, and where it is."""
+
+    name: str
+    module: str
+    attribute: str
+    package: str
+    """The distribution, as in `acme-leadhand`; what messages name."""
+
+    def load(self) -> Any:
+        """Import the part. Raise UsageError that names the package when it cannot be imported."""
+        try:
+            found: Any = importlib.import_module(self.module)
+            for name in self.attribute.split("."):
+                found = getattr(found, name)
+        except (ImportError, AttributeError) as error:
+            raise UsageError(
+                f"{self.name} of the package {self.package} cannot be loaded: {error}. "
+                f"Fix: install {self.package} again, or remove it"
+            ) from None
+        return found
+
+
+class CommandPart(NamedTuple):
+    """A command, described without importing it: what `leadhand.commands` may name."""
+
+    target: str
+    """`module:attribute` of a click command."""
+    help: str
+    """One line for `leadhand --help`."""
+    section: str = "More"
+
+
+def parts(group: str) -> dict[str, Part]:
+    """Return the parts of a group (`commands`, `planners`, …) by name, in the order of names.
+
+    A product of ours whose folder is not installed is left out. Of two parts with one name the
+    first on `sys.path` counts.
+    """
+    found = {
+        name: Part(name, module, attribute, package)
+        for package, lines in reversed(_entries(tuple(sys.path)))
+        for of, name, module, attribute in lines
+        if of == f"leadhand.{group}" and (package != "leadhand" or _is_there(module))
+    }
+    return dict(sorted(found.items()))
+
+
+def part(group: str, name: str) -> Part | None:
+    """Return one part, or None when no package brings it."""
+    return parts(group).get(name)
+
+
+def _is_there(module: str) -> bool:
+    """Whether a module of ours is installed: its folder may have been left out."""
+    place = os.path.join(os.path.dirname(__file__), *module.split(".")[1:])  # noqa: PTH118, PTH120 - pathlib is not loaded yet
+    return os.path.exists(f"{place}.py") or os.path.isdir(place)  # noqa: PTH110, PTH112 - as above
+
+
+@cache
+def _entries(places: tuple[str, ...]) -> list[tuple[str, list[tuple[str, str, str, str]]]]:
+    """Return per distribution its entry points of ours: group, name, module, attribute."""
+    found = []
+    for place in places:
+        try:
+            with os.scandir(place or ".") as listed:
+                folders = [each for each in listed if each.name.endswith(INFO)]
+        except OSError:
+            continue
+        for folder in sorted(folders, key=lambda each: each.name):
+            if lines := _read(f"{folder.path}/entry_points.txt"):
+                package = folder.name.partition("-")[0].replace("_", "-")
+                found.append((package, lines))
+    return found
+
+
+def _read(path: str) -> list[tuple[str, str, str, str]]:
+    try:
+        with open(path, encoding="utf-8") as file:  # noqa: PTH123 - as above
+            text = file.read()
+    except (OSError, UnicodeDecodeError):
+        return []
+    if "[leadhand." not in text:
+        return []
+    found, group = [], ""
+    for line in map(str.strip, text.splitlines()):
+        if line.startswith("["):
+            group = line.strip("[] ")
+        elif "=" in line and group.startswith("leadhand.") and not line.startswith("#"):
+            name, _, value = line.partition("=")
+            module, _, attribute = value.partition("[")[0].strip().partition(":")
+            found.append((group, name.strip(), module.strip(), attribute.strip()))
+    return found

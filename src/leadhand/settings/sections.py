@@ -1,0 +1,83 @@
+"""Tables of the settings that a product owns: `[fleet]` with `[coders.NAME]`, or those of a plugin.
+
+A product registers each of its tables under the entry-point group `leadhand.settings`; all name the
+same `Section`. It is imported when a file, a variable or a listing needs the table.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from leadhand import plugins
+from leadhand.errors import UsageError
+
+if TYPE_CHECKING:
+    from leadhand.core.plan.model import Doc
+    from leadhand.settings import Settings
+
+GROUP = "settings"
+
+Reader = Callable[[Any], Any]
+"""Reads the value of one key; raises ValueError with the end of a sentence."""
+NamedReader = Callable[[str, str, Any], Any]
+"""Reads one table of a table of tables: by the file, the name and the content."""
+Trusted = Iterator[tuple[str, str, str, str]]
+"""What a section has executed or contacted: kind, key of the settings, name, detail."""
+
+
+class Section(NamedTuple):
+    """What the settings need to know of a product's tables."""
+
+    name: str
+    tables: Mapping[str, Mapping[str, Reader] | NamedReader]
+    """For each table its keys with their readers, or the reader of its named tables."""
+    make: Callable[[Doc, Mapping[str, Path]], Any]
+    """From values by dotted key, and the folder that each stands in, to the product's settings."""
+    rows: Callable[[Any], Doc]
+    """The settings as they are listed, by dotted key."""
+    trusted: Callable[[Settings, Any], Trusted]
+    """Everything that must be trusted before it is used."""
+    without: Callable[[Any, Mapping[str, set[str]]], Any]
+    """The settings without what is not trusted, by kind and name."""
+
+    def of(self, settings: Settings) -> Any:
+        """Return the product's part of the settings, the defaults where nothing is set."""
+        found = settings.sections.get(self.name)
+        return self.make({}, {}) if found is None else found
+
+
+def section_of(table: str) -> Section | None:
+    """Return the section that owns a table, or None when no installed package does."""
+    part = plugins.part(GROUP, table)
+    if part is None:
+        return None
+    found = part.load()
+    if not isinstance(found, Section) or table not in found.tables:
+        raise UsageError(
+            f"{part.module}:{part.attribute} of the package {part.package} is no settings "
+            f"section for [{table}]"
+        )
+    return found
+
+
+def sections() -> list[Section]:
+    """Return all sections of installed packages, each once, in the order of their names."""
+    found = {}
+    for table in tables():
+        section = section_of(table)
+        if section is not None:
+            found[section.name] = section
+    return [found[name] for name in sorted(found)]
+
+
+def detail_text(detail: Doc) -> str:
+    """Return what an entry of folder trust is compared by."""
+    return json.dumps(detail, sort_keys=True, default=str)
+
+
+def tables() -> tuple[str, ...]:
+    """Return the names of the tables that installed packages own."""
+    return tuple(plugins.parts(GROUP))
