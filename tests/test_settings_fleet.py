@@ -9,7 +9,7 @@ import pytest
 from leadhand.app.documents import setting_rows
 from leadhand.errors import UsageError
 from leadhand.fleet.configuration import config_of
-from leadhand.fleet.settings import READERS, CoderSettings
+from leadhand.fleet.settings import READERS, CoderSettings, fleet_of
 from leadhand.settings import load_settings
 
 
@@ -48,14 +48,14 @@ hosts = ["api.example.com:443"]
 """,
         LEADHAND_FLEET__GATES="7",
     )
-    fleet = found.fleet
+    fleet = fleet_of(found)
     assert fleet.repo == tmp_path / "shop"
     assert fleet.gate == (("make", "check"), ("python", "-m", "pytest", "-q"))
     assert (fleet.gate_time, fleet.time, fleet.silence) == (600, 3600, 300)
     assert fleet.setup == (("pip", "install", "-e", "."),)
     assert (fleet.agents, fleet.gates, fleet.strict, fleet.daily_spend) == (12, 7, True, 40.0)
-    assert found.coders["able"].command == ("./agent", "{brief_file}")
-    assert found.coders["able"].tier == 2
+    assert fleet.coders["able"].command == ("./agent", "{brief_file}")
+    assert fleet.coders["able"].tier == 2
     rows = {key: (value, origin) for key, value, origin in setting_rows(found)}
     assert rows["fleet.agents"] == (12, str(tmp_path / "leadhand.toml"))
     assert rows["fleet.gates"] == (7, "LEADHAND_FLEET__GATES")

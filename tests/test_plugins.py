@@ -1,0 +1,176 @@
+"""Parts of other packages, found by entry points; the kernel without a product."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import leadhand
+
+SOURCE = Path(leadhand.__file__).resolve().parent
+PLAN = {"steps": [{"id": "one", "worker": "hello"}]}
+WORKERS = """
+from leadhand import worker
+
+@worker
+def hello():
+    return 1
+"""
+
+
+def leadhand_at(
+    source: Path, folder: Path, *args: str, path: str = ""
+) -> subprocess.CompletedProcess:
+    """Run the command line of one copy of the package."""
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (str(source), path)))}
+    command = [sys.executable, "-m", "leadhand.cli", *args]
+    return subprocess.run(
+        command, cwd=folder, env=env, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def project(folder: Path) -> Path:
+    folder.mkdir()
+    (folder / "workers.py").write_text(WORKERS)
+    (folder / "plan.json").write_text(json.dumps(PLAN))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def without(tmp_path_factory):
+    """A copy of the package without the fleet, and a project."""
+    place = tmp_path_factory.mktemp("copy")
+    shutil.copytree(
+        SOURCE, place / "leadhand", ignore=shutil.ignore_patterns("__pycache__", "_npm")
+    )
+    shutil.rmtree(place / "leadhand" / "fleet")
+    return place, project(place / "project")
+
+
+def test_the_kernel_imports_without_the_fleet(without):
+    """Every module that is left can be imported."""
+    place, folder = without
+    code = (
+        "import importlib, pkgutil, leadhand\n"
+        "names = [m.name for m in pkgutil.walk_packages(leadhand.__path__, 'leadhand.')]\n"
+        "names = [n for n in names if '.web' not in n and not n.endswith(('__main__', 'inside'))]\n"
+        "assert len(names) > 300, len(names)\n"
+        "for name in names: importlib.import_module(name)\n"
+        "assert 'leadhand.fleet' not in __import__('sys').modules\n"
+    )
+    env = {**os.environ, "PYTHONPATH": str(place)}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=folder,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_kernel_works_without_the_fleet(without):
+    """Fewer commands, one clear refusal of `[fleet]`, and everything else."""
+    place, folder = without
+    shown = leadhand_at(place, folder, "--help")
+    assert shown.returncode == 0
+    assert "  run " in shown.stdout
+    assert "fleet" not in shown.stdout
+    ran = leadhand_at(
+        place, folder, "run", "plan.json", "--workers", "workers.py", "--trust", "--json"
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert json.loads(ran.stdout)["status"] == "succeeded"
+    for words in (("ls",), ("inbox",), ("doctor",), ("verify", "--all")):
+        done = leadhand_at(place, folder, *words)
+        assert "Traceback" not in done.stderr, done.stderr
+        assert done.returncode in (0, 1), done
+    gone = leadhand_at(place, folder, "fleet", "status")
+    assert gone.returncode == 2
+    assert "there is no command 'fleet'" in gone.stderr
+    (folder / "leadhand.toml").write_text('[fleet]\nrepo = "x"\n')
+    refused = leadhand_at(place, folder, "ls")
+    (folder / "leadhand.toml").unlink()
+    assert refused.returncode == 2
+    assert "has no table 'fleet'" in refused.stderr or 'has no table "fleet"' in refused.stderr
+
+
+def package(folder: Path, entries: str, code: str) -> Path:
+    """Lay a package out as pip does."""
+    place = folder / "site"
+    info = place / "acme_leadhand-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-leadhand\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(entries)
+    (place / "acme_leadhand.py").write_text(code)
+    return place
+
+
+COMMAND = """
+import click
+from leadhand.plugins import CommandPart
+
+LINE = CommandPart("acme_leadhand:report", "A report for Acme", "Acme")
+TEXT = "no command"
+
+@click.command()
+@click.argument("name")
+def report(name):
+    click.echo(f"report for {name}")
+"""
+
+
+@pytest.fixture
+def acme(tmp_path):
+    entries = (
+        "[leadhand.commands]\nreport = acme_leadhand:LINE\nplain-report = acme_leadhand:report\n"
+        "broken = acme_leadhand:missing\nrun = acme_leadhand:report\ntext = acme_leadhand:TEXT\n"
+    )
+    return package(tmp_path, entries, COMMAND), project(tmp_path / "project")
+
+
+@pytest.mark.parametrize("name", ["report", "plain-report"])
+def test_a_package_brings_a_command(acme, name):
+    """Described or not."""
+    place, folder = acme
+    done = leadhand_at(SOURCE.parent, folder, name, "june", path=str(place))
+    assert (done.returncode, done.stdout) == (0, "report for june\n"), done.stderr
+
+
+def test_help_lists_commands_of_packages_without_importing_them(acme):
+    """A package that takes long to import, or cannot be, does not keep anybody from help."""
+    place, folder = acme
+    (place / "acme_leadhand.py").write_text("raise SystemExit('imported')")
+    done = leadhand_at(SOURCE.parent, folder, "--help", path=str(place))
+    assert done.returncode == 0, done.stderr
+    assert "Plugins:" in done.stdout
+    assert "  report     of acme-leadhand" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("broken", "broken of the package acme-leadhand cannot be loaded"),
+        ("text", "text of the package acme-leadhand is no command"),
+        ("reprot", "Did you mean `leadhand report`?"),
+    ],
+)
+def test_a_command_that_cannot_be_had_is_named(acme, name, said):
+    """One message with the package and the fix, no traceback."""
+    place, folder = acme
+    done = leadhand_at(SOURCE.parent, folder, name, path=str(place))
+    assert done.returncode == 2, done
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_package_cannot_take_the_place_of_a_command(acme):
+    """`leadhand run` is ours, whatever is installed."""
+    place, folder = acme
+    done = leadhand_at(SOURCE.parent, folder, "run", "june", path=str(place))
+    assert "report for" not in done.stdout
