@@ -40,64 +40,61 @@ def project(folder: Path) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def without(tmp_path_factory):
-    """A copy of the package without the fleet, and a project."""
-    place = tmp_path_factory.mktemp("copy")
-    shutil.copytree(
-        SOURCE, place / "leadhand", ignore=shutil.ignore_patterns("__pycache__", "_npm")
-    )
-    shutil.rmtree(place / "leadhand" / "fleet")
-    return place, project(place / "project")
+PRODUCTS = {"fleet": "fleet", "server": "serve"}
+"""The folder of each product, and its command."""
 
 
-def test_the_kernel_imports_without_the_fleet(without):
+@pytest.fixture(scope="module", params=PRODUCTS)
+def without(request, tmp_path_factory):
+    """A copy of the package without one product, and a project."""
+    place = tmp_path_factory.mktemp(request.param)
+    left = shutil.ignore_patterns("__pycache__", "_npm")
+    shutil.copytree(SOURCE, place / "leadhand", ignore=left)
+    shutil.rmtree(place / "leadhand" / request.param)
+    return request.param, place, project(place / "project")
+
+
+def test_everything_else_imports_without_a_product(without):
     """Every module that is left can be imported."""
-    place, folder = without
+    product, place, folder = without
     code = (
-        "import importlib, pkgutil, leadhand\n"
+        "import importlib, pkgutil, sys, leadhand\n"
         "names = [m.name for m in pkgutil.walk_packages(leadhand.__path__, 'leadhand.')]\n"
         "names = [n for n in names if '.web' not in n and not n.endswith(('__main__', 'inside'))]\n"
         "assert len(names) > 300, len(names)\n"
         "for name in names: importlib.import_module(name)\n"
-        "assert 'leadhand.fleet' not in __import__('sys').modules\n"
+        f"assert not [n for n in sys.modules if n.startswith('leadhand.{product}')]\n"
     )
     env = {**os.environ, "PYTHONPATH": str(place)}
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=folder,
-        env=env,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
-def test_the_kernel_works_without_the_fleet(without):
-    """Fewer commands, one clear refusal of `[fleet]`, and everything else."""
-    place, folder = without
+def test_the_kernel_works_without_a_product(without):
+    """One command less, one clear refusal of its table, and everything else."""
+    product, place, folder = without
+    gone = PRODUCTS[product]
     shown = leadhand_at(place, folder, "--help")
     assert shown.returncode == 0
     assert "  run " in shown.stdout
-    assert "fleet" not in shown.stdout
-    ran = leadhand_at(
-        place, folder, "run", "plan.json", "--workers", "workers.py", "--trust", "--json"
-    )
+    assert f"  {gone} " not in shown.stdout
+    words = ("run", "plan.json", "--workers", "workers.py", "--trust", "--json")
+    ran = leadhand_at(place, folder, *words)
     assert ran.returncode == 0, ran.stderr
     assert json.loads(ran.stdout)["status"] == "succeeded"
     for words in (("ls",), ("inbox",), ("doctor",), ("verify", "--all")):
         done = leadhand_at(place, folder, *words)
         assert "Traceback" not in done.stderr, done.stderr
         assert done.returncode in (0, 1), done
-    gone = leadhand_at(place, folder, "fleet", "status")
-    assert gone.returncode == 2
-    assert "there is no command 'fleet'" in gone.stderr
-    (folder / "leadhand.toml").write_text('[fleet]\nrepo = "x"\n')
+    refused = leadhand_at(place, folder, gone)
+    assert refused.returncode == 2
+    assert f"there is no command '{gone}'" in refused.stderr
+    (folder / "leadhand.toml").write_text(f"[{product}]\n")
     refused = leadhand_at(place, folder, "ls")
     (folder / "leadhand.toml").unlink()
     assert refused.returncode == 2
-    assert "has no table 'fleet'" in refused.stderr or 'has no table "fleet"' in refused.stderr
+    assert f'has no table "{product}"' in refused.stderr
 
 
 def package(folder: Path, entries: str, code: str) -> Path:

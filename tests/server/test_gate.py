@@ -12,7 +12,7 @@ from leadhand.server.accounts import Accounts, Tries, digest_of
 from leadhand.server.app import build
 from leadhand.server.gate import PERSON, RequestGate, RequestLimits
 from leadhand.server.rules import API, OPERATOR, PUBLIC, RULES, RouteRules, may
-from leadhand.settings.server import Member
+from leadhand.server.settings import Member
 from tests.support.serving import TOKENS
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "ODD")

@@ -363,11 +363,7 @@ def setting_rows(settings: Settings) -> Iterator[tuple[str, Any, str]]:
         **{f"planner.{key}": str(settings.planning.get(key, "")) for key in KEYS["planner"]},
         **{f"telemetry.{key}": settings.telemetry.get(key, False) for key in KEYS["telemetry"]},
         **{f"tiers.{name}": list(settings.tiers.get(name, ())) for name in KEYS["tiers"]},
-        "server.bind": settings.server.bind,
-        "server.port": settings.server.port,
-        "server.hosts": list(settings.server.hosts),
         **temporal_rows(settings.temporal),
-        "server.people": {name: each.role for name, each in settings.server.people.items()},
     }
     for table, keys in KEYS.items():
         for key, kind in keys.items():

@@ -16,6 +16,7 @@ from leadhand.core.wording import closest, shown
 from leadhand.errors import UsageError
 from leadhand.settings import Settings, source_of
 from leadhand.settings.folders import FOLDER
+from leadhand.settings.sections import section_of
 from leadhand.settings.trust import refuse_code, require, state_folder
 from leadhand.stores.location import home
 from leadhand.stores.permissions import kept_by
@@ -65,8 +66,9 @@ def registry_of(settings: Settings, sources: Iterable[str] | None = None) -> Reg
 def _private(settings: Settings) -> Iterable[Path]:
     """What a process could decide with in the name of a person."""
     keys = [settings.approver_key, settings.anchoring.key, settings.anchoring.file]
-    keys += [Path(each.key) for each in settings.server.people.values() if each.key]
     yield from (key for key in keys if key is not None)
+    for section in map(section_of, settings.sections):
+        yield from section.private(section.of(settings)) if section is not None else ()
     yield state_folder(os.environ)
     yield settings.root / FOLDER
     yield from kept_by(home(settings.store).resolve())

@@ -26,7 +26,6 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Runs": {
         "run": ("run", "Run a plan, or pursue a goal"),
         "apply": ("run", "Run exactly this plan; refuse it when it is stale"),
-        "serve": ("serve", "The HTTP API and the page, hosting all runs of a database"),
         "worker": ("worker", "Carry out steps of runs that a Temporal server hosts"),
         "resume": ("resume", "Take a run up again where its log ends"),
         "watch": ("watch", "Follow a run live"),

@@ -484,4 +484,5 @@ SECTION = Section(
     rows=fleet_rows,
     trusted=_trusted,
     without=_without,
+    has_workers=lambda fleet: bool(fleet.coders),
 )

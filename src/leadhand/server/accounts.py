@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from leadhand.settings.server import Member
+    from leadhand.server.settings import Member
     from leadhand.stores.location import Place
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from leadhand.settings.server import ROLES
+from leadhand.server.settings import ROLES
 
 PUBLIC = "public"
 VIEWER, OPERATOR, APPROVER = ROLES

@@ -29,6 +29,7 @@ from leadhand.server.gate import RequestGate, RequestLimits
 from leadhand.server.idempotency import Keys
 from leadhand.server.routes.pages import page_policy
 from leadhand.server.run_supervisor import RunSupervisor
+from leadhand.server.settings import server_of
 from leadhand.server.stream import StreamHub
 from leadhand.settings import load_settings
 
@@ -38,8 +39,8 @@ if TYPE_CHECKING:
 
     from leadhand.app.serving import Up
     from leadhand.server.fleet_station import FleetStation
+    from leadhand.server.settings import Member
     from leadhand.settings import Settings
-    from leadhand.settings.server import Member
     from leadhand.stores.log import KeptStore, Log
 
     Notice = Callable[[str, str, str], None]
@@ -178,7 +179,7 @@ async def running(serve: Serve) -> AsyncIterator[Running]:
         gate = office.gate = RequestGate(
             build(office),
             people,
-            hosts=settings.server.hosts + _own_name(serve),
+            hosts=server_of(settings).hosts + _own_name(serve),
             limits=serve.limits,
             room=lambda: host.store.room() and not host.draining,
             secure=office.secure,
@@ -228,13 +229,13 @@ def _own_name(serve: Serve) -> tuple[str, ...]:
 
 def _members(settings: Settings) -> Callable[[], Mapping[str, Member]]:
     """Who stands in the settings now; the files are read again when one of them changes."""
-    known: list[Any] = [_stamp(settings), settings.server.people]
+    known: list[Any] = [_stamp(settings), server_of(settings).people]
 
     def look() -> Mapping[str, Member]:
         stamp = _stamp(settings)
         if stamp != known[0]:
             with contextlib.suppress(UsageError, NotAllowed):  # half written: as before
-                known[1] = load_settings(folder=settings.root).server.people
+                known[1] = server_of(load_settings(folder=settings.root)).people
                 known[0] = stamp
         found: Mapping[str, Member] = known[1]
         return found

@@ -66,7 +66,6 @@ from leadhand.settings.keys import KEYS, NAMED, TABLES
 from leadhand.settings.models import check_tiers
 from leadhand.settings.review import approver, refuse_namesakes
 from leadhand.settings.sections import Section, section_of, tables
-from leadhand.settings.server import ServerSettings
 from leadhand.settings.temporal import cluster_of
 from leadhand.stores.location import Place, place_of
 from leadhand.temporal.cluster import Cluster
@@ -120,11 +119,9 @@ class Settings:
     """Where and how often the head of the log is written down outside the database."""
     approver_key: Path | None = None
     """The key that signs what this person approves."""
-    server: ServerSettings = field(default_factory=ServerSettings)
-    """Where `leadhand serve` listens, and who may sign in."""
     temporal: Cluster | None = None
     sections: Mapping[str, Any] = field(default_factory=dict)
-    """What products own (`[fleet]`), by the name of their section."""
+    """What products own (`[server]`, `[fleet]`), by the name of their section."""
     context: ContextSettings | None = None
     """The place that was chosen, as `[context.NAME]` describes it."""
     contexts: tuple[str, ...] = ()
@@ -363,7 +360,6 @@ def _settings(found: Mapping[str, _Value], root: Path, files: tuple[Path, ...]) 
         notify_command=read.get("notify.command", ()),
         notify_webhook=read.get("notify.webhook", ""),
         approver_key=_path_of(found.get("review.key")),
-        server=_serving(found, read),
         temporal=cluster_of(read, folders := {key: each.folder for key, each in found.items()}),
         sections={each.name: each.make(read, folders) for each in _sections(read)},
         anchoring=Anchoring(
@@ -407,17 +403,6 @@ def _under(table: str, read: Doc) -> Doc:
     return {
         key.partition(".")[2]: each for key, each in read.items() if key.startswith(f"{table}.")
     }
-
-
-def _serving(found: Mapping[str, _Value], read: Doc) -> ServerSettings:
-    given = {key: read[f"server.{key}"] for key in KEYS["server"] if f"server.{key}" in read}
-    if "people" in given:
-        folder = found["server.people"].folder
-        given["people"] = {
-            name: replace(each, key=str(folder / Path(each.key).expanduser())) if each.key else each
-            for name, each in given["people"].items()
-        }
-    return ServerSettings(**given)
 
 
 def _planning(read: Doc, found: Mapping[str, _Value]) -> Doc:

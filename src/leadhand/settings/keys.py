@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 from leadhand.core.durations import seconds
 from leadhand.core.plan.model import RISKS
 from leadhand.models.names import TIERS
-from leadhand.settings import server
 from leadhand.settings.models import read_model, tier
 from leadhand.settings.review import person_name, reviewers, rules
 
@@ -168,12 +167,6 @@ KEYS: dict[str, dict[str, KeyKind]] = {
     "telemetry": {"enabled": KeyKind(_flag), "contents": KeyKind(_flag)},
     "tiers": {name: KeyKind(tier) for name in TIERS},
     "notify": {"command": KeyKind(_argv), "webhook": KeyKind(_webhook)},
-    "server": {
-        "bind": KeyKind(_text),
-        "port": KeyKind(server.port),
-        "hosts": KeyKind(server.hosts),
-        "people": KeyKind(server.people),
-    },
     "audit": {"anchor": KeyKind(_text), "every": KeyKind(_duration), "key": KeyKind(_text)},
     "temporal": {
         "address": KeyKind(_text),

@@ -42,6 +42,10 @@ class Section(NamedTuple):
     """Everything that must be trusted before it is used."""
     without: Callable[[Any, Mapping[str, set[str]]], Any]
     """The settings without what is not trusted, by kind and name."""
+    private: Callable[[Any], list[Path]] = lambda _made: []
+    """Files that no worker may see, such as keys of people."""
+    has_workers: Callable[[Any], bool] = lambda _made: False
+    """Whether these settings configure workers of their own."""
 
     def of(self, settings: Settings) -> Any:
         """Return the product's part of the settings, the defaults where nothing is set."""

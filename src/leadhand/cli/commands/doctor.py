@@ -26,6 +26,7 @@ from leadhand.cli.rendering.requirements import taking_of, taking_rows
 from leadhand.cli.rendering.text import clean, count
 from leadhand.errors import LeadhandError
 from leadhand.settings import Settings
+from leadhand.settings.sections import section_of
 from leadhand.settings.trust import entries_of
 from leadhand.workers.requirements import program_path
 
@@ -169,7 +170,7 @@ def doctor(
     programs exist, environment names are set, resources are declared, hosts resolve. Nothing is
     called and nothing is executed.
     """
-    looks = [*_machine(), _dashboard(fix=fix)] if plan is None else []
+    looks = [*_machine()] if plan is None else []
     settings: Settings | None = None
     try:
         settings = settings_of(store, workers)
@@ -177,7 +178,7 @@ def doctor(
         looks.append(_broken("settings", error))
     if settings is not None:
         about = (_store, _temporal, _settings, _approvals, _trust)
-        parts = (*about, _models, _mcp, _workers, _notify, _products)
+        parts = (*about, _models, _mcp, _workers, _notify, functools.partial(_products, fix=fix))
         if plan is not None:
             parts = (functools.partial(_plan, plan),)  # type: ignore[assignment]
         for part in parts:
@@ -285,23 +286,6 @@ def _walls() -> Iterator[DoctorCheck]:
         "workers with `sandbox` can run" if not missing else "not there",
         missing and f"workers with `sandbox` cannot run: {missing}",
         FIX if missing else "",
-        warning=True,
-    )
-
-
-def _dashboard(*, fix: bool) -> DoctorCheck:
-    """Whether the page of `leadhand serve` has the files that others wrote."""
-    from leadhand.server import npm_assets
-
-    said: list[str] = []
-    if npm_assets.softly(said.append) if fix else npm_assets.ready():
-        return DoctorCheck("dashboard", "all its files are there")
-    problem = said[0] if said else "its third-party files were not fetched when this was built"
-    return DoctorCheck(
-        "dashboard",
-        "cannot be shown",
-        problem,
-        "Install npm, then: leadhand doctor --fix" if fix else "leadhand doctor --fix",
         warning=True,
     )
 
@@ -478,7 +462,9 @@ def _workers(settings: Settings) -> Iterator[DoctorCheck]:
     registry = registry_of(settings)
     names = ", ".join(worker.spec.name for worker in registry)
     # A fleet's folder needs no other workers; what is not trusted was said before.
-    named = bool(len(registry) or settings.sections or settings.not_loaded)
+    found = [each for each in map(section_of, settings.sections) if each is not None]
+    others = any(each.has_workers(each.of(settings)) for each in found)
+    named = bool(len(registry) or others or settings.not_loaded)
     missing = "" if named else "no plan can run without workers"
     fix = "" if named else "Name modules in [project] workers, or give --workers."
     yield DoctorCheck(
@@ -510,12 +496,12 @@ def _unconfined(registry: Registry) -> Iterator[DoctorCheck]:
         )
 
 
-def _products(settings: Settings) -> Iterator[DoctorCheck]:
-    """What installed products need."""
+def _products(settings: Settings, *, fix: bool) -> Iterator[DoctorCheck]:
+    """What installed products need; `fix`: mend what can be mended."""
     from leadhand import plugins
 
     for part in plugins.parts("doctor").values():
-        yield from part.load()(settings)
+        yield from part.load()(settings, fix=fix)
 
 
 def _notify(settings: Settings) -> Iterator[DoctorCheck]:

@@ -44,8 +44,9 @@ OTHER_MB = 300.0
 """What is reckoned for any other command."""
 
 
-def looks(settings: Settings) -> Iterator[DoctorCheck]:
-    """All of it; a problem only where a fleet is configured."""
+def looks(settings: Settings, *, fix: bool = False) -> Iterator[DoctorCheck]:
+    """All of it; a problem only where a fleet is configured. `fix` has nothing to mend here."""
+    del fix
     wanted = bool(fleet_of(settings).coders)
     yield _git(wanted=wanted)
     yield _sandbox(settings, wanted=wanted)

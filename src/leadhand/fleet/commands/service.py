@@ -174,12 +174,15 @@ async def _served(
         yield
         return
     serving = _serving()
+    from leadhand.server.settings import server_of
+
+    here = server_of(settings)
     store = station.folder / FLEET_DATABASE
     wanted = serving.Serve(
         settings=replace(settings, store=store),
         actor=actor_of(settings),
-        bind=settings.server.bind,
-        port=settings.server.port if options["port"] is None else options["port"],
+        bind=here.bind,
+        port=here.port if options["port"] is None else options["port"],
         tell=console.say,
         station=station,
     )

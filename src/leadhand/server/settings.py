@@ -17,11 +17,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from leadhand.core.wording import closest, listed, shown
 from leadhand.settings.review import refuse_namesakes
+from leadhand.settings.sections import Section
+
+if TYPE_CHECKING:
+    from leadhand.settings import Settings
 
 ROLES = ("viewer", "operator", "approver")
 """Each may do what those before it may."""
@@ -107,3 +112,58 @@ def _member(name: str, table: Any) -> Member:
     if not isinstance(signer, str):
         raise ValueError(f"has a key of {shown(name)} that is not a path")  # noqa: TRY004 - a sentence
     return Member(role, token, signer)
+
+
+# What the settings know of this table.
+
+
+def server_of(settings: Settings) -> ServerSettings:
+    """Return `[server]` of the settings, the defaults where nothing is set."""
+    found: ServerSettings = SECTION.of(settings)
+    return found
+
+
+def _bind(value: Any) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError("must be a text that is not empty")
+    return value
+
+
+KEYS = {"bind": _bind, "port": port, "hosts": hosts, "people": people}
+
+
+def _make(read: Mapping[str, Any], folders: Mapping[str, Path]) -> ServerSettings:
+    """Return the settings; the path of a person's key is relative to the file it stands in."""
+    given = {key: read[f"server.{key}"] for key in KEYS if f"server.{key}" in read}
+    if "people" in given:
+        folder = folders["server.people"]
+        given["people"] = {
+            name: replace(each, key=str(folder / Path(each.key).expanduser())) if each.key else each
+            for name, each in given["people"].items()
+        }
+    return ServerSettings(**given)
+
+
+def _rows(server: ServerSettings) -> dict[str, Any]:
+    """Return the settings as they are listed: of people the roles, never the hashes of tokens."""
+    return {
+        "server.bind": server.bind,
+        "server.port": server.port,
+        "server.hosts": list(server.hosts),
+        "server.people": {name: each.role for name, each in server.people.items()},
+    }
+
+
+def _keys_of_people(server: ServerSettings) -> list[Path]:
+    return [Path(each.key) for each in server.people.values() if each.key]
+
+
+SECTION = Section(
+    name="server",
+    tables={"server": KEYS},
+    make=_make,
+    rows=_rows,
+    trusted=lambda _settings, _server: iter(()),
+    without=lambda server, _kinds: server,
+    private=_keys_of_people,
+)

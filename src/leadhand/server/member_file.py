@@ -8,12 +8,13 @@ import tomllib
 from typing import TYPE_CHECKING
 
 from leadhand.errors import Conflict, NotAllowed, UsageError
-from leadhand.settings.server import is_name
+from leadhand.server.settings import is_name, server_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from leadhand.settings import Settings
+
 
 PROJECT_FILE = "leadhand.toml"
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
@@ -23,7 +24,7 @@ def add_member(settings: Settings, name: str, role: str, token: str) -> Path:
     """Let somebody sign in; Conflict when there is somebody of that name."""
     if not is_name(name):
         raise UsageError(f"{name[:80]!r} is no name: 1 to 64 characters, and no /")
-    if name in settings.server.people:
+    if name in server_of(settings).people:
         raise Conflict(f"there is a token for {name} already. Fix: serve token remove {name}")
     file = settings.root / PROJECT_FILE
     before = _text(file)

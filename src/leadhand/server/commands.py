@@ -18,8 +18,8 @@ from leadhand.cli.options import (
 )
 from leadhand.cli.signals import Signals, first_of
 from leadhand.errors import UsageError
+from leadhand.server.settings import ROLES, server_of
 from leadhand.settings.folders import make_store_folder
-from leadhand.settings.server import ROLES
 
 if TYPE_CHECKING:
     from leadhand.server.service import Running, Serve
@@ -77,11 +77,11 @@ def start(console: Console, **options: Any) -> int:
     settings = settings_of(options["store"], options["workers"], executes=console)
     serving = _loaded()
     make_store_folder(settings.store)
-    port = settings.server.port if options["port"] is None else options["port"]
+    port = server_of(settings).port if options["port"] is None else options["port"]
     wanted = serving.Serve(
         settings=settings,
         actor=actor_of(settings),
-        bind=options["bind"] or settings.server.bind,
+        bind=options["bind"] or server_of(settings).bind,
         port=port,
         cert=Path(options["tls_cert"]) if options["tls_cert"] else None,
         key=Path(options["tls_key"]) if options["tls_key"] else None,
@@ -160,7 +160,7 @@ def token() -> None:
 def add(console: Console, name: str, role: str) -> int:
     """Make a token for somebody, print it once, and keep its hash in leadhand.toml."""
     from leadhand.server.accounts import digest_of, new_token
-    from leadhand.settings.writing import add_member
+    from leadhand.server.member_file import add_member
 
     made = new_token()
     settings = settings_of()
@@ -177,7 +177,7 @@ def add(console: Console, name: str, role: str) -> int:
 @click.argument("name")
 def remove(console: Console, name: str) -> int:
     """Take somebody's token away; their sessions end with it."""
-    from leadhand.settings.writing import remove_member
+    from leadhand.server.member_file import remove_member
 
     file = remove_member(settings_of(), name)
     if console.json:
@@ -190,7 +190,7 @@ def remove(console: Console, name: str) -> int:
 @command("list", "leadhand serve token list")
 def list_(console: Console) -> int:
     """Who may sign in, and as what."""
-    people = settings_of().server.people
+    people = server_of(settings_of()).people
     if console.json:
         console.document([{"name": name, "role": each.role} for name, each in people.items()])
         return 0

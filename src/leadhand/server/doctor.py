@@ -1,0 +1,28 @@
+"""What the server needs, for `leadhand doctor`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from leadhand.cli.commands.doctor import DoctorCheck
+from leadhand.server import npm_assets
+
+if TYPE_CHECKING:
+    from leadhand.settings import Settings
+
+
+def checks(_settings: Settings, *, fix: bool) -> Iterator[DoctorCheck]:
+    """Whether the page of `leadhand serve` has the files that others wrote."""
+    said: list[str] = []
+    if npm_assets.softly(said.append) if fix else npm_assets.ready():
+        yield DoctorCheck("dashboard", "all its files are there")
+        return
+    problem = said[0] if said else "its third-party files were not fetched when this was built"
+    yield DoctorCheck(
+        "dashboard",
+        "cannot be shown",
+        problem,
+        "Install npm, then: leadhand doctor --fix" if fix else "leadhand doctor --fix",
+        warning=True,
+    )

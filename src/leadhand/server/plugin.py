@@ -1,0 +1,9 @@
+"""What the command line knows of the server before its command is used."""
+
+from leadhand.plugins import CommandPart
+
+COMMAND = CommandPart(
+    "leadhand.server.commands:serve",
+    "The HTTP API and the page, hosting all runs of a database",
+    "Runs",
+)
