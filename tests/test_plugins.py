@@ -171,3 +171,45 @@ def test_a_package_cannot_take_the_place_of_a_command(acme):
     place, folder = acme
     done = leadhand_at(SOURCE.parent, folder, "run", "june", path=str(place))
     assert "report for" not in done.stdout
+
+
+@pytest.mark.real
+def test_the_example_works_when_it_is_installed(tmp_path):
+    """A planner and a command from a package of its own, through pip."""
+    example = SOURCE.parents[1] / "examples" / "plugin"
+    copy, site = tmp_path / "plugin", tmp_path / "site"
+    shutil.copytree(example, copy)
+    pip = [sys.executable, "-m", "pip", "install", "--no-deps", "--no-build-isolation"]
+    subprocess.run(
+        [*pip, "--no-index", "--quiet", "--target", str(site), str(copy)], check=True, timeout=300
+    )
+    words = ("run", "abc", "--planner", "alphabet", "--workers", "workers.py", "--trust", "--json")
+    ran = leadhand_at(SOURCE.parent, copy, *words, path=str(site))
+    assert ran.returncode == 0, ran.stderr
+    doc = json.loads(ran.stdout)
+    assert (doc["status"], doc["result"]) == ("succeeded", "ABC")
+    said = leadhand_at(SOURCE.parent, copy, "shout", doc["run"], path=str(site))
+    assert (said.returncode, said.stdout) == (0, "ABC\n"), said.stderr
+    missing = leadhand_at(SOURCE.parent, copy, *words)
+    assert missing.returncode == 2
+    assert "'alphabet' does not name a planner" in missing.stderr
+
+
+REVIEW = """
+def look(revision):
+    return "Acme says no"
+"""
+
+
+def test_a_package_brings_a_reviewer(tmp_path):
+    """Named in the settings like a function, trusted like one; what it finds waits for a person."""
+    entries = "[leadhand.reviewers]\nacme = acme_leadhand:look\n"
+    place, folder = package(tmp_path, entries, REVIEW), project(tmp_path / "project")
+    (folder / "leadhand.toml").write_text('[review]\nreviewers = ["acme"]\n')
+    words = ("run", "plan.json", "--workers", "workers.py", "--json")
+    refused = leadhand_at(SOURCE.parent, folder, *words, path=str(place))
+    assert refused.returncode == 4
+    assert "is not trusted" in refused.stderr
+    ran = leadhand_at(SOURCE.parent, folder, *words, "--trust", path=str(place))
+    assert ran.returncode == 5, (ran.stdout, ran.stderr)
+    assert "Acme says no" in ran.stdout + ran.stderr

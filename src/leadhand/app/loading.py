@@ -10,9 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from leadhand import plugins
 from leadhand.core.catalog import Catalog
 from leadhand.core.plan.model import GOAL_PLANNER
-from leadhand.core.wording import closest, shown
+from leadhand.core.wording import closest, listed, shown
 from leadhand.errors import UsageError
 from leadhand.settings import Settings, source_of
 from leadhand.settings.folders import FOLDER
@@ -117,7 +118,11 @@ def _declared(
 
 
 def planner_of(name: str, settings: Settings) -> Any:
-    """A planner: `goal`, a model or a tier by name, `module:function` or `file.py:function`."""
+    """Return the planner of a name. Raise UsageError when there is none.
+
+    `name`: `goal`, a model or a tier, `module:function` or `file.py:function`, or the name of a
+    planner that an installed package brings (entry points `leadhand.planners`).
+    """
     if name == "goal":
         from leadhand.planners.goal.planner import GoalPlanner
 
@@ -129,14 +134,18 @@ def planner_of(name: str, settings: Settings) -> Any:
 
         settings.book.refuse_unready(name)
         return model_planner(name, settings.book, **settings.planning)
-    from leadhand.planners.script import ScriptPlanner
+    if (part := plugins.part("planners", name)) is not None:
+        refuse_code(settings, "planner", name)
+        return _as_planner(part.load(), name, f"planner {name} of the package {part.package}")
     from leadhand.workers.functions.modules import load_module
 
     module_name, _, function = name.rpartition(":")
     if not module_name or not function.isidentifier():
+        known = plugins.parts("planners")
+        others = f", one of an installed package ({listed(known)})" if known else ""
         raise UsageError(
             f"{name!r} does not name a planner. "
-            "Fix: write goal, a model as in anthropic:claude-opus-4-5, or MODULE:FUNCTION."
+            f"Fix: write goal, a model as in anthropic:claude-opus-4-5{others}, or MODULE:FUNCTION."
         )
     place = source_of(module_name, Path.cwd())
     refuse_code(settings, "planner", f"{place}:{function}")
@@ -144,11 +153,20 @@ def planner_of(name: str, settings: Settings) -> Any:
     planner = getattr(load_module(place), function, None)
     if planner is None:
         raise UsageError(f"{module_name} has no {function!r}")
-    if not callable(planner) and not hasattr(planner, "decide"):
-        raise UsageError(f"{name} is neither a function nor a planner")
-    made = planner if hasattr(planner, "decide") else ScriptPlanner(planner)
+    return _as_planner(planner, f"{place}:{function}", name)
+
+
+def _as_planner(found: Any, source: str, what: str) -> Any:
+    """Return what was loaded as a planner: a planner, a class of planners, or a function."""
+    from leadhand.planners.script import ScriptPlanner
+
+    if not callable(found) and not hasattr(found, "decide"):
+        raise UsageError(f"{what} is neither a function nor a planner")
+    if isinstance(found, type) and hasattr(found, "decide"):
+        found = found()
+    made = found if hasattr(found, "decide") else ScriptPlanner(found)
     if hasattr(made, "source"):
-        made.source = f"{place}:{function}"  # a run that is taken up again finds it there
+        made.source = source  # a run that is taken up again finds it there
     return made
 
 
@@ -171,8 +189,9 @@ def planner_problem(
             return None
         what = f"the plan names the model {shown(name)}, which no setting names"
         return what, f"Name it in [models] of leadhand.toml. {trust}", level
+    part = plugins.part("planners", name)
     module_name, _, function = name.rpartition(":")
-    if module_name and function.isidentifier():
+    if part is not None or (module_name and function.isidentifier()):
         what = (
             f"the plan names code as its planner, {shown(name)}, and no plan chooses what is loaded"
         )
@@ -222,6 +241,9 @@ def reviewers_of(settings: Settings) -> dict[str, Any]:
     if settings.trust is not None:
         require(settings, settings.trust)
     for name in settings.policy.reviewers:
+        if (part := plugins.part("reviewers", name)) is not None:
+            found[name] = part.load()
+            continue
         module_name, _, function = name.rpartition(":")
         _importable(settings.root)
         reviewer = getattr(load_module(source_of(module_name, settings.root)), function, None)

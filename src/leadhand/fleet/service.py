@@ -88,7 +88,7 @@ class FleetConfig:
     publish: str = ""
     """The branch of the user's repository that gets what has landed; empty: none."""
     pull_request: tuple[str, ...] = ()
-    """The user's command that makes a pull request of an epic (`fleet_results.py`)."""
+    """The user's command that makes a pull request of an epic (`pull_requests.py`)."""
     follow: bool = True
     """Whether what people commit to their branch meanwhile is taken up."""
     agents: int = 8

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from leadhand import plugins
 from leadhand.audit.keys import raw_key
 from leadhand.core.plan.model import RISKS
 from leadhand.core.policy import Rule
@@ -60,12 +61,13 @@ def _rule(table: dict[str, Any]) -> Rule:
 
 
 def reviewers(value: Any) -> tuple[str, ...]:
-    """Names of functions."""
+    """Names of functions, or of reviewers that installed packages bring."""
     if not isinstance(value, list):
         raise ValueError('must be a list, as in ["module:function"]')  # noqa: TRY004 - a sentence
     for each in value:
         module, _, function = each.rpartition(":") if isinstance(each, str) else ("", "", "")
-        if not module or not function.isidentifier():
+        named = isinstance(each, str) and plugins.part("reviewers", each) is not None
+        if not named and (not module or not function.isidentifier()):
             raise ValueError(f"must name functions as module:function, and {shown(each)} does not")
     return tuple(dict.fromkeys(value))
 

@@ -1,0 +1,1 @@
+"""A plugin for Leadhand: the planner `alphabet` and the command `leadhand shout`."""
