@@ -213,3 +213,24 @@ def test_a_package_brings_a_reviewer(tmp_path):
     ran = leadhand_at(SOURCE.parent, folder, *words, "--trust", path=str(place))
     assert ran.returncode == 5, (ran.stdout, ran.stderr)
     assert "Acme says no" in ran.stdout + ran.stderr
+
+
+def test_a_package_that_lies_in_the_project_brings_nothing(tmp_path):
+    """Looking at a project runs none of its code, though `python -m` finds its modules."""
+    folder = project(tmp_path / "project")
+    entries = (
+        "[leadhand.commands]\nreport = acme_leadhand:LINE\n"
+        "[leadhand.settings]\nacme = acme_leadhand:SECTION\n"
+        "[leadhand.runs]\nrun = acme_leadhand:LOG\n"
+    )
+    site = package(tmp_path, entries, "open('ran', 'w').close()\n")
+    for each in site.iterdir():
+        shutil.move(each, folder)
+    (folder / "leadhand.toml").write_text("[acme]\nkey = 1\n")
+    for words in (("ls",), ("report",), ("show", "run-1"), ("inbox",), ("doctor",), ("--help",)):
+        done = leadhand_at(SOURCE.parent, folder, *words)
+        assert "acme-leadhand" not in done.stdout
+        assert not (folder / "ran").exists(), words
+    refused = leadhand_at(SOURCE.parent, folder, "ls")
+    assert refused.returncode == 2
+    assert 'has no table "acme"' in refused.stderr

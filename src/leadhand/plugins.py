@@ -8,9 +8,12 @@ A package names its parts in its pyproject.toml:
     [project.entry-points."leadhand.planners"]
     acme = "acme_leadhand.planner:AcmePlanner"
 
-Leadhand's own products (the server, Temporal, the fleet) are found in the same way. The files are
+Leadhand's own products (the server, the fleet) are found in the same way. The files are
 read directly: `importlib.metadata` takes longer to import than `leadhand --help` takes to answer.
 A part is imported when it is used, never to list it.
+
+The folder that a command runs in is not searched, and neither is what is put on `sys.path` later:
+code of a project is loaded when it is trusted (`settings/trust.py`), not because it lies there.
 """
 
 from __future__ import annotations
@@ -69,7 +72,7 @@ def parts(group: str) -> dict[str, Part]:
     """
     found = {
         name: Part(name, module, attribute, package)
-        for package, lines in reversed(_entries(tuple(sys.path)))
+        for package, lines in reversed(_entries())
         for of, name, module, attribute in lines
         if of == f"leadhand.{group}" and (package != "leadhand" or _is_there(module))
     }
@@ -87,13 +90,22 @@ def _is_there(module: str) -> bool:
     return os.path.exists(f"{place}.py") or os.path.isdir(place)  # noqa: PTH110, PTH112 - as above
 
 
+def _searched() -> list[str]:
+    """Return the folders of `sys.path` without the working folder, which `python -m` puts there."""
+    here = os.path.realpath(".")
+    return [place for place in sys.path if place and os.path.realpath(place) != here]
+
+
+_PLACES = _searched()
+
+
 @cache
-def _entries(places: tuple[str, ...]) -> list[tuple[str, list[tuple[str, str, str, str]]]]:
+def _entries() -> list[tuple[str, list[tuple[str, str, str, str]]]]:
     """Return per distribution its entry points of ours: group, name, module, attribute."""
     found = []
-    for place in places:
+    for place in _PLACES:
         try:
-            with os.scandir(place or ".") as listed:
+            with os.scandir(place) as listed:
                 folders = [each for each in listed if each.name.endswith(INFO)]
         except OSError:
             continue
