@@ -22,9 +22,12 @@ import importlib
 import os
 import sys
 from functools import cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leadhand.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 GROUPS = ("commands", "planners", "workers", "stores", "reviewers", "settings", "runs", "doctor")
 """What can be brought, as the end of a group's name: `leadhand.commands` and so on."""
@@ -64,7 +67,8 @@ class CommandPart(NamedTuple):
     section: str = "More"
 
 
-def parts(group: str) -> dict[str, Part]:
+@cache
+def parts(group: str) -> Mapping[str, Part]:
     """Return the parts of a group (`commands`, `planners`, …) by name, in the order of names.
 
     A product of ours whose folder is not installed is left out. Of two parts with one name the
