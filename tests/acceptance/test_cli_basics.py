@@ -8,8 +8,11 @@ import sys
 
 import pytest
 
-from leadhand.cli.main import COMMANDS
+from leadhand import plugins
+from leadhand.cli.main import COMMANDS as KERNEL
 from tests.support.cli import PROGRAM, Folder, environment
+
+COMMANDS = [*KERNEL, *plugins.parts("commands")]
 
 
 @pytest.fixture

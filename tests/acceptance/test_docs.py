@@ -25,7 +25,7 @@ import click
 import pytest
 
 import leadhand
-from leadhand import errors
+from leadhand import errors, plugins
 from leadhand.cli.group import group
 from leadhand.cli.main import COMMANDS
 from leadhand.codec.documents import read_document
@@ -38,6 +38,7 @@ from leadhand.core.plan.schema import STEP_SCHEMA
 from leadhand.models.names import ModelName
 from leadhand.ports import Context
 from leadhand.settings import KEYS, load_settings
+from leadhand.settings.sections import section_of
 from leadhand.workers.agent.declared import KEYS as AGENT_KEYS
 from leadhand.workers.declared import COMMAND_KEYS, OFFER_KEYS, WORKER_KEYS, declared_workers
 from leadhand.workers.functions.decorator import WorkerOptions
@@ -45,6 +46,7 @@ from leadhand.workers.http.declared import HTTP_KEYS
 from leadhand.workers.mcp.declared import REACH_KEYS, SERVER_KEYS, TOOL_KEYS
 from tests.support.cli import Folder, environment
 
+ALL_COMMANDS = {*COMMANDS, *plugins.parts("commands")}
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = sorted((ROOT / "docs").glob("*.md"))
 PAGES = [ROOT / "README.md", *DOCS]
@@ -196,7 +198,7 @@ def check_line(text: str, at: str) -> None:
     if "leadhand" not in words:
         return
     verb, *rest = words[words.index("leadhand") + 1 :]
-    assert verb in COMMANDS, f"{at}: there is no such command"
+    assert verb in ALL_COMMANDS, f"{at}: there is no such command"
     command = group.get_command(click.Context(group), verb)
     while isinstance(command, click.Group) and rest and not rest[0].startswith("-"):
         assert rest[0] in command.commands, f"{at}: there is no {verb} {rest[0]}"
@@ -245,9 +247,10 @@ TABLES = {
     ("mcp.md", "Settings"): REACH_KEYS | SERVER_KEYS | TOOL_KEYS,
     ("recovery.md", "The ladder"): FAILURE_CLASSES,
     ("hosting.md", "Settings"): [
-        f"{table}.{key}" for table, keys in KEYS.items() if table != "fleet" for key in keys
+        *(f"{table}.{key}" for table, keys in KEYS.items() for key in keys),
+        *(f"server.{key}" for key in section_of("server").tables["server"]),
     ],
-    ("fleet.md", "Settings"): KEYS["fleet"],
+    ("fleet.md", "Settings"): section_of("fleet").tables["fleet"],
     ("hosting.md", "Exit codes"): [str(code) for code in CODES],
 }
 
@@ -282,7 +285,7 @@ def test_every_exception_stands_beside_its_class():
 
 def test_every_command_and_public_name_is_documented():
     everything = "\n".join(page.read_text() for page in PAGES)
-    missing = [each for each in COMMANDS if f"leadhand {each}" not in everything]
+    missing = [each for each in ALL_COMMANDS if f"leadhand {each}" not in everything]
     missing += [each for each in leadhand.__all__ if not re.search(rf"\b{each}\b", everything)]
     assert not missing
 
