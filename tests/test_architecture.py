@@ -219,6 +219,11 @@ assert not seen, seen
     assert "jsonschema_rs" in modules_after(code)
 
 
+def test_naming_models_loads_no_http_library():
+    """It takes 30 ms to load."""
+    assert "httpx2" not in modules_after("import leadhand.models.registry, leadhand.app.lead")
+
+
 def test_what_judges_nothing_loads_no_validator():
     """It takes 20 ms to load."""
     assert "jsonschema_rs" not in modules_after("import leadhand.cli.main, leadhand.engine.verdict")

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from leadhand.models import provider as wire
+from leadhand.models import transport as wire
 from leadhand.models.failures import ModelFailure
 from leadhand.models.messages import ModelRequest, ToolDef, UserMessage
 from leadhand.models.names import ModelName

@@ -13,7 +13,6 @@ import os
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-import httpx2
 import msgspec
 
 from leadhand.errors import UsageError
@@ -33,7 +32,7 @@ from leadhand.models.names import key_variable
 from leadhand.models.secret_patterns import MARK
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+    from collections.abc import AsyncGenerator, Mapping
 
     from pydantic_ai.messages import ModelMessage, ModelRequestPart, ModelResponse
     from pydantic_ai.models import Model as ProviderClient
@@ -129,65 +128,6 @@ def _resolved(ref: str, root: Any) -> Any:
     for word in ref.removeprefix("#").strip("/").split("/"):
         found = found.get(word, AS_TEXT) if isinstance(found, dict) and word else found
     return found if found is not root else AS_TEXT
-
-
-# The connection to an address of one's own: no redirects, no proxies, no endless answers.
-#
-# A redirect could carry the key elsewhere. What a server sends is held in memory by the provider's
-# package until an event is whole, so it is counted here, before that.
-
-
-TIMEOUT_S = 600
-BYTES_MAX = 64 << 20
-"""Of one answer, as it comes over the wire: a hundred bytes for a character of a stream."""
-
-
-def client(*, own: bool) -> httpx2.AsyncClient:
-    """A client for an address of one's own, or for the provider's."""
-    if not own:
-        return httpx2.AsyncClient(timeout=TIMEOUT_S, follow_redirects=False)
-    transport = _Bounded(httpx2.AsyncHTTPTransport(trust_env=False))
-    return httpx2.AsyncClient(
-        timeout=TIMEOUT_S, follow_redirects=False, trust_env=False, transport=transport
-    )
-
-
-class _Bounded(httpx2.AsyncBaseTransport):
-    """A transport whose answers end, one way or the other."""
-
-    def __init__(self, inner: httpx2.AsyncHTTPTransport) -> None:
-        self._inner = inner
-
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        response = await self._inner.handle_async_request(request)
-        assert isinstance(response.stream, httpx2.AsyncByteStream)
-        return httpx2.Response(
-            response.status_code,
-            headers=response.headers,
-            stream=_Counted(response.stream),
-            extensions=response.extensions,
-        )
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
-
-
-class _Counted(httpx2.AsyncByteStream):
-    def __init__(self, inner: httpx2.AsyncByteStream) -> None:
-        self._inner = inner
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        size = 0
-        async for chunk in self._inner:
-            size += len(chunk)
-            if size > BYTES_MAX:
-                raise ModelFailure(
-                    "invalid_output", f"the answer is longer than {BYTES_MAX >> 20} MiB"
-                )
-            yield chunk
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
 
 
 ANSWER_CHARS_MAX = 2_000_000
@@ -502,6 +442,7 @@ def _by_name(name: ModelName) -> ProviderClient:
 
 
 def _by_address(name: ModelName) -> ProviderClient:
+    from leadhand.models.transport import client  # it loads the HTTP library
 
     key = os.environ[name.key] if name.key else "none"
     http = client(own=bool(name.url))
