@@ -29,7 +29,7 @@ demo: run-env ## see Leadhand work: a goal, a plan, four failures recovered; no 
 test: dev-env ## run every test
 	@$(BIN)/python -m pytest -n $(TESTERS) --dist worksteal $(ARGS)
 
-fast: dev-env ## run the quick tests: the inner loop, under two minutes
+fast: dev-env ## run the quick tests: the inner loop
 	@HYPOTHESIS_PROFILE=fast $(BIN)/python -m pytest -n $(TESTERS) --dist worksteal -m "not slow" $(ARGS)
 
 check: dev-env ## lint, format, types, layers

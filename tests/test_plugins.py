@@ -126,9 +126,12 @@ def report(name):
 def acme(tmp_path):
     entries = (
         "[leadhand.commands]\nreport = acme_leadhand:LINE\nplain-report = acme_leadhand:report\n"
-        "broken = acme_leadhand:missing\nrun = acme_leadhand:report\ntext = acme_leadhand:TEXT\n"
+        "broken = acme_leadhand:missing\nraising = acme_raising:COMMAND\n"
+        "run = acme_leadhand:report\ntext = acme_leadhand:TEXT\n"
     )
-    return package(tmp_path, entries, COMMAND), project(tmp_path / "project")
+    place = package(tmp_path, entries, COMMAND)
+    (place / "acme_raising.py").write_text("raise ValueError('no licence')")
+    return place, project(tmp_path / "project")
 
 
 @pytest.mark.parametrize("name", ["report", "plain-report"])
@@ -153,6 +156,10 @@ def test_help_lists_commands_of_packages_without_importing_them(acme):
     ("name", "said"),
     [
         ("broken", "broken of the package acme-leadhand cannot be loaded"),
+        (
+            "raising",
+            "raising of the package acme-leadhand cannot be loaded: ValueError: no licence",
+        ),
         ("text", "text of the package acme-leadhand is no command"),
         ("reprot", "Did you mean `leadhand report`?"),
     ],

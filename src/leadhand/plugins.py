@@ -1,4 +1,4 @@
-"""Parts that other packages bring: commands, planners, workers, stores, reviewers, settings.
+"""Parts that other packages bring: commands, planners, reviewers, tables of settings.
 
 A package names its parts in its pyproject.toml:
 
@@ -29,8 +29,6 @@ from leadhand.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-GROUPS = ("commands", "planners", "workers", "stores", "reviewers", "settings", "runs", "doctor")
-"""What can be brought, as the end of a group's name: `leadhand.commands` and so on."""
 INFO = (".dist-info", ".egg-info")
 
 
@@ -49,9 +47,10 @@ class Part(NamedTuple):
             found: Any = importlib.import_module(self.module)
             for name in self.attribute.split("."):
                 found = getattr(found, name)
-        except (ImportError, AttributeError) as error:
+        except Exception as error:  # noqa: BLE001 - a module of another package may raise anything
             raise UsageError(
-                f"{self.name} of the package {self.package} cannot be loaded: {error}. "
+                f"{self.name} of the package {self.package} cannot be loaded: "
+                f"{type(error).__name__}: {error}. "
                 f"Fix: install {self.package} again, or remove it"
             ) from None
         return found

@@ -92,7 +92,7 @@ class LazyGroup(click.Group):
     """Knows its commands by name; loads one when it is asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
+        return [*COMMANDS, *(name for name in plugins.parts("commands") if name not in COMMANDS)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         name = HIDDEN.get(cmd_name) or COMMANDS.get(cmd_name, ("",))[0]

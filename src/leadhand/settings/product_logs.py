@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from leadhand import plugins
+from leadhand.errors import UsageError
 
 if TYPE_CHECKING:
     from leadhand.settings import Settings
@@ -35,11 +36,20 @@ def log_of_run(run: str) -> ProductLog | None:
     """Return the log that a run with this name belongs to; None for a run of the project."""
     for name, part in plugins.parts(GROUP).items():
         if run.startswith(f"{name}-"):
-            found: ProductLog = part.load()
-            return found
+            return _log(part)
     return None
 
 
 def product_logs() -> list[ProductLog]:
     """Return the logs of all installed products."""
-    return [part.load() for part in plugins.parts(GROUP).values()]
+    return [_log(part) for part in plugins.parts(GROUP).values()]
+
+
+def _log(part: plugins.Part) -> ProductLog:
+    found = part.load()
+    if not isinstance(found, ProductLog):
+        raise UsageError(
+            f"{part.module}:{part.attribute} of the package {part.package} is no ProductLog. "
+            f"Fix: install {part.package} again, or remove it"
+        )
+    return found

@@ -61,8 +61,8 @@ def section_of(table: str) -> Section | None:
     found = part.load()
     if not isinstance(found, Section) or table not in found.tables:
         raise UsageError(
-            f"{part.module}:{part.attribute} of the package {part.package} is no settings "
-            f"section for [{table}]"
+            f"{part.module}:{part.attribute} of the package {part.package} is no Section for "
+            f"[{table}]. Fix: install {part.package} again, or remove it"
         )
     return found
 

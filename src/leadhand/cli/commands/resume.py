@@ -79,7 +79,9 @@ def resume(console: Console, run: str, **options: Any) -> int:
         return follow(console, settings, ident, driver, after=state.seq, quiet=options["quiet"])
     log = log_of_run(ident)
     if log is not None and settings.store == log.store(settings):
-        raise UsageError(f"{ident} is an {log.kind}, not resumed by hand. Fix: {log.resumed_by}")
+        raise UsageError(
+            f"{ident}: `resume` takes no run of kind {log.kind}. Fix: {log.resumed_by}"
+        )
     if options["from_log"]:
         _give_up_workflow(settings, ident, actor, options["reason"])
     found = loaded(settings, state, options["workers"], options["planner"] or "")
