@@ -38,7 +38,6 @@ from leadhand.settings import DATABASE
 from leadhand.settings.folders import FOLDER
 from leadhand.settings.keys import KEYS
 from leadhand.settings.sections import sections
-from leadhand.settings.temporal import temporal_rows
 from leadhand.stores.location import home
 
 if TYPE_CHECKING:
@@ -363,7 +362,6 @@ def setting_rows(settings: Settings) -> Iterator[tuple[str, Any, str]]:
         **{f"planner.{key}": str(settings.planning.get(key, "")) for key in KEYS["planner"]},
         **{f"telemetry.{key}": settings.telemetry.get(key, False) for key in KEYS["telemetry"]},
         **{f"tiers.{name}": list(settings.tiers.get(name, ())) for name in KEYS["tiers"]},
-        **temporal_rows(settings.temporal),
     }
     for table, keys in KEYS.items():
         for key, kind in keys.items():

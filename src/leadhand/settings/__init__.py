@@ -66,9 +66,7 @@ from leadhand.settings.keys import KEYS, NAMED, TABLES
 from leadhand.settings.models import check_tiers
 from leadhand.settings.review import approver, refuse_namesakes
 from leadhand.settings.sections import Section, section_of, tables
-from leadhand.settings.temporal import cluster_of
 from leadhand.stores.location import Place, place_of
-from leadhand.temporal.cluster import Cluster
 
 if TYPE_CHECKING:
     from leadhand.models.registry import ModelRegistry
@@ -119,7 +117,6 @@ class Settings:
     """Where and how often the head of the log is written down outside the database."""
     approver_key: Path | None = None
     """The key that signs what this person approves."""
-    temporal: Cluster | None = None
     sections: Mapping[str, Any] = field(default_factory=dict)
     """What products own (`[server]`, `[fleet]`), by the name of their section."""
     context: ContextSettings | None = None
@@ -134,6 +131,11 @@ class Settings:
     """What may be executed; None for a program that uses Leadhand as a library: everything."""
     not_loaded: tuple[TrustEntry, ...] = ()
     """What project files name and was left out, since it is not trusted."""
+
+    @property
+    def temporal(self) -> Any:
+        """The server that hosts the runs, where processes of ours do not."""
+        return self.sections.get("temporal")
 
     @property
     def book(self) -> ModelRegistry:
@@ -360,8 +362,10 @@ def _settings(found: Mapping[str, _Value], root: Path, files: tuple[Path, ...]) 
         notify_command=read.get("notify.command", ()),
         notify_webhook=read.get("notify.webhook", ""),
         approver_key=_path_of(found.get("review.key")),
-        temporal=cluster_of(read, folders := {key: each.folder for key, each in found.items()}),
-        sections={each.name: each.make(read, folders) for each in _sections(read)},
+        sections={
+            each.name: each.make(read, {key: given.folder for key, given in found.items()})
+            for each in _sections(read)
+        },
         anchoring=Anchoring(
             _path_of(found.get("audit.anchor")),
             read.get("audit.every", Anchoring().every_s),

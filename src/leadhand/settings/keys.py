@@ -168,17 +168,6 @@ KEYS: dict[str, dict[str, KeyKind]] = {
     "tiers": {name: KeyKind(tier) for name in TIERS},
     "notify": {"command": KeyKind(_argv), "webhook": KeyKind(_webhook)},
     "audit": {"anchor": KeyKind(_text), "every": KeyKind(_duration), "key": KeyKind(_text)},
-    "temporal": {
-        "address": KeyKind(_text),
-        "namespace": KeyKind(_text),
-        "prefix": KeyKind(_text),
-        "heartbeat": KeyKind(_duration),
-        "tls": KeyKind(_flag),
-        "ca": KeyKind(_text),
-        "cert": KeyKind(_text),
-        "key": KeyKind(_text),
-        "api_key": KeyKind(_text),
-    },
 }
 NAMED: dict[str, Callable[[str, str, Any], Any]] = {
     "models": read_model,

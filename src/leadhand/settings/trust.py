@@ -234,10 +234,6 @@ def _addresses(settings: Settings) -> Found:
             yield "model", f"models.{name}", name, detail_text({"url": model.url, "key": model.key})
     for tier, words in settings.tiers.items():
         yield from (("model", f"tiers.{tier}", word, "") for word in words if "@http" in word)
-    if settings.temporal is not None:
-        cluster = settings.temporal
-        detail = detail_text({"url": cluster.address, "api_key": cluster.api_key})
-        yield "Temporal server", "temporal.address", cluster.address, detail
     if not isinstance(settings.store, Path):
         yield "database", "project.store", str(settings.store), ""
 
@@ -298,7 +294,6 @@ def looking(settings: Settings, trust: Trust) -> Settings:
         agent_folders={},
         notify_command=() if "notification" in kinds else settings.notify_command,
         notify_webhook="" if "notification" in kinds else settings.notify_webhook,
-        temporal=None if "Temporal server" in kinds else settings.temporal,
         sections={
             each.name: each.without(each.of(settings), kinds) for each in _sections(settings)
         },

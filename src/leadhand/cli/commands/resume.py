@@ -111,7 +111,7 @@ def _taken_back(console: Console, settings: Settings, actor: str, reason: str) -
     if asyncio.run(taken) and settings.temporal is not None:
         place = settings.origin("temporal.address")
         console.say(f"Take [temporal] address out of {place}: these runs are hosted here now")
-    return replace(settings, temporal=None)
+    return replace(settings, sections={**settings.sections, "temporal": None})
 
 
 def _give_up_workflow(settings: Settings, run: str, actor: str, reason: str) -> None:

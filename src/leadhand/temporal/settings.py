@@ -1,0 +1,131 @@
+"""`[temporal]`: the server that hosts runs when one machine is not enough.
+
+    [temporal]
+    address = "temporal.example:7233"
+    namespace = "default"
+    prefix = "leadhand"
+    heartbeat = "20 s"
+    tls = true
+    ca = "ca.pem"
+    cert = "client.pem"
+    key = "client.key"
+    api_key = "TEMPORAL_API_KEY"
+
+With an address, `run`, `resume`, `answer` and the like speak to that server, and the store is
+where the log is read.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from leadhand.core.durations import seconds
+from leadhand.settings.sections import Section, Trusted, detail_text
+from leadhand.temporal.cluster import NAMESPACE, Cluster
+from leadhand.temporal.messages import HostingOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from leadhand.core.plan.model import Doc
+    from leadhand.settings import Settings
+
+SECURITY: dict[str, Any] = {"tls": False, "ca": "", "cert": "", "key": "", "api_key": ""}
+"""How both sides prove who they are, and what goes where nothing is said."""
+
+FILES = ("ca", "cert", "key")
+
+
+SERVER = "Temporal server"
+"""What folder trust calls the address."""
+
+
+def cluster_of(settings: Settings) -> Cluster | None:
+    """Return the server that hosts the runs; None where processes of ours host them."""
+    found: Cluster | None = SECTION.of(settings)
+    return found
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError("must be a text that is not empty")
+    return value
+
+
+def _duration(value: Any) -> float:
+    found = seconds(value)
+    if found <= 0:
+        raise ValueError("must be longer than nothing")
+    return found
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError("must be true or false")  # noqa: TRY004 - the end of a sentence
+    return value
+
+
+KEYS = {
+    "address": _text,
+    "namespace": _text,
+    "prefix": _text,
+    "heartbeat": _duration,
+    "tls": _flag,
+    "ca": _text,
+    "cert": _text,
+    "key": _text,
+    "api_key": _text,
+}
+
+
+def _make(read: Doc, folders: Mapping[str, Path]) -> Cluster | None:
+    """Return the server that the settings name; None without an address.
+
+    `folders`: where each setting stands, which is what the paths of files begin at.
+    """
+    address = read.get("temporal.address", "")
+    if not address:
+        return None
+    plain = HostingOptions()
+    ways = HostingOptions(
+        prefix=read.get("temporal.prefix", plain.prefix),
+        heartbeat_s=read.get("temporal.heartbeat", plain.heartbeat_s),
+    )
+    security = {key: read.get(f"temporal.{key}", plain) for key, plain in SECURITY.items()}
+    for name in FILES:
+        if security[name]:
+            security[name] = str(folders[f"temporal.{name}"] / Path(security[name]).expanduser())
+    return Cluster(address, read.get("temporal.namespace", NAMESPACE), ways, **security)
+
+
+def _rows(cluster: Cluster | None) -> Doc:
+    """Return the settings as they are listed."""
+    ways = cluster.ways if cluster else HostingOptions()
+    return {
+        "temporal.address": cluster.address if cluster else "",
+        "temporal.namespace": cluster.namespace if cluster else NAMESPACE,
+        "temporal.prefix": ways.prefix,
+        "temporal.heartbeat": ways.heartbeat_s,
+        **{f"temporal.{key}": getattr(cluster, key, plain) for key, plain in SECURITY.items()},
+    }
+
+
+def _trusted(_settings: Settings, cluster: Cluster | None) -> Trusted:
+    if cluster is not None:
+        detail = detail_text({"url": cluster.address, "api_key": cluster.api_key})
+        yield SERVER, "temporal.address", cluster.address, detail
+
+
+def _without(cluster: Cluster | None, kinds: Mapping[str, set[str]]) -> Cluster | None:
+    return None if SERVER in kinds else cluster
+
+
+SECTION = Section(
+    name="temporal",
+    tables={"temporal": KEYS},
+    make=_make,
+    rows=_rows,
+    trusted=_trusted,
+    without=_without,
+)
