@@ -248,7 +248,11 @@ TABLES = {
     ("recovery.md", "The ladder"): FAILURE_CLASSES,
     ("hosting.md", "Settings"): [
         *(f"{table}.{key}" for table, keys in KEYS.items() for key in keys),
-        *(f"server.{key}" for key in section_of("server").tables["server"]),
+        *(
+            f"{table}.{key}"
+            for table in ("server", "temporal")
+            for key in section_of(table).tables[table]
+        ),
     ],
     ("fleet.md", "Settings"): section_of("fleet").tables["fleet"],
     ("hosting.md", "Exit codes"): [str(code) for code in CODES],
