@@ -1,4 +1,4 @@
-"""A plan with its workers bound to others: the same plan in another place."""
+"""Rename the workers of a plan: the same plan for another context."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def workers_of(plan: Json) -> set[str]:
-    """Every worker a plan names, also those of its undo tasks and of a plan inside it."""
+    """Return every worker a plan names, also in undo tasks and in an inner plan."""
     found: set[str] = set()
     if not isinstance(plan, dict):
         return found
@@ -27,7 +27,7 @@ def workers_of(plan: Json) -> set[str]:
 
 
 def bind_workers(plan: Doc, names: Mapping[str, str]) -> Doc:
-    """The plan with workers under other names; what is not well formed is left as it is."""
+    """Return the plan with its workers renamed by `names`; malformed parts are left unchanged."""
     found = dict(plan)
     if isinstance(plan.get("steps"), list):
         found["steps"] = [_step(step, names) for step in plan["steps"]]

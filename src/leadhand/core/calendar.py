@@ -1,6 +1,6 @@
-"""Calendar time: `not_before` and `window`, from words to UTC microseconds.
+"""Calendar time: `not_before` and `window`, from text to UTC microseconds.
 
-What may be written:
+Accepted forms:
 
     2026-11-20T02:00:00Z                an instant (an offset such as +01:00 is as good)
     2026-11-20 02:00 Europe/Berlin      a local time on a day
@@ -8,11 +8,11 @@ What may be written:
     2AM EST                             the same; EST is always -05:00, in summer too (lint says so)
     22:00-02:00 Europe/Berlin           a window, every day; also {"from", "to", "zone"}
 
-A time that a clock change leaves out (02:30 on a night that jumps from 02:00 to 03:00) takes
-the first instant after the gap. One that comes twice takes the first. So every local time
-names exactly one instant a day, and what was approved can be shown as one UTC instant.
+A time skipped by a clock change (02:30 on a night that jumps from 02:00 to 03:00) means the first
+instant after the gap. A time that occurs twice means the first. So every local time names exactly
+one instant a day, and an approved time can be shown as one UTC instant.
 
-Nothing here reads a clock: `now_us` comes in. The rules of time zones are data (tzdata).
+Nothing here reads a clock: `now_us` is a parameter. The rules of time zones are data (tzdata).
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 
 def iso(at: int) -> str:
-    """A moment for machines."""
+    """Return an instant (UTC microseconds) as ISO 8601 with microseconds."""
     return datetime.fromtimestamp(at / 1e6, UTC).isoformat(timespec="microseconds")
 
 
 def utc(at: int) -> str:
-    """A moment for people who may be in different places: `2026-11-20 02:00:00 UTC`."""
+    """Return an instant for people in different places: `2026-11-20 02:00:00 UTC`."""
     return f"{datetime.fromtimestamp(at / 1e6, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
@@ -51,8 +51,8 @@ _ABBREVIATIONS = {
     "BST": 1.0, "CET": 1.0, "CEST": 2.0, "MEZ": 1.0, "MESZ": 2.0, "EET": 2.0, "EEST": 3.0,
     "MSK": 3.0, "JST": 9.0, "KST": 9.0, "AEST": 10.0, "AEDT": 11.0, "NZST": 12.0, "NZDT": 13.0,
 }  # fmt: skip
-"""Hours from UTC. They win over the IANA names of the same spelling, some of which now change
-with the season (CET) and some not (EST): a fixed offset is what the letters say."""
+"""Hours from UTC. They take precedence over the IANA names of the same spelling, some of which
+change with the season (CET) and some not (EST): the letters name a fixed offset."""
 
 _BETTER = {
     "EST": "America/New_York", "EDT": "America/New_York", "CST": "America/Chicago",
@@ -76,14 +76,14 @@ _EXAMPLES = '"2026-11-20T02:00:00Z", "2026-11-20 02:00 Europe/Berlin" or "02:00 
 
 
 class When(NamedTuple):
-    """A moment as written: an instant, or a local time on a given day, or on every day."""
+    """A time as written: an instant, a local time on a given day, or a local time on every day."""
 
     instant: int | None
     day: date | None
     clock: time
     zone: tzinfo
     abbreviation: str = ""
-    """The zone's letters when they stand for a fixed offset."""
+    """The letters of the zone if they stand for a fixed offset."""
 
 
 class Window(NamedTuple):
@@ -96,9 +96,10 @@ class Window(NamedTuple):
 
 
 def next_instant(text: str, now_us: int) -> int:
-    """The UTC microseconds a text means: its instant, or its next occurrence at or after now.
+    """Return the UTC microseconds of a time: its instant, or its next occurrence at or after now.
 
-    A day that is given is meant: it may lie in the past, and then nothing is left to wait for.
+    A given day is taken literally: it may lie in the past, and then there is nothing to wait for.
+    Raise `ValueError` if `text` is malformed.
     """
     when = parse(text)
     if when.instant is not None:
@@ -114,21 +115,21 @@ def next_instant(text: str, now_us: int) -> int:
 
 
 def window_open(window: Json, now_us: int) -> tuple[bool, int]:
-    """Whether a window is open now, and when it opens next (now itself when it is open)."""
+    """Return whether a window is open now, and when it opens next (now if it is open)."""
     opens, closes, zone, _ = parse_window(window)
     today = _local(now_us, zone).date()
     for days in range(-1, 4):
         day = today + days * _DAY
         start = _instant(day, opens, zone)
         end = _instant(day if closes > opens else day + _DAY, closes, zone)
-        # A window that lies wholly inside a clock change's gap does not open that day.
+        # A window entirely inside the gap of a clock change does not open that day.
         if start < end and now_us < end:
             return start <= now_us, max(start, now_us)
     raise ValueError("the window does not open in the next days")
 
 
 def fixed_offset(parsed: When | Window) -> str:
-    """Why the zone of a moment or window may not be what was meant; empty when it is clear."""
+    """Explain why a zone abbreviation may be a mistake; empty if the zone is clear."""
     letters = parsed.abbreviation
     if not letters:
         return ""
@@ -139,14 +140,14 @@ def fixed_offset(parsed: When | Window) -> str:
 
 
 def parse(text: str) -> When:
-    """Read a moment; ValueError says what is wrong and how to write it."""
+    """Parse a time. Raise `ValueError`, which says how to write it, if it is malformed."""
     if not isinstance(text, str):
         raise ValueError(f"a moment is a text such as {_EXAMPLES}")  # noqa: TRY004 - one error for bad words
     return _parse(_tidy(text))
 
 
 def parse_window(window: Json) -> Window:
-    """Read a window from a text or an object."""
+    """Parse a window from a text or an object. Raise `ValueError` if it is malformed."""
     if isinstance(window, str):
         parts = _WINDOW.fullmatch(_tidy(window))
         if parts is None:
@@ -246,12 +247,12 @@ def _clock(text: str) -> time:
 
 
 _HERE = ("localtime", "posixrules")
-"""Names that mean another zone on another machine."""
+"""Names that mean different zones on different machines."""
 
 
 @lru_cache(maxsize=256)
 def _zone(name: str) -> tuple[tzinfo, str]:
-    """The zone of a name, and its letters when they mean a fixed offset only by habit."""
+    """Return the zone of a name, and its letters if it is an abbreviation for a fixed offset."""
     upper = name.upper()
     if upper in ("UTC", "Z", "GMT"):
         return UTC, ""
@@ -282,7 +283,7 @@ def _local(now_us: int, zone: tzinfo) -> datetime:
 
 
 def _instant(day: date, clock: time, zone: tzinfo) -> int:
-    """The UTC microseconds at which a clock in a zone shows a time on a day."""
+    """Return the UTC microseconds at which a clock in `zone` shows `clock` on `day`."""
     try:
         first = datetime.combine(day, clock, zone)
         before, after = first.utcoffset(), first.replace(fold=1).utcoffset()
@@ -299,7 +300,7 @@ def _instant(day: date, clock: time, zone: tzinfo) -> int:
 
 
 def _end_of_gap(low: int, high: int, zone: tzinfo) -> int:
-    """The instant in (low, high] at which the clocks jump forward, to the second."""
+    """Return the instant in (low, high] at which the clocks jump forward, to the second."""
     old = _local(low, zone).utcoffset()
     low, high = low // 1_000_000, -(-high // 1_000_000)
     while high - low > 1:

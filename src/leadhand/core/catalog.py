@@ -1,7 +1,7 @@
-"""Worker descriptions: what planners and checks know of a worker without seeing it.
+"""Worker descriptions: the view of a worker that planners, checks and the log have.
 
-The engine registers the real workers; the core, the planners and the log see only these.
-A run records the descriptions it was started with, so a log explains itself.
+The engine registers the real workers; the core, the planners and the log see only these
+descriptions. A run records the descriptions it was started with, so a log explains itself.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from leadhand.core.plan.model import Doc, Risk
 
 ANY_ACTION = ""
-"""The action name of a worker that offers a single unnamed one: it takes any."""
+"""The action name of a worker with a single unnamed action: it accepts any action."""
 
 
 class Offer(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """One action a worker offers."""
 
     parameters: dict[str, Any] | None = None
-    """JSON Schema of its parameters object; None means anything goes."""
+    """JSON Schema of its parameters object; None accepts anything."""
     returns: dict[str, Any] | None = None
     """JSON Schema of its data; the report is checked against it."""
     checks: tuple[str, ...] = ()
@@ -40,7 +40,7 @@ class Offer(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     writes: tuple[str, ...] = ()
     idempotent: bool = False
     probe: bool = False
-    """Whether it can tell afterwards if an unseen attempt happened."""
+    """Whether it can determine afterwards whether an unobserved attempt took effect."""
     timeout_s: float | None = None
     est_s: float | None = None
     cost: float = 0.0
@@ -48,15 +48,15 @@ class Offer(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     gives: tuple[str, ...] = ()
     drops: tuple[str, ...] = ()
     sandbox: str = ""
-    """The walls that its programs run behind, in words; empty: none."""
+    """A description of the sandbox its programs run in; empty: none."""
     missing: str = ""
-    """Why it cannot work on this machine; empty: nothing is known to be missing."""
+    """Why it cannot work on this machine; empty: no known obstacle."""
     silence: Any = None
-    """Of a person: what counts as the result when no answer came in time; None: they cannot."""
+    """For a person: the result if no answer came in time; None: there is no such default."""
 
 
 class WorkerSpec(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """One worker: its name, kind, version and what it offers."""
+    """One worker: its name, kind, version and offers."""
 
     name: str
     kind: str = "function"
@@ -67,26 +67,26 @@ class WorkerSpec(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     trusted: bool = True
     """False when its results come from outside and must be treated as untrusted data."""
     stronger: str = ""
-    """The worker that is the same with a stronger model, for what was too much for this one."""
+    """The same worker with a stronger model, for tasks too hard for this one."""
 
     def offer(self, action: str) -> Offer | None:
-        """The offer that answers an action, the unnamed one answering any."""
+        """Return the offer for an action; an unnamed offer answers any action."""
         return self.offers.get(action) or self.offers.get(ANY_ACTION)
 
     def default_risk(self) -> Risk:
-        """Undeclared risk: low for functions, medium for whatever reaches outside."""
+        """Return the risk if none is declared: low for functions, medium for every other kind."""
         return "low" if self.kind == "function" else "medium"
 
 
 class Method(msgspec.Struct, frozen=True, kw_only=True):
-    """A way to give a fact in several smaller steps, for when one worker found it too much."""
+    """A way to give a fact in several smaller steps, used when one worker found it too much."""
 
     fact: str
     name: str
     takes: tuple[str, ...] = ()
-    """Facts that its function is called with."""
+    """Facts passed to its function."""
     stages: Callable[..., Sequence[str]]
-    """Gives the names of the workers, first to last; `name*` is one step for each item."""
+    """Returns the names of the workers, first to last; `name*` means one step for each item."""
 
 
 class Catalog:
@@ -96,12 +96,12 @@ class Catalog:
         self.workers: Mapping[str, WorkerSpec] = {spec.name: spec for spec in specs}
 
     def offer(self, worker: str, action: str) -> Offer | None:
-        """What a worker offers for an action, or None."""
+        """Return the offer of a worker for an action, or None."""
         spec = self.workers.get(worker)
         return spec.offer(action) if spec else None
 
     def risk(self, worker: str, action: str) -> Risk:
-        """The risk a worker declares for an action, or its kind's default."""
+        """Return the risk a worker declares for an action, or the default of its kind."""
         spec = self.workers.get(worker)
         if spec is None:
             return "low"
@@ -109,13 +109,13 @@ class Catalog:
         return worst(offer.risk) if offer and offer.risk else spec.default_risk()
 
     def digest(self) -> str:
-        """A digest of all descriptions: what a plan was planned against."""
+        """Return a digest of all descriptions: it identifies what a plan was planned against."""
         specs = [self.workers[name] for name in sorted(self.workers)]
         return hashlib.sha256(msgspec.json.encode(specs, order="sorted")).hexdigest()
 
 
 def doers(step: Doc, workers: Mapping[str, WorkerSpec]) -> tuple[str, ...]:
-    """Everybody who may do a step: its worker, its alternatives, then who is stronger than each."""
+    """Return every worker that may do a step: its worker, its alternatives, then stronger ones."""
     named = (step.get("worker", ""), *step.get("alternatives", ()))
     found = dict.fromkeys(named)
     for name in named:
@@ -127,25 +127,25 @@ def doers(step: Doc, workers: Mapping[str, WorkerSpec]) -> tuple[str, ...]:
 
 
 def stronger_ones(workers: Mapping[str, WorkerSpec]) -> frozenset[str]:
-    """The workers that stand behind others, and are not for plans to name."""
+    """Return the workers that back others as stronger ones; plans do not name these."""
     return frozenset(spec.stronger for spec in workers.values() if spec.stronger)
 
 
 def effective_risk(plan_risk: str | None, step: Doc, catalog: Catalog) -> Risk:
-    """The maximum of what plan, step and every worker that may do it declare."""
+    """Return the highest risk declared by the plan, the step and every worker that may do it."""
     action = step.get("action", "")
     names = doers(step, catalog.workers)
     return worst(plan_risk, step.get("risk_level"), *(catalog.risk(name, action) for name in names))
 
 
 NOT_DECLARED = "not declared"
-"""Shown in place of a risk that nobody declares. Policies count it as its kind's default."""
+"""Shown in place of an undeclared risk. Policies use the default of the worker's kind."""
 
 
 def declared_risk(plan_risk: str | None, step: Doc, catalog: Catalog) -> str:
-    """The risk of a step as it was declared, or `NOT_DECLARED`: for people, never for a policy.
+    """Return the declared risk of a step, or `NOT_DECLARED`: for people, never for a policy.
 
-    What the plan or the step itself declares speaks for all its workers.
+    A risk declared by the plan or the step applies to all its workers.
     """
     if plan_risk or step.get("risk_level"):
         return effective_risk(plan_risk, step, catalog)
@@ -154,7 +154,7 @@ def declared_risk(plan_risk: str | None, step: Doc, catalog: Catalog) -> str:
 
 
 def highest(risks: Iterable[str]) -> str:
-    """The highest of some declared risks; one that is not declared is never called low."""
+    """Return the highest of several declared risks; an undeclared risk is never shown as low."""
     found = set(risks)
     least = worst(*(found - {NOT_DECLARED}))
     return NOT_DECLARED if NOT_DECLARED in found and least == "low" else least

@@ -1,8 +1,8 @@
-"""What people and workers say to a run, turned into events.
+"""Commands of people and reports of workers, turned into events.
 
-Each function checks what was said against the state and returns the move that records it, or
-raises with a message for the one who said it. Reports are fenced here: one whose epoch is
-not the current one becomes a note of its cost and changes nothing else.
+Each function checks a command against the state and returns the move that records it, or raises an
+error with a message for the sender. Reports are fenced here: a report of an outdated epoch becomes
+a record of its cost and changes nothing else.
 """
 
 from __future__ import annotations
@@ -40,26 +40,26 @@ if TYPE_CHECKING:
     from leadhand.core.state.records import Question, Revision
 
 
-# What a person says to a run, as data: a verb, who says it, and what goes with it.
+# A command to a run as data: a verb, the actor, and details.
 #
-# Every way in carries the same words: the socket of the embedded host, the command line, HTTP, and
-# the updates of a Temporal workflow. Here they become moves.
+# Every transport carries the same commands: the socket of the embedded host, the command line,
+# HTTP, and the updates of a Temporal workflow. Here they become moves.
 
 
 class Command(msgspec.Struct, frozen=True):
-    """One word of a person."""
+    """One command of a person to a run."""
 
     verb: str
     actor: str
     details: dict[str, Any] = {}
 
     def __call__(self, state: State, now: Now) -> Move:
-        """The move it comes to; raises for whoever said it when it comes to none."""
+        """Return the move for this command. Raise for the sender if the state does not allow it."""
         return move_of(self.verb, self.actor, self.details)(state, now)
 
 
 def move_of(verb: str, actor: str, details: Doc) -> Callable[[State, Now], Move]:
-    """What a verb means, ready to be asked of a state."""
+    """Return the function that turns a state into the move for `verb`."""
     reason = str(details.get("reason", ""))
     match verb:
         case "pause":
@@ -94,7 +94,7 @@ def move_of(verb: str, actor: str, details: Doc) -> Callable[[State, Now], Move]
 
 
 def told(events: Sequence[Event]) -> Doc:
-    """What whoever said it wants to know: which question lets held steps go, which are let go."""
+    """Return the result for the sender: the question of the held steps, or the released steps."""
     held = [event for event in events if isinstance(event, StepsHeld)]
     if held:
         return {"question": held[0].question}
@@ -104,12 +104,12 @@ def told(events: Sequence[Event]) -> Doc:
 
 
 def is_current(state: State, step: str, epoch: int) -> bool:
-    """Whether an epoch is the one in flight for a step."""
+    """Return whether `epoch` is the one in flight for a step."""
     return state.in_flight.get(step) == epoch
 
 
 def report(state: State, reported: ev.AttemptReported) -> Move:
-    """A verified report, or a note that it came too late; nothing once the run has ended."""
+    """Record a verified report, or its lateness; nothing once the run has ended."""
     if state.ended is not None:
         return Move([], [])
     if is_current(state, reported.step, reported.epoch):
@@ -119,19 +119,19 @@ def report(state: State, reported: ev.AttemptReported) -> Move:
 
 
 def pause(state: State, actor: str, reason: str = "") -> Move:
-    """No new starts."""
+    """Pause the run: no new attempts start."""
     _open(state)
     return Move([] if state.paused else [ev.RunPaused(actor, reason)], [])
 
 
 def resume(state: State, actor: str) -> Move:
-    """Starts are allowed again."""
+    """Resume the run: attempts may start again."""
     _open(state)
     return Move([ev.RunResumed(actor)] if state.paused else [], [])
 
 
 def cancel(state: State, actor: str, reason: str, now: Now) -> Move:
-    """Stop: no new starts, and what is in flight is ended."""
+    """Cancel the run: no new attempts start, and attempts in flight are stopped."""
     _open(state)
     if state.stopping is not None and state.stopping.status == "cancelled":
         return Move([], [])
@@ -156,7 +156,7 @@ def answer(
     data: Json = None,
     approval: Doc | None = None,
 ) -> Move:
-    """A person's answer to a question or a review; `approval`: when it ends, its signature."""
+    """Answer a question or a review. `approval` holds the expiry and signature of an approval."""
     _open(state)
     question = state.questions.get(ident)
     if question is None:
@@ -186,7 +186,7 @@ def answer(
 
 
 def hold(state: State, steps: list[str], actor: str, reason: str = "") -> Move:
-    """Steps that must not start until somebody releases them."""
+    """Hold steps: they do not start until a person releases them."""
     _open(state)
     return Move(list(holds.hold(state, steps, actor, reason)), [])
 
@@ -199,9 +199,9 @@ def release(
     reason: str = "",
     words: Doc | None = None,
 ) -> Move:
-    """A person lets held steps start, with those that were held together with them.
+    """Release held steps, with the steps that were held together with them.
 
-    `words` holds what goes with it for each question: when it ends, its signature.
+    `words` holds the expiry and signature for each question.
     """
     _open(state)
     events: list[ev.Event] = []
@@ -212,7 +212,7 @@ def release(
 
 
 def redo(state: State, ident: str, actor: str, reason: str, now: Now) -> Move:
-    """A step that failed is tried again, by a person's word; a run that failed goes on."""
+    """Retry a failed step on request of a person; a failed run is reopened."""
     step = state.steps.get(ident)
     if step is None:
         raise UsageError(
@@ -233,7 +233,7 @@ def redo(state: State, ident: str, actor: str, reason: str, now: Now) -> Move:
 
 
 def _refuse_final(state: State, ended: ev.RunEnded, now: Now) -> None:
-    """Conflict when a run that has ended cannot go on, with what to do instead."""
+    """Raise `Conflict`, with a fix, if a run that has ended cannot be reopened."""
     again = "Fix: run the plan again"
     if ended.status != "failed":
         raise Conflict(
@@ -251,7 +251,7 @@ def _refuse_final(state: State, ended: ev.RunEnded, now: Now) -> None:
 
 
 def examined(state: State, number: int, found: list[str], failed: str, now: Now) -> Move:
-    """What the automatic reviewers found; meanwhile the run may have ended or moved on."""
+    """Record the findings of the automatic reviewers; the run may have ended or moved on."""
     revision = state.pending
     if state.ended is not None or revision is None:
         return Move([], [])
@@ -267,7 +267,7 @@ def examined(state: State, number: int, found: list[str], failed: str, now: Now)
 
 
 def amend(state: State, answer: Doc, actor: str, now: Now) -> Move:
-    """A person's own revision: of the one that waits, or of the plan as it stands."""
+    """Apply a person's own revision: of the pending one, or of the current plan."""
     _open(state)
     planners = (state.started.planner, state.planner_name) if state.started is not None else ()
     if person(actor) in NO_PERSON or actor in planners:
@@ -298,14 +298,14 @@ def amend(state: State, answer: Doc, actor: str, now: Now) -> Move:
 
 
 def _stale(state: State, revision: Revision) -> list[str]:
-    """What speaks against a revision that has waited, as the run stands now."""
+    """Return the findings against a revision that has waited, in the current state of the run."""
     found = findings(state, revision.add, revision.cancel, revision.drop, final=revision.final)
     by_planner = revision.author == state.planner_name
     return found or (unseen_repeats(state, revision.add) if by_planner else [])
 
 
 def _left(state: State, answer: Doc) -> bool:
-    """Whether a run has a step still that an amendment does not take out."""
+    """Return whether a run has any step left that an amendment does not take out."""
     gone = {*answer.get("cancel", ()), *(answer.get("drop") or ())}
     return any(
         step.id not in gone and step.status not in ("cancelled", "superseded")
@@ -314,7 +314,7 @@ def _left(state: State, answer: Doc) -> bool:
 
 
 def _refuse_misgiven(facts: list[str], value: Json) -> None:
-    """A slip of the pen is told to whoever made it: later it would only be a run that failed."""
+    """Refuse data that does not fit the facts asked for: later it would only fail the run."""
     wrong = misgiven(facts, value)
     if wrong:
         form = ", ".join(f'"{fact}": …' for fact in facts)
@@ -324,7 +324,7 @@ def _refuse_misgiven(facts: list[str], value: Json) -> None:
 
 
 def _vouched(state: State, ident: str, data: Json, *, denies: bool = False) -> None:
-    """Whoever says that a step is done brings what it promised; who was asked may deny it."""
+    """Require the facts a step promises when a person marks it done; `denies` allows to refuse."""
     step = state.steps[ident]
     offer = state.catalog.offer(step.worker, step.action)
     promised = given(step.doc, offer, widened=step.widened)

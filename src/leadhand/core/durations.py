@@ -14,7 +14,7 @@ SECONDS_MAX = 10 * 366 * 86_400.0
 """Ten years: longer is a mistake."""
 
 LIMIT_MIN_S = 0.001
-"""What is given less has no chance at all: a mistake too."""
+"""A shorter limit gives no chance at all, so it is a mistake too."""
 
 _TEXT_LENGTH_MAX = 100
 
@@ -59,7 +59,10 @@ _EXAMPLES = 'write "90s", "15 minutes", "1h30m" or a number of seconds'
 
 
 def seconds(value: object) -> float:
-    """The seconds a duration stands for; ValueError says what is wrong and how to write it."""
+    """Return a duration in seconds.
+
+    Raise `ValueError`, which says how to write it, if malformed.
+    """
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         wrong = f"a duration is a text or a number of seconds, not {_kind(value)}; {_EXAMPLES}"
         raise ValueError(wrong)  # noqa: TRY004 - to the author of a plan it is one mistake
@@ -69,14 +72,14 @@ def seconds(value: object) -> float:
 
 
 def too_short(limit: float) -> str:
-    """Why nothing can be done within a limit; empty when something can."""
+    """Explain why a limit is too short; empty if it is not."""
     if limit == 0:
         return "it must be more than 0"
     return "it must be a millisecond at least" if limit < LIMIT_MIN_S else ""
 
 
 def text(value: float) -> str:
-    """A duration for people, in its two largest units: "1h 30m", "45s", "120ms"."""
+    """Return a duration for people, in its two largest units: "1h 30m", "45s", "120ms"."""
     if value < 0:
         return "-" + text(-value)
     if not math.isfinite(value):

@@ -1,14 +1,14 @@
-"""Everything that can have happened in a run. Past tense, frozen, JSON only.
+"""Every event of a run. Past tense, frozen, JSON only.
 
-An event is a fact: it says what was decided or seen, with every number that was chosen
-(attempt, epoch, deadline, backoff), so that folding a log needs no policy. Two ledgers read
-the same log: INTENT (what was meant, allowed, answered, and why) and EXECUTION (what was
-started, reported, verified). The header (run, seq, at, version) and the hash are kept
-outside the body, in `audit/chain.py`.
+An event is a fact: it records a decision or an observation, with every number that was chosen
+(attempt, epoch, deadline, backoff), so that folding a log needs no policy. Two ledgers read the
+same log: INTENT (what was meant, allowed, answered, and why) and EXECUTION (what was started,
+reported, verified). The header (run, seq, at, version) and the hash are kept outside the body, in
+`audit/chain.py`.
 
-Adding an event: give it a class here, a handler in `core/state/evolve.py`, one in `core/logcheck/`,
-and a line in `core/views/ledger.py`. Changing one: raise EVENT_VERSION and write an upcaster in
-`codec/events.py`; old logs load for ever.
+To add an event: add a class here, a handler in `core/state/evolve.py`, one in `core/logcheck/`, and
+a line in `core/views/ledger.py`. To change one: raise EVENT_VERSION and write an upcaster in
+`codec/events.py`; old logs must stay readable.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import msgspec
 from leadhand.core.catalog import WorkerSpec
 from leadhand.core.policy import Policy
 
-# What all events have in common, and the versions of their form and of the decisions in them.
+# The base class of events, and the versions of their form and of the decisions in them.
 
 
 EVENT_VERSION = 1
@@ -41,58 +41,58 @@ class Event(msgspec.Struct, frozen=True, tag_field="type", omit_defaults=True):
     """Base of all events."""
 
 
-# What language models were asked during a run, and what that cost.
+# Calls of language models during a run, and their cost.
 
 
 class ModelCalled(Event, frozen=True, tag=True, kw_only=True):
-    """One call of a model ended, for an attempt of a step or for the planner.
+    """A call of a model ended, for an attempt of a step or for the planner.
 
-    Its cost counts whether or not that attempt is still the current one.
+    Its cost counts whether or not that attempt is still current.
     """
 
     model: str
     step: str = ""
-    """Empty when it was the planner that asked."""
+    """Empty for a call by the planner."""
     attempt: int = 0
-    """The attempt of the step, or the call of the planner."""
+    """The attempt of the step, or the number of the planner's call."""
     tier: str = ""
     input: int = 0
     output: int = 0
     cached: int = 0
-    """Those of the input that came from the provider's cache."""
+    """Input tokens read from the provider's cache."""
     written: int = 0
-    """Those of the input that were written into it."""
+    """Input tokens written into the provider's cache."""
     cost: float = 0.0
     seconds: float = 0.0
     failure: str = ""
-    """The class of its failure, if it failed."""
+    """The class of its failure, or empty."""
     prompt: str = ""
-    """A digest of the template of the prompt."""
+    """A digest of the prompt template."""
     asked: str = ""
-    """A digest of all that was asked; the same question has the same on a tape."""
+    """A digest of the whole request; equal requests have equal digests in a recording."""
     answer: str = ""
-    """A digest of what was answered; empty where nothing was."""
+    """A digest of the response; empty without a response."""
     contents: Doc | None = None
-    """What was asked and answered, where contents are recorded: bounded, without secrets."""
+    """Request and response, if contents are recorded: bounded, without secrets."""
 
 
 class DraftRefused(Event, frozen=True, tag=True, kw_only=True):
-    """A planner's own check refused what its model proposed, before the run saw it."""
+    """A planner's own check refused the proposal of its model, before the run saw it."""
 
     call: int
-    """The call of the planner."""
+    """The number of the planner's call."""
     findings: list[str]
     draft: Any
-    """What was proposed, as far as it could be read: bounded, without secrets."""
+    """The proposal, as far as it could be read: bounded, without secrets."""
     answer: str = ""
-    """A digest of the model's answer, as in `ModelCalled`."""
+    """A digest of the model's response, as in `ModelCalled`."""
 
 
-# What people and reviewers say about a run: reviews, questions, holds, stops.
+# Reviews, questions, holds and stops: what people and reviewers say about a run.
 
 
 class ReviewRequested(Event, frozen=True, tag=True):
-    """A revision waits for people: one, or two different ones."""
+    """A revision waits for one or two different people."""
 
     number: int
     hash: str
@@ -101,35 +101,35 @@ class ReviewRequested(Event, frozen=True, tag=True):
 
 
 class RevisionExamined(Event, frozen=True, tag=True):
-    """The automatic reviewers have looked at a revision."""
+    """The automatic reviewers have examined a revision."""
 
     number: int
     hash: str
     findings: list[str] = []
     failed: str = ""
-    """Why one of them could not look; a reviewer that fails lets nothing through."""
+    """Why a reviewer failed; a failed reviewer lets nothing through."""
 
 
 class ApprovalGiven(Event, frozen=True, tag=True, kw_only=True):
-    """A person allowed exactly this: the revision, its workers as they are, until it expires."""
+    """A person allowed exactly this revision, with its workers as they are, until it expires."""
 
     number: int
     hash: str
     actor: str
     binding: str
-    """What was allowed, as one hash: see `core/review/approval.py`."""
+    """One hash of everything that was allowed: see `core/review/approval.py`."""
     digest: str = ""
-    """What the approver was shown, as every surface shows it: the binding before its end was
-    chosen; of an approval that was given before the run, that of the plan."""
+    """The digest shown to the approver on every surface: the binding before its expiry was chosen;
+    for an approval given before the run, the binding of the plan."""
     expires: int = 0
     """UTC microseconds; 0 for never."""
     reason: str = ""
     key: str = ""
     signature: str = ""
     approval: str = ""
-    """The id of the approval of the plan that this is, when it was given before the run."""
+    """The id of the plan approval given before the run, if it is one."""
     widens: list[str] = []
-    """Steps whose claims beyond their workers they were shown, and the binding covers."""
+    """Steps whose claims beyond their workers were shown and are covered by the binding."""
 
 
 class ChangesRequested(Event, frozen=True, tag=True):
@@ -142,22 +142,22 @@ class ChangesRequested(Event, frozen=True, tag=True):
 
 
 class StepsHeld(Event, frozen=True, tag=True):
-    """Steps that must not start for now, though nothing else is in their way."""
+    """Steps are held: they must not start, though nothing else blocks them."""
 
     steps: list[str]
     reason: str
     actor: str
     question: str
-    """What a person answers to let them go on."""
+    """The question a person answers to release them."""
 
 
 class ReleaseGiven(Event, frozen=True, tag=True, kw_only=True):
-    """A person lets held steps go on: these steps, with their workers as they are."""
+    """A person releases held steps: these steps, with their workers as they are."""
 
     question: str
     actor: str
     binding: str
-    """What is released, as one hash: `release_binding` in `core/review/approval.py`."""
+    """One hash of what is released: `release_binding` in `core/review/approval.py`."""
     expires: int = 0
     """UTC microseconds; 0 for never."""
     reason: str = ""
@@ -166,35 +166,35 @@ class ReleaseGiven(Event, frozen=True, tag=True, kw_only=True):
 
 
 class StepsReleased(Event, frozen=True, tag=True):
-    """Held steps may start again: as many people have released them as must."""
+    """Held steps may start again: enough people have released them."""
 
     steps: list[str]
     actor: str
     reason: str = ""
     expires: int = 0
-    """When this permission ends, in UTC microseconds; 0 for never."""
+    """When the permission expires, in UTC microseconds; 0 for never."""
 
 
 class ApprovalVoided(Event, frozen=True, tag=True):
-    """What a log says was allowed does not hold: looked at when the run was taken up."""
+    """A permission in the log does not hold, as found when the run was resumed."""
 
     entry: int
-    """The entry of the log that is wrong."""
+    """The number of the wrong entry in the log."""
     reason: str
     revisions: list[int] = []
-    """The revisions whose steps it concerns."""
+    """The revisions whose steps are affected."""
 
 
 class WorkersChanged(Event, frozen=True, tag=True):
-    """A host has other workers than the run knows: other versions, or new ones."""
+    """The host has other workers than the run knows: other versions, or new ones."""
 
     specs: list[WorkerSpec]
     added: list[str] = []
-    """Those among them that the run had not known."""
+    """Workers new to the run."""
 
 
 class RedoRequested(Event, frozen=True, tag=True):
-    """A person wants a step that failed to be tried again, and says why."""
+    """A person asks to retry a failed step, with a reason."""
 
     step: str
     actor: str
@@ -202,20 +202,20 @@ class RedoRequested(Event, frozen=True, tag=True):
 
 
 class RevisionApproved(Event, frozen=True, tag=True):
-    """A revision was let through, by the policy or by a person."""
+    """A revision was approved, by the policy or by a person."""
 
     number: int
     hash: str
     actor: str
     reason: str = ""
     instants: dict[str, int] = {}
-    """When the steps with a `not_before` may start, in UTC microseconds."""
+    """The earliest start of steps with a `not_before`, in UTC microseconds."""
     envelope: Doc = {}
-    """What revisions to come may do without asking again, when a person drew it."""
+    """The limits within which later revisions need no new approval, if a person set them."""
     expires: int = 0
-    """After this no step of it may start, in UTC microseconds; 0 for never."""
+    """When the permission to start its steps expires, in UTC microseconds; 0 for never."""
     widens: list[str] = []
-    """Steps whose claims beyond their workers count: everybody who allowed it was shown them."""
+    """Steps whose claims beyond their workers count: all approvers were shown them."""
 
 
 class RevisionRejected(Event, frozen=True, tag=True):
@@ -228,7 +228,7 @@ class RevisionRejected(Event, frozen=True, tag=True):
 
 
 class QuestionAsked(Event, frozen=True, tag=True, kw_only=True):
-    """Something waits for a person's answer."""
+    """A person is asked a question."""
 
     id: str
     kind: str
@@ -237,16 +237,16 @@ class QuestionAsked(Event, frozen=True, tag=True, kw_only=True):
     step: str = ""
     attempt: int = 0
     default: str = ""
-    """What counts as the answer when nobody gives one by `until`."""
+    """The answer used if none is given by `until`."""
     until: int = 0
     facts: list[str] = []
-    """What a person is asked to give."""
+    """The facts a person is asked to give."""
     people: int = 1
-    """How many different people must answer, where that is asked for."""
+    """The number of different people who must answer."""
 
 
 class ChangeApproved(Event, frozen=True, tag=True, kw_only=True):
-    """A person approved one change of something protected: this commit, with this content."""
+    """A person approved one change of a protected file: this commit, with this content."""
 
     question: str
     step: str
@@ -256,11 +256,12 @@ class ChangeApproved(Event, frozen=True, tag=True, kw_only=True):
     reason: str = ""
     key: str = ""
     signature: str = ""
-    """By an approver, where there are any: see `core/review/protected_change.py`."""
+    """The approver's signature, if approvers are configured: see
+    `core/review/protected_change.py`."""
 
 
 class QuestionAnswered(Event, frozen=True, tag=True, kw_only=True):
-    """A person answered."""
+    """A person answered a question."""
 
     id: str
     choice: str
@@ -270,8 +271,7 @@ class QuestionAnswered(Event, frozen=True, tag=True, kw_only=True):
 
 
 class RunReopened(Event, frozen=True, tag=True):
-    """A person takes the end of a failed run back, to have a step done again: it stands where
-    it stood before."""
+    """A person reopened a failed run to retry a step: the run is as it was before its end."""
 
     step: str
     actor: str
@@ -279,20 +279,20 @@ class RunReopened(Event, frozen=True, tag=True):
 
 
 class RunPaused(Event, frozen=True, tag=True):
-    """No new starts until resumed."""
+    """The run was paused: no new attempts start."""
 
     actor: str
     reason: str = ""
 
 
 class RunResumed(Event, frozen=True, tag=True):
-    """Starts are allowed again."""
+    """The run was resumed: attempts may start again."""
 
     actor: str
 
 
 class CancelRequested(Event, frozen=True, tag=True):
-    """A person wants the run to stop; what is in flight is ended, at the latest by `deadline`."""
+    """A person cancelled the run; attempts in flight end by `deadline` at the latest."""
 
     actor: str
     deadline: int
@@ -335,22 +335,23 @@ class RunStarted(Event, frozen=True, tag=True, kw_only=True):
     splits: bool = False
     """Whether the planner can split a step into smaller ones."""
     deaf: bool = False
-    """Whether the planner plans from facts alone, and reads no words of people."""
+    """Whether the planner plans from facts alone and ignores text written by people."""
     consult: str = "on_surprise"
     plan: Doc = {}
     """The plan document without its steps, when the run was started from one."""
     params: Doc = {}
     actor: str = ""
     workers: tuple[str, ...] = ()
-    """Modules or files the workers were loaded from, so that `resume` finds them."""
+    """Modules or files the workers were loaded from, used by `resume`."""
     planner_source: str = ""
-    """Where the planner was loaded from, as module:function, for the same reason."""
+    """The planner's source as module:function, used by `resume`."""
     approvals: list[Doc] = []
-    """Approvals of the plan that were given before the run: see `core/review/approval.py`."""
+    """Approvals of the plan given before the run: see `core/review/approval.py`."""
     linted: str = ""
-    """Digest of the steps that were checked before the start, so they need not be again."""
+    """Digest of the steps checked before the start, so that they are not checked again."""
     decide_version: int = 1
-    """Whose decisions these are. Never the newest by default: a default is not written."""
+    """The version of the decisions in this log. Never defaults to the newest: defaults are not
+    written."""
 
 
 class GuestProcess(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -368,15 +369,15 @@ class GuestProcess(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RunHosted(Event, frozen=True, tag=True):
-    """A host took the run up; whatever an earlier host had in flight is lost."""
+    """A host took over the run; attempts in flight under an earlier host are lost."""
 
     owner: int
     process: GuestProcess | None = None
-    """The run's own process, where it has one: its workers are loaded there, not in the host."""
+    """The run's own process, if it has one: its workers are loaded there, not in the host."""
 
 
 class PlannerAsked(Event, frozen=True, tag=True):
-    """The planner was asked to look at the state."""
+    """The planner was asked for a decision."""
 
     call: int
     epoch: int
@@ -385,7 +386,10 @@ class PlannerAsked(Event, frozen=True, tag=True):
 
 
 class PlannerAnswered(Event, frozen=True, tag=True):
-    """The planner answered. A proposal that became a revision is named; its steps stand there."""
+    """The planner answered.
+
+    `RevisionProposed` holds the steps of a proposal that became a revision.
+    """
 
     call: int
     epoch: int
@@ -394,43 +398,46 @@ class PlannerAnswered(Event, frozen=True, tag=True):
 
 
 class PlannerFailed(Event, frozen=True, tag=True):
-    """The planner raised, timed out, was lost, or answered something that is no decision."""
+    """The planner raised, timed out, was lost, or returned no valid decision."""
 
     call: int
     epoch: int
     reason: str
     lost: bool = False
-    """Its host died; that is nobody's fault and does not count."""
+    """Its host died; this does not count as a failure of the planner."""
 
 
 class ProposalRefused(Event, frozen=True, tag=True):
-    """A proposal had findings; the planner is told them."""
+    """A proposal was refused because of findings, which the planner receives."""
 
     call: int
     findings: list[str]
     early: bool = False
-    """It finished while steps were still under way: that is no failed round, and the planner is
-    asked again when something has changed."""
+    """It finished while steps were still in flight: not a failed round; the planner is asked again
+    after the next change."""
 
 
 class PlannerWaits(Event, frozen=True, tag=True):
-    """The planner has nothing to add until something changes."""
+    """The planner has nothing to add until the state changes."""
 
     call: int
     on: list[str] = []
-    """Some of what it waits for: steps and questions."""
+    """Some of the steps and questions it waits for."""
 
 
 class FinishAccepted(Event, frozen=True, tag=True):
-    """The planner's finish holds: every accepted step is settled. The goal is checked next."""
+    """The planner's finish is accepted: every accepted step is settled.
+
+    The goal is checked next.
+    """
 
     call: int
     drop: dict[str, str] = {}
-    """Steps that it gives up by name, each with the reason."""
+    """Abandoned steps, each with the reason."""
 
 
 class RevisionProposed(Event, frozen=True, tag=True, kw_only=True):
-    """A new version of the plan, as a delta on the one before."""
+    """A new version of the plan was proposed, as a delta to the one before."""
 
     number: int
     author: str
@@ -440,18 +447,18 @@ class RevisionProposed(Event, frozen=True, tag=True, kw_only=True):
     cancel: list[str] = []
     final: bool = True
     outlook: list[Doc | str] = []
-    """What is expected to follow: steps, or a text for each; shown, never executed."""
+    """Expected later steps, as steps or texts; shown, never executed."""
     because: str = ""
     risk: str = "low"
-    """What the policy counts its risk as."""
+    """The risk the policy assigns."""
     undeclared: bool = False
-    """Whether no risk is declared, by plan or workers: `risk` is then the policy's word alone."""
+    """Whether neither plan nor workers declare a risk: `risk` is then only the policy's default."""
     drop: dict[str, str] = {}
-    """Steps that it gives up by name, each with the reason."""
+    """Abandoned steps, each with the reason."""
 
 
 class AttemptStarted(Event, frozen=True, tag=True, gc=False):
-    """An attempt may be made: durable before the worker is called."""
+    """An attempt may run: durable before the worker is called."""
 
     step: str
     attempt: int
@@ -461,7 +468,7 @@ class AttemptStarted(Event, frozen=True, tag=True, gc=False):
     spec: str
     """Hash of the step as approved."""
     exec: str = ""
-    """Hash of the step as resolved: what was really run. Empty when nothing was to resolve."""
+    """Hash of the step with references resolved, as really run. Empty without references."""
 
 
 class AttemptSpawned(Event, frozen=True, tag=True):
@@ -475,11 +482,11 @@ class AttemptSpawned(Event, frozen=True, tag=True):
 
 
 NO_COST = 0.0
-"""One object: what is the default is not written."""
+"""One shared object: defaults are not written."""
 
 
 class AttemptReported(Event, frozen=True, tag=True, gc=False):
-    """A worker reported and the engine judged: `met` is the verdict, not the claim."""
+    """A worker reported and the engine verified: `met` is the verdict, not the worker's claim."""
 
     step: str
     attempt: int
@@ -487,22 +494,22 @@ class AttemptReported(Event, frozen=True, tag=True, gc=False):
     met: bool
     data: Any = None
     data_ref: str = ""
-    """Artifact that holds the data when it is large."""
+    """The artifact with the data, if the data is large."""
     failure: Doc | None = None
     findings: tuple[str, ...] = ()
-    """Which criteria did not hold, and why."""
+    """The criteria that did not hold, and why."""
     recommendations: tuple[str, ...] = ()
     artifacts: tuple[str, ...] = ()
     cost: float = NO_COST
     output: str = ""
-    """What it printed, when that is short; else `output_ref` names the artifact."""
+    """The printed output, if short; else `output_ref` names the artifact."""
     output_ref: str = ""
     surprise: str = ""
-    """Why a success should make the planner look again."""
+    """Why the planner should reconsider despite the success."""
 
 
 class ReportIgnored(Event, frozen=True, tag=True):
-    """A report came for an attempt that is no longer the current one. Only its cost counts."""
+    """A report arrived for an attempt that is no longer current. Only its cost counts."""
 
     step: str
     attempt: int
@@ -511,7 +518,7 @@ class ReportIgnored(Event, frozen=True, tag=True):
 
 
 class AttemptLost(Event, frozen=True, tag=True):
-    """Nobody saw how an attempt ended: its time ran out, or its host died."""
+    """The outcome of an attempt is unknown: its time ran out, or its host died."""
 
     step: str
     attempt: int
@@ -521,7 +528,7 @@ class AttemptLost(Event, frozen=True, tag=True):
 
 
 class ProbeStarted(Event, frozen=True, tag=True):
-    """The worker is asked whether an unseen attempt happened."""
+    """The worker is asked whether an unobserved attempt took effect."""
 
     step: str
     attempt: int
@@ -530,7 +537,7 @@ class ProbeStarted(Event, frozen=True, tag=True):
 
 
 class ProbeReported(Event, frozen=True, tag=True):
-    """The probe's answer: done (with its data), not_done, unknown, or lost with host or machine."""
+    """The result of a probe: done (with data), not_done, unknown, or lost with host or machine."""
 
     step: str
     attempt: int
@@ -544,7 +551,7 @@ class ProbeReported(Event, frozen=True, tag=True):
 
 
 class StepRefused(Event, frozen=True, tag=True):
-    """A step could not be started: a reference did not resolve, a worker is gone."""
+    """A step could not start: a reference did not resolve, or a worker is gone."""
 
     step: str
     failure_class: str
@@ -552,7 +559,7 @@ class StepRefused(Event, frozen=True, tag=True):
 
 
 class RecoveryDecided(Event, frozen=True, tag=True, kw_only=True):
-    """What follows a failed attempt, and why."""
+    """The recovery that follows a failed attempt, and why."""
 
     step: str
     attempt: int
@@ -564,35 +571,35 @@ class RecoveryDecided(Event, frozen=True, tag=True, kw_only=True):
 
 
 class StepSkipped(Event, frozen=True, tag=True):
-    """A step will not run because of another step, or because a person said so."""
+    """A step will not run because of another step, or by decision of a person."""
 
     step: str
     reason: str
     tolerated: bool = False
-    """A person said so, and the run may still succeed."""
+    """Decided by a person, so the run may still succeed."""
 
 
 class StepCancelled(Event, frozen=True, tag=True):
-    """A step was taken out of the plan, or the run was stopped before it."""
+    """A step was removed from the plan, or the run stopped before it."""
 
     step: str
     reason: str
 
 
 class StopDecided(Event, frozen=True, tag=True):
-    """No further step will start; what is in flight may finish, then the run ends."""
+    """No further step will start; attempts in flight may finish, then the run ends."""
 
     status: str
     reason: str
     limit: str = ""
     rollback: bool = False
-    """What was done is to be taken back, by a run of its own."""
+    """Completed steps are to be undone by a rollback run."""
     origin: str = ""
-    """Where the cause lies: planning, execution, limits or person."""
+    """The origin of the cause: planning, execution, limits or person."""
 
 
 class GoalCheckStarted(Event, frozen=True, tag=True):
-    """All is done; the goal's acceptance criteria are being checked."""
+    """All steps are done; the check of the goal's acceptance criteria started."""
 
 
 class GoalChecked(Event, frozen=True, tag=True):
@@ -603,7 +610,7 @@ class GoalChecked(Event, frozen=True, tag=True):
 
 
 class RunEnded(Event, frozen=True, tag=True):
-    """The run ended. Of one that failed, `RunReopened` may follow."""
+    """The run ended. `RunReopened` may follow the end of a failed run."""
 
     status: str
     reason: str = ""
@@ -611,9 +618,9 @@ class RunEnded(Event, frozen=True, tag=True):
     result_ref: str = ""
     limit: str = ""
     rollback: bool = False
-    """What was done is to be taken back, by a run of its own."""
+    """Completed steps are to be undone by a rollback run."""
     origin: str = ""
-    """Where the cause of an end without success lies: planning, execution, limits or person."""
+    """The origin of an end without success: planning, execution, limits or person."""
 
 
 INTENT: tuple[type[Event], ...] = (

@@ -1,8 +1,8 @@
-"""Facts: named results that workers give and others need. True only once they were verified.
+"""Facts: named results that workers give and other workers need. True only once verified.
 
-A name with a colon in it (`approved:table`) is a flag and carries no data. Any other names an
-artefact, the giver's data: all of it when the giver gives one, a field of it when it gives several.
-A fact is true when the step that gives it has succeeded, until a later one drops it.
+A name with a colon (`approved:table`) is a flag and carries no data. Any other name is an artefact,
+the giver's data: all of it if the giver gives one artefact, a field of it if it gives several. A
+fact is true once the step that gives it has succeeded, until a later step drops it.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 HAVE = "have"
 """The giver of the facts a run was started with."""
 ANSWER = "answer"
-"""The giver of the facts that a person gave, as asked."""
+"""The giver of the facts a person gave as an answer."""
 
 
 def is_flag(fact: str) -> bool:
-    """Whether a fact carries no data."""
+    """Return whether a fact is a flag and carries no data."""
     return ":" in fact
 
 
 def broken_promises(promised: Sequence[str], data: Json) -> list[str]:
-    """Which of the promised facts a result does not hold, in words."""
+    """Return a sentence for each promised fact that a result does not hold."""
     artefacts = [fact for fact in promised if not is_flag(fact)]
     fields = data if isinstance(data, dict) else {}
     values = {artefacts[0]: data} if len(artefacts) == 1 else fields
@@ -44,7 +44,7 @@ def broken_promises(promised: Sequence[str], data: Json) -> list[str]:
 
 
 def misgiven(facts: Sequence[str], value: Json) -> str:
-    """Why what a person gives is not what was asked for, in words; empty when it can be."""
+    """Explain why a person's data does not fit the facts asked for; empty if it fits."""
     artefacts = [fact for fact in facts if not is_flag(fact)]
     flags = [fact for fact in facts if is_flag(fact)]
     said = [value.get(fact, True) for fact in flags] if isinstance(value, dict) else [value]
@@ -55,7 +55,7 @@ def misgiven(facts: Sequence[str], value: Json) -> str:
         strange = [key for key in value if key not in facts]
         whole = len(artefacts) == 1 and len(strange) == len(value)
         if whole and not any(closest(key, facts) for key in strange):
-            return ""  # its fields are the fact's own
+            return ""  # its fields belong to the fact itself
         if strange:
             return f"{shown(strange[0])} is not what is asked for"
         return "" if value else "nothing is given"
@@ -63,7 +63,7 @@ def misgiven(facts: Sequence[str], value: Json) -> str:
 
 
 def true_facts(state: State, goal: Goal) -> dict[str, str]:
-    """Every fact that is true, with the step that gave it."""
+    """Return every true fact, with the step that gave it."""
     true = dict.fromkeys(there({**state.params, **goal.have}), HAVE)
     done = [step for step in state.steps.values() if step.status == "succeeded" or broke(step)]
     answers = [answer for answer in state.answers if answer["facts"]]
@@ -84,28 +84,28 @@ def true_facts(state: State, goal: Goal) -> dict[str, str]:
 
 
 BROKEN = frozenset({"invalid_output", "criteria_unmet"})
-"""Classes of failures after which what was promised is not so."""
+"""Failure classes after which a promised fact is not true."""
 
 
 def there(have: Mapping[str, Json]) -> list[str]:
-    """The facts that are given beforehand; a flag that is said not to be so is not."""
+    """Return the facts given at the start; a flag given as false does not count."""
     return [name for name, value in have.items() if value or not is_flag(name)]
 
 
 def broke(step: StepState) -> bool:
-    """Whether an attempt of a step that has ended broke its promise."""
+    """Return whether an attempt of a settled step broke its promise."""
     return step.settled and any(each.get("class") in BROKEN for each in step.failures)
 
 
 def _taken_away(step: StepState, promised: Sequence[str]) -> list[str]:
-    """What a broken promise makes untrue: flags, and data where something was touched."""
+    """Return the facts a broken promise makes untrue: flags, and data if the step had an effect."""
     kinds = [each for each in step.failures if each.get("class") in BROKEN]
     touched = any(each.get("effect", "none") != "none" for each in kinds)
     return [fact for fact in promised if touched or is_flag(fact)] if kinds else []
 
 
 def given_by(answer: Doc) -> dict[str, Json]:
-    """The facts that a person gave with an answer, each with its data; of a flag, True."""
+    """Return the facts a person gave with an answer, each with its data (True for a flag)."""
     facts: list[str] = answer["facts"]
     data, text = answer["data"], answer["text"]
     named = isinstance(data, dict) and not set(facts).isdisjoint(data)
@@ -114,7 +114,7 @@ def given_by(answer: Doc) -> dict[str, Json]:
     for fact in facts:
         value = data.get(fact) if named else data
         if is_flag(fact):
-            if value is True:  # "no" and 0 give nothing.
+            if value is True:  # Only true sets a flag.
                 found[fact] = True
         elif named and value is not None:
             found[fact] = value
@@ -124,10 +124,10 @@ def given_by(answer: Doc) -> dict[str, Json]:
 
 
 def wanted_values(state: State, goal: Goal, value: Callable[[StepState], Json]) -> dict[str, Json]:
-    """The wanted facts that are true, each with its value; `value` gives a step's data.
+    """Return the wanted facts that are true, each with its value; `value` returns a step's data.
 
-    Of a flag the value is True. A fact of a step that gives several artefacts is the field of
-    that name.
+    The value of a flag is True. A fact of a step that gives several artefacts is the field of that
+    name.
     """
     true = true_facts(state, goal)
     found: dict[str, Json] = {}
@@ -151,13 +151,13 @@ def _of_step(fact: str, gives: Sequence[str], data: Json, ref: str) -> Json:
     artefacts = [each for each in gives if not is_flag(each)]
     if len(artefacts) == 1:
         return data
-    if ref and data == {"$artifact": ref}:  # It is named, not loaded.
+    if ref and data == {"$artifact": ref}:  # The artifact is named, not loaded.
         return {**data, "path": [fact]}
     return data.get(fact) if isinstance(data, dict) else None
 
 
 def _answered(state: State, fact: str) -> Json:
-    """What a person gave last for a fact."""
+    """Return the latest value a person gave for a fact."""
     said = [given_by(answer) for answer in state.answers if fact in answer["facts"]]
     return next((each[fact] for each in reversed(said) if fact in each), None)
 
@@ -165,8 +165,8 @@ def _answered(state: State, fact: str) -> Json:
 def unmet_flags(state: State, add: Sequence[Doc], goal: Goal) -> list[str]:
     """Return a finding for each new step that needs a flag which is neither true nor coming.
 
-    A flag (`approved:table`) is a gate, and no planner may propose a step that passes it closed.
-    Facts with data are checked where the step's parameters are.
+    A flag (`approved:table`) is a gate, and a planner may not propose a step behind a closed gate.
+    Facts with data are checked with the step's parameters.
     """
     needs = {
         doc["id"]: gates(doc, state.catalog.offer(doc["worker"], doc.get("action", "")))
@@ -185,12 +185,12 @@ def unmet_flags(state: State, add: Sequence[Doc], goal: Goal) -> list[str]:
 
 
 def gates(step: Doc, offer: Offer | None, *, widened: bool = False) -> list[str]:
-    """Return the flags that a step needs to be true when it starts."""
+    """Return the flags that must be true when a step starts."""
     return [fact for fact in joined(step, offer, "needs", widened=widened) if is_flag(fact)]
 
 
 def _coming(state: State, ident: str, new: dict[str, Doc]) -> set[str]:
-    """The facts that the steps which one waits for will have given, directly or not."""
+    """Return the facts given by the direct and indirect dependencies of a step."""
     found: set[str] = set()
     seen, stack = {ident}, [ident]
     while stack:
@@ -210,7 +210,7 @@ def _coming(state: State, ident: str, new: dict[str, Doc]) -> set[str]:
 
 
 def missing(state: State, goal: Goal) -> list[str]:
-    """Which wanted facts are not true, in words; a planner's word for it does not count."""
+    """Return a sentence for each wanted fact that is not true. A planner's claim does not count."""
     if not goal.want:
         return []
     true = true_facts(state, goal)

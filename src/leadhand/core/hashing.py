@@ -1,12 +1,11 @@
-"""One way to turn values into bytes and bytes into names.
+"""Canonical bytes of values, and digests of bytes.
 
-`canonical` gives equal bytes for equal JSON-like values whatever the order of their keys, so
-that a hash speaks of the content and not of its spelling. It trusts its input: msgspec writes
-NaN as null and a set as a list, so whatever comes from outside passes `codec.values.plain` or
-`codec.documents` first.
+`canonical` returns equal bytes for equal JSON-like values in any order of keys, so that a hash
+covers the content and not its spelling. It trusts its input: msgspec writes NaN as null and a set
+as a list, so values from outside pass `codec.values.plain` or `codec.documents` first.
 
-`digest` puts the length before each part. Without it ("ab", "c") and ("a", "bc") would have
-one name, and an approval of the first would cover the second.
+`digest` puts the length before each part. Without it ("ab", "c") and ("a", "bc") would have the
+same digest, and an approval of the first would cover the second.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ _ENCODER = msgspec.json.Encoder(order="sorted")
 
 
 def canonical(value: Any) -> bytes:
-    """JSON with sorted keys and no spaces."""
+    """Return `value` as JSON with sorted keys and no spaces."""
     return _ENCODER.encode(value)
 
 
 def digest(*parts: bytes | str) -> str:
-    """The SHA-256 of several parts, none of which can run into the next."""
+    """Return the SHA-256 of several parts, with their boundaries."""
     data = [part.encode() if isinstance(part, str) else part for part in parts]
     sized = b"".join([b"%016d%b" % (len(each), each) for each in data])
     return hashlib.sha256(sized).hexdigest()

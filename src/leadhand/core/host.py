@@ -1,8 +1,8 @@
-"""The `$host` stream: what belongs to no single run.
+"""The `$host` stream: events that belong to no single run.
 
-It has its own few events and its own fold. Run deciders wish to start attempts; the governor
-(in the engine) grants them within what stands here: a stop of everything, and circuits that are
-open (`decide/circuit_breaker.py`).
+It has its own few events and its own fold. Deciders of runs request attempts; the host (in the
+engine) grants them within this state: a stop of everything, and open circuits
+(`decide/circuit_breaker.py`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ HOST_STREAM = "$host"
 
 
 class HostOpened(Event, frozen=True, tag=True):
-    """A process became the one host of this database."""
+    """A process became the host of this database."""
 
     owner: int
     pid: int
@@ -26,7 +26,7 @@ class HostOpened(Event, frozen=True, tag=True):
 
 
 class RunJoined(Event, frozen=True, tag=True):
-    """A process began to drive a run beside the host: with a number of its own among the owners."""
+    """A process began to drive a run beside the host, under an owner number of its own."""
 
     run: str
     owner: int
@@ -34,7 +34,7 @@ class RunJoined(Event, frozen=True, tag=True):
 
 
 class StopAllRequested(Event, frozen=True, tag=True):
-    """Nothing new starts in any run until it is lifted; survives restarts."""
+    """No step starts in any run until this is lifted; survives restarts."""
 
     actor: str
     reason: str = ""
@@ -47,7 +47,7 @@ class StopAllLifted(Event, frozen=True, tag=True):
 
 
 class CircuitOpened(Event, frozen=True, tag=True):
-    """A worker is left alone, by all runs, until a time on the run clock."""
+    """A worker is not used by any run until a time on the run clock."""
 
     worker: str
     until: int
@@ -56,13 +56,13 @@ class CircuitOpened(Event, frozen=True, tag=True):
 
 
 class CircuitClosed(Event, frozen=True, tag=True):
-    """A worker is well again."""
+    """A worker is usable again."""
 
     worker: str
 
 
 class ApprovalUsed(Event, frozen=True, tag=True):
-    """An approval of a plan was used up by a run; it allows no other."""
+    """A run used up an approval of a plan; the approval allows no other run."""
 
     id: str
     run: str
@@ -70,7 +70,7 @@ class ApprovalUsed(Event, frozen=True, tag=True):
 
 
 class TemporalOpened(Event, frozen=True, tag=True):
-    """A Temporal server hosts the runs of this database: no process of ours may drive them."""
+    """A Temporal server hosts the runs of this database: no embedded host may drive them."""
 
     address: str
     namespace: str
@@ -78,7 +78,7 @@ class TemporalOpened(Event, frozen=True, tag=True):
 
 
 class TemporalLeft(Event, frozen=True, tag=True):
-    """Somebody took the runs back from it: they are hosted here again."""
+    """The runs were taken back from Temporal: they are hosted here again."""
 
     actor: str
     reason: str = ""
@@ -98,7 +98,7 @@ HOST_EVENTS: tuple[type[Event], ...] = (
 
 
 class HostState(msgspec.Struct):
-    """What all runs on a database share."""
+    """The state shared by all runs of a database."""
 
     owner: int = 0
     max_concurrency: int = 1000
@@ -107,13 +107,13 @@ class HostState(msgspec.Struct):
     seq: int = 0
     circuits: dict[str, Circuit] = {}
     used: dict[str, str] = {}
-    """Approvals of plans that were used up, by id, each with its run."""
+    """Used approvals of plans by id, each with its run."""
     temporal: TemporalOpened | None = None
-    """The server that hosts the runs, if it is not a process of ours."""
+    """The Temporal server that hosts the runs, if any."""
 
 
 def evolve_host(state: HostState, event: Event) -> None:
-    """Fold one host event."""
+    """Apply one host event to the state."""
     match event:
         case HostOpened():
             state.owner = event.owner
@@ -142,7 +142,7 @@ def evolve_host(state: HostState, event: Event) -> None:
 
 
 def refuse_used(state: HostState, approval: str, actor: str) -> None:
-    """Conflict when an approval of a plan was used up."""
+    """Raise `Conflict` if an approval of a plan was already used."""
     run = state.used.get(approval)
     if run is not None:
         raise Conflict(
@@ -152,7 +152,7 @@ def refuse_used(state: HostState, approval: str, actor: str) -> None:
 
 
 def refuse_other(state: HostState, namespace: str, prefix: str) -> None:
-    """Conflict when the runs are hosted under other names: they would be driven twice."""
+    """Raise `Conflict` if the runs are hosted under another namespace or prefix."""
     there = state.temporal
     if there is not None and (there.namespace, there.prefix) != (namespace, prefix):
         raise Conflict(
@@ -163,7 +163,7 @@ def refuse_other(state: HostState, namespace: str, prefix: str) -> None:
 
 
 def refuse_elsewhere(state: HostState) -> None:
-    """Conflict when a Temporal server hosts the runs: whatever is written beside it is a fork."""
+    """Raise `Conflict` if a Temporal server hosts the runs: writes beside it would fork the log."""
     if (there := state.temporal) is None:
         return
     more = "" if there.namespace == "default" else f", namespace {there.namespace}"

@@ -1,21 +1,20 @@
-"""Whether a value is what a JSON Schema asks for, and everything that is wrong with it.
+"""JSON Schema validation: every problem of a value, in the wording of Leadhand.
 
-An adapter round jsonschema-rs, the only module that imports it (docs/decisions/0007). The library
-decides; the words are ours, so that a finding reads the same whatever version is installed.
+An adapter for jsonschema-rs, the only module that imports it (docs/decisions/0007). The library
+decides; the messages are ours, so that a finding reads the same with every version.
 
 - Drafts 4, 6, 7, 2019-09 and 2020-12, told by `$schema`; without one it is 2020-12.
-- `format` is a note in every draft. What must hold is written as `pattern` or as a check.
-- Nothing is ever fetched. A schema with a reference that leads nowhere, with a pattern that
-  cannot be matched in linear time (look-around, back-references), or with a malformed keyword
-  judges nothing: `unusable` says why, and every value is a problem of kind "schema". Unsure is
-  unmet.
-- Work is bounded. Schemas and values have a depth; a schema whose alternatives multiply beyond
-  JUDGED_MAX is not applied; and a value that is too large to be explained gets its first
-  problem instead of all, because the library copies the value into each of its errors.
+- `format` is only a note in every draft. Requirements are written as `pattern` or as a check.
+- Nothing is ever fetched. A schema with a dangling reference, with a pattern that cannot be matched
+  in linear time (look-around, back-references), or with a malformed keyword judges nothing:
+  `unusable` says why, and every value is a problem of kind "schema". Unsure is unmet.
+- Work is bounded. Schemas and values have a maximum depth; a schema whose alternatives multiply
+  beyond JUDGED_MAX is not applied; and a value too large to be explained gets its first problem
+  instead of all, because the library copies the value into each of its errors.
 
-Before a plan runs, some values are still unknown. A `Hole` stands for a reference whose value
-will come later, a `PartText` for a text with references inside. `possible` reports only what is
-wrong whatever they turn out to be; once the values are there, `problems` judges them.
+Before a plan runs, some values are still unknown. An `UnknownValue` stands for a reference whose
+value will come later, a `PartText` for a text with references inside. `possible` reports only
+problems that any later value would have; once the values are known, `problems` judges them.
 """
 
 from __future__ import annotations
@@ -38,19 +37,19 @@ if TYPE_CHECKING:
 Schema = dict[str, Any] | bool
 
 DEPTH_MAX = 200
-"""Levels of a value or of a schema document. The codec allows data a third of it."""
+"""The maximum depth of a value or a schema. The codec allows data a third of it."""
 SCHEMA_NODES_MAX = 50_000
 PATTERN_BYTES_MAX = 1 << 20
-"""The size of one compiled pattern."""
+"""The maximum size of one compiled pattern."""
 PATTERNS_MAX = 500
 JUDGED_MAX = 1_000_000
-"""How often one place of a value may be looked at by the parts of a schema."""
+"""How often the parts of a schema may examine one place of a value."""
 EXPLAINED_MAX = 1_000_000
-"""Parts of a value times the parts of its schema that look at one, to tell every problem."""
+"""The limit for reporting every problem: parts of a value times schema parts that examine one."""
 FIRST_MAX = 1000
-"""How often one place may be looked at for the first problem to be told."""
+"""How often one place may be examined for the first problem to be reported."""
 PARTS_MAX = 10_000
-"""Parts of a value up to which every problem is told."""
+"""The number of parts of a value up to which every problem is reported."""
 PROBLEMS_MAX = 1000
 GUESSES_MAX = 20
 COMPILED_MAX = 5000
@@ -58,10 +57,10 @@ REASON_CHARS_MAX = 200
 
 
 class SchemaProblem(NamedTuple):
-    """One thing that is wrong.
+    """One problem of a value.
 
-    `kind` is type, missing, unknown, value, size, depth, hole (what a step gives is not what
-    another takes) or schema (nothing can be judged by it).
+    `kind` is type, missing, unknown, value, size, depth, hole (the result of a step does not fit
+    its use) or schema (the schema is unusable).
     """
 
     path: str
@@ -71,7 +70,7 @@ class SchemaProblem(NamedTuple):
 
 
 class UnknownValue:
-    """A value that is not known yet; `schema` says what is known of it."""
+    """A value that is not known yet; `schema` describes it as far as known."""
 
     __slots__ = ("result", "schema", "text")
 
@@ -82,13 +81,13 @@ class UnknownValue:
         """Whether it is the result of a step."""
 
     def types(self) -> frozenset[str]:
-        """The types it may turn out to have; empty when anything is possible."""
+        """Return the types it may have; empty if any type is possible."""
         declared = self.schema.get("type") if isinstance(self.schema, dict) else None
         return frozenset([declared] if isinstance(declared, str) else declared or ())
 
 
 class PartText(str):
-    """A text with references inside: certainly a string, but which one is not known yet."""
+    """A text with references inside: certainly a string, with unknown content."""
 
     __slots__ = ()
 
@@ -99,8 +98,10 @@ class PartText(str):
 def problems(
     value: Json, schema: Schema, path: str = "", *, guesses: int = GUESSES_MAX
 ) -> list[SchemaProblem]:
-    """Return everything that is wrong with a value that is known, or the first problem of a
-    large one. `guesses` bounds how many misspelt names are compared with the known ones."""
+    """Return every problem of a known value, or the first problem of a large one.
+
+    `guesses` bounds how many misspelt names are compared with the known ones.
+    """
     judge = compiled(schema)
     if judge.reason:
         return [_unjudged(path, judge.reason)]
@@ -109,7 +110,7 @@ def problems(
     try:
         if judge.validator.is_valid(value):
             return []
-    except ValueError as error:  # a type, a key or a character that JSON does not have
+    except ValueError as error:  # a type, a key or a character outside of JSON
         return [SchemaProblem(path, f"cannot be checked: {_short(str(error))}", "value")]
     return _Explanation(judge, value, path, guesses).problems() or [
         SchemaProblem(path, "is not what its schema asks for")
@@ -119,7 +120,7 @@ def problems(
 def possible(
     value: Json, schema: Schema, path: str = "", *, guesses: int = GUESSES_MAX
 ) -> list[SchemaProblem]:
-    """Return what is wrong with a value that has holes, whatever will fill them."""
+    """Return the problems of a value with holes that remain for any later value."""
     judge = compiled(schema)
     if judge.reason:
         return [_unjudged(path, judge.reason)]
@@ -137,7 +138,7 @@ def possible(
 
 
 def unusable(schema: Any) -> str:
-    """Return why nothing can be judged by a schema, or an empty text."""
+    """Return the reason why a schema is unusable, or an empty text."""
     return compiled(schema).reason
 
 
@@ -152,7 +153,7 @@ def _short(text: str) -> str:
 
 
 def _depth(value: Any) -> int:
-    """The levels of a value, counted until there are too many; a circle has too many."""
+    """Return the number of levels of a value, counted up to the limit; a cycle exceeds it."""
     level, depth = [value], 0
     while level and depth <= DEPTH_MAX:
         inner: list[Any] = []
@@ -164,7 +165,7 @@ def _depth(value: Any) -> int:
 
 
 def _parts(value: Any, limit: int) -> int:
-    """How many parts a value has, long texts counting for more; counted up to a limit."""
+    """Return the number of parts of a value, counted up to `limit`; long texts count for more."""
     parts, stack = 0, [value]
     while stack and parts <= limit:
         each = stack.pop()
@@ -183,7 +184,7 @@ def _parts(value: Any, limit: int) -> int:
 
 
 class Compiled:
-    """A schema ready for use, or the reason why it is of none."""
+    """A compiled schema, or the reason why it is unusable."""
 
     __slots__ = ("levels", "parts", "reason", "schema", "validator")
 
@@ -192,18 +193,18 @@ class Compiled:
     def __init__(self, schema: Any) -> None:
         self.schema = schema
         self.levels: tuple[int, ...] = (1,)
-        """How often a place at each depth is looked at to explain it, at most."""
+        """By depth, how often a place is examined at most to explain it."""
         self.parts = 1
         self.reason = self._survey(schema) or self._compile(schema)
 
     def evaluations(self, value: Any) -> int:
-        """How often one place of a value is looked at, at most."""
+        """Return how often one place of a value is examined at most."""
         if len(self.levels) == 1:
             return self.levels[0]
         return max(self.levels[: _depth(value)])
 
     def _survey(self, schema: Any) -> str:
-        """Count before the library recurses; and see whether alternatives multiply."""
+        """Count the parts before the library recurses, and detect multiplying alternatives."""
         if not isinstance(schema, (dict, bool)):
             return f"a schema is an object, not {named(schema)}"
         if _depth(schema) > DEPTH_MAX:
@@ -236,7 +237,7 @@ class Compiled:
         return ""
 
     def _compile(self, schema: Any) -> str:
-        import jsonschema_rs  # 20 ms, and many commands judge nothing
+        import jsonschema_rs  # takes 20 ms, and many commands validate nothing
 
         try:
             self.validator = jsonschema_rs.validator_for(
@@ -253,12 +254,12 @@ class Compiled:
 
 
 _COMPILED: dict[int, Compiled] = {}
-"""Schemas by identity, compiled once: they are constants, and each is met at every start.
-An entry holds its schema, so an identity cannot come to mean another one."""
+"""Compiled schemas by identity: schemas are constants, used at every start. An entry holds its
+schema, so its identity cannot be reused."""
 
 
 def compiled(schema: Any) -> Compiled:
-    """Return a schema in the form that judges, from the cache if it is there."""
+    """Return the compiled schema, from the cache if present."""
     found = _COMPILED.get(id(schema))
     if found is None or found.schema is not schema:
         found = Compiled(schema)
@@ -273,7 +274,7 @@ _DIALECT = re.compile(r"Unknown meta-schema: '([^']*)'")
 
 
 def _malformed(error: ValidationError) -> str:
-    """Say in our words why a schema was refused."""
+    """Explain in our wording why the library refused a schema."""
     where, what = list(error.instance_path), error.message
     if where and _is_pattern(where):
         pattern = where[-1] if where[-2:-1] == ["patternProperties"] else error.instance
@@ -310,11 +311,11 @@ _DEFINED = ("$defs", "definitions")
 
 
 class _Multiplied:
-    """How often a place of a value is looked at, by its depth: references can double it each time.
+    """How often a place of a value is examined, by depth: references can double it each time.
 
-    Names are told apart, so a tree with `left` and `right` counts once for each place. What
-    refers to itself is judged once for each place, since the library remembers; to explain it,
-    every way counts.
+    Names are distinguished, so a tree with `left` and `right` counts once for each place. A
+    recursive schema is judged once for each place, since the library caches; to explain it, every
+    path counts.
     """
 
     def __init__(self, root: dict[str, Any]) -> None:
@@ -339,7 +340,7 @@ class _Multiplied:
         self.again = {at for knot in knots for at in knot if len(knot) > 1 or at in edges[at]}
 
     def levels(self, limit: int, *, remembered: bool) -> tuple[int, ...]:
-        """The figure for each depth, up to one over the limit; the last goes for all deeper."""
+        """Return the count for each depth, capped above `limit`; the last holds for all deeper."""
         once = self.again if remembered else set()
         applied = Counter({self.root: 1})
         levels: list[int] = []
@@ -356,7 +357,7 @@ class _Multiplied:
         return tuple(levels)
 
     def _closed(self, applied: Counter[str], limit: int, once: set[str]) -> Counter[str]:
-        """With all that applies to the same value by way of these."""
+        """Add all schemas that apply to the same value through these."""
         found: Counter[str] = Counter()
         front = applied
         while front and found.total() <= limit:
@@ -375,7 +376,7 @@ class _Multiplied:
 def _applied_here(
     schema: dict[str, Any], root: dict[str, Any], targets: dict[str, dict[str, Any]]
 ) -> Iterator[dict[str, Any]]:
-    """The schemas that apply to the same value."""
+    """Return the schemas that apply to the same value."""
     found = [schema.get(word) for word in _HERE]
     for word in _HERE_SOME:
         found += _some(schema.get(word))
@@ -389,7 +390,7 @@ def _applied_here(
 
 
 def _applied_inside(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The schemas that apply to one value inside, each as often as it can at most."""
+    """Return the schemas that apply to one inner value, each as often as possible at most."""
     alone = [*_some(schema.get("properties")), *_some(schema.get("prefixItems"))]
     found = [schema.get(word) for word in (*_ANY_KEY, *_ANY_ITEM)]
     if isinstance(schema.get("items"), list):
@@ -400,14 +401,14 @@ def _applied_inside(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _some(schemas: Any) -> Iterable[Any]:
-    """The schemas of a keyword that takes several, by name or in a list."""
+    """Return the schemas of a keyword that takes several, by name or in a list."""
     if isinstance(schemas, dict):
         return schemas.values()
     return schemas if isinstance(schemas, list) else ()
 
 
 def _targets(root: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """The schemas that are named by an anchor or an id; of several the outermost."""
+    """Return the schemas named by an anchor or an id; the outermost of several."""
     found: dict[str, dict[str, Any]] = {}
     level: list[Any] = [root]
     while level:
@@ -426,7 +427,7 @@ def _targets(root: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def follow(root: Any, name: str) -> dict[str, Any] | None:
-    """Return the schema that a reference within a document names by its place, or None."""
+    """Return the schema that a JSON pointer of a document names, or None."""
     if name == "#":
         return root if isinstance(root, dict) else None
     if not name.startswith("#/"):
@@ -450,7 +451,7 @@ _OF_VALUES = frozenset(
     {"Not", "Contains", "UniqueItems", "Constant", "Enum", "OneOfMultipleValid"}
     | {"UnevaluatedItems", "UnevaluatedProperties"}
 )
-"""Kinds of error that depend on all of the value; above a hole none of them is certain."""
+"""Kinds of error that depend on the whole value; above a hole none of them is certain."""
 _LIMITS = {
     "MinItems": ("must have at least {} items", "size"),
     "MaxItems": ("may have at most {} items", "size"),
@@ -466,7 +467,7 @@ _LIMITS = {
 
 
 class _Explanation:
-    """The errors of one value, in our words."""
+    """The errors of one value, in our wording."""
 
     def __init__(
         self,
@@ -482,12 +483,13 @@ class _Explanation:
         self.guesses_left = guesses
         self.holes = holes or {}
         self.base = 0
-        """The length of the path to the value: a name is judged at the place of its object."""
+        """The length of the path to the value: a property name is judged at the place of its
+        object."""
         self.wanted: dict[SchemaProblem, list[str]] = {}
-        """The types that a problem of type names."""
+        """The types that a type problem expects."""
 
     def problems(self) -> list[SchemaProblem]:
-        """All problems; of a value that is large the first, or that there is one."""
+        """Return all problems; for a large value the first, or only that there is one."""
         parts = _parts(self.value, PARTS_MAX + 1)
         evaluations = self.judge.evaluations(self.value)
         room = EXPLAINED_MAX // evaluations
@@ -507,7 +509,7 @@ class _Explanation:
         return _settled(found)[: PROBLEMS_MAX + 1]
 
     def told(self, error: ValidationError) -> list[SchemaProblem]:
-        """One error; with holes only what is certain."""
+        """Translate one error; with holes, only if it is certain."""
         kind, at = type(error.kind).__name__, tuple(error.instance_path)
         if self.holes and not self._certain(kind, at, error):
             hole = self.holes.get(at)
@@ -592,7 +594,7 @@ class _Explanation:
         known = known if isinstance(known, dict) else {}
         found = []
         for name in islice(names, PROBLEMS_MAX + 1):
-            # A name that is there already was not meant.
+            # A name already present was not meant.
             fix = self._guess(name, [each for each in known if each not in value])
             fix = fix or (f"Known: {listed(known, 40)}." if known else "")
             message = f"{shown(name)} is not a known name here"
@@ -609,11 +611,11 @@ class _Explanation:
         return [SchemaProblem(at, f"the name {each.message}", each.kind, each.fix) for each in told]
 
     def _closest(self, error: ValidationError, place: str, value: Json) -> list[SchemaProblem]:
-        """The problems a person should see: those of the branch that was probably meant."""
+        """Return the problems of the branch that was probably meant."""
         branches = error.kind.context  # type: ignore[attr-defined]
         found = [_settled([each for one in some for each in self.told(one)]) for some in branches]
         if self.holes and not all(found):
-            return []  # A branch of which nothing certain is wrong may turn out right.
+            return []  # A branch without a certain problem may turn out right.
         found = [each for each in found if each]
         if not found:
             return [SchemaProblem(place, "is none of the forms it may have")]
@@ -632,7 +634,7 @@ class _Explanation:
         return [self._either(found, place)]
 
     def _either(self, found: list[list[SchemaProblem]], place: str) -> SchemaProblem:
-        """One problem for a value that is of none of the types it may have."""
+        """Return one problem for a value of none of the allowed types."""
         there = [each for some in found for each in some if each in self.wanted]
         there = [each for each in there if each.path == place]
         words = dict.fromkeys(word for each in there for word in self.wanted[each])
@@ -652,7 +654,7 @@ class _Explanation:
     # Holes.
 
     def _certain(self, kind: str, at: _Path, error: ValidationError) -> bool:
-        """Whether an error would be there whatever fills the holes."""
+        """Return whether an error remains for any value of the holes."""
         for cut in range(len(at) + 1):
             hole = self.holes.get(at[:cut])
             if hole is not None:
@@ -668,7 +670,7 @@ class _Explanation:
         return any(place[: len(at)] == at for place in self.holes)
 
     def _unfit(self, hole: Any, error: ValidationError, at: _Path) -> list[SchemaProblem]:
-        """A hole that cannot be of the type that is taken."""
+        """Report a hole whose types do not fit the expected type."""
         if any(self._holds_hole(at[:cut]) for cut in _conditions(error.evaluation_path)):
             return []
         wanted = self._argument(error, "type") or list(error.kind.types)  # type: ignore[attr-defined]
@@ -684,7 +686,7 @@ class _Explanation:
         return [self._wrong_type(words, told, _placed(self.path, at), kind)]
 
     def media(self, schema: Schema) -> list[SchemaProblem]:
-        """Holes of a media type that their place does not take; no validator judges that."""
+        """Report holes whose media type does not fit their place; no validator judges that."""
         found = []
         for at, hole in self.holes.items():
             if not isinstance(hole, UnknownValue):
@@ -708,7 +710,7 @@ class _Explanation:
         return value
 
     def _argument(self, error: ValidationError, word: str) -> Any:
-        """What stands beside the keyword that was not met, in the schema as it is written."""
+        """Return the value of keyword `word` beside the failed keyword in the schema as written."""
         here: Any = self.judge.schema
         try:
             for part in error.schema_path[:-1]:
@@ -718,7 +720,7 @@ class _Explanation:
             return None  # in a schema with an id of its own
 
     def _guess(self, word: object, candidates: Iterable[Any]) -> str:
-        """What a misspelt word was probably meant to be."""
+        """Return the probable intended spelling of a misspelt word."""
         self.guesses_left -= 1
         meant = closest(word, candidates) if self.guesses_left >= 0 else ""
         return f'Did you mean "{meant}"?' if meant else ""
@@ -735,7 +737,7 @@ def _first(validator: Validator, value: Json) -> list[ValidationError]:
 
 
 def _settled(found: list[SchemaProblem]) -> list[SchemaProblem]:
-    """Each problem once; what a value should hold is beside the point when it is something else."""
+    """Remove duplicates, and content problems of values that have the wrong type."""
     wrong = {each.path for each in found if each.kind in ("type", "hole")}
     return [
         each
@@ -751,7 +753,7 @@ def _placed(path: str, at: Iterable[str | int]) -> str:
 
 
 def _twice(place: str, value: list[Any]) -> SchemaProblem:
-    """The first item that stands twice, where comparing is cheap."""
+    """Report the first duplicate item, where comparing is cheap."""
     seen: list[tuple[str, Any]] = []
     for i, item in enumerate(value[:1000]):
         kind = kind_of(item)
@@ -776,7 +778,7 @@ _STAND_INS: dict[str, Any] = {
 
 
 def _filled(value: Any, at: _Path, holes: dict[_Path, UnknownValue | PartText]) -> Any:
-    """A copy with a stand-in for each hole, whose place is noted."""
+    """Return a copy with a stand-in for each hole, and record the holes by place."""
     if isinstance(value, dict):
         return {key: _filled(item, (*at, key), holes) for key, item in value.items()}
     if isinstance(value, list):
@@ -791,7 +793,7 @@ def _filled(value: Any, at: _Path, holes: dict[_Path, UnknownValue | PartText]) 
 
 
 def _conditions(path: list[str | int]) -> Iterator[int]:
-    """How deep in the value the conditions stand (`then`, `else`) that an error depends on."""
+    """Yield the depths of the conditions (`then`, `else`) an error depends on."""
     depth, i = 0, 0
     while i < len(path):
         word = path[i]
@@ -808,7 +810,7 @@ def _conditions(path: list[str | int]) -> Iterator[int]:
 
 
 def _schema_at(root: Any, at: _Path) -> Any:
-    """The schema that is written for a place, where it stands in plain sight."""
+    """Return the schema written directly for a place, if any."""
     here = _target(root, root)
     for part in at:
         if not isinstance(here, dict):
@@ -831,7 +833,7 @@ def _target(root: Any, schema: Any) -> Any:
 
 
 def _medium(schema: Any, root: Any, given: str, depth: int = 0) -> str:
-    """The media types that are taken where a given one is not, or an empty text."""
+    """Return the accepted media types if `given` is not among them, or an empty text."""
     schema = _target(root, schema)
     if not isinstance(schema, dict) or depth > 8:
         return ""
@@ -845,6 +847,6 @@ def _medium(schema: Any, root: Any, given: str, depth: int = 0) -> str:
 
 
 def _same_medium(one: str, other: str) -> bool:
-    """Whether two media types can be the same; `image/*` is any image."""
+    """Return whether two media types can be the same; `image/*` is any image."""
     kinds = [text.lower().partition(";")[0].strip().split("/") for text in (one, other)]
     return all(a == b or "*" in (a, b) for a, b in zip(*kinds, strict=False))

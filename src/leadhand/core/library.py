@@ -1,9 +1,8 @@
 """The library: named plans in versions, in a stream of their own beside the runs.
 
-`$library` has two events and its own fold, like `$host`. A version is never changed and its
-number never given twice: what `deploy@3` means is settled once, also after `deploy` was removed
-and saved again. The hash binds the name and the content, so a file that was exported can be
-held against it anywhere.
+`$library` has two events and its own fold, like `$host`. A version never changes and its number is
+never reused: the meaning of `deploy@3` is fixed, also after `deploy` was removed and saved again.
+The hash binds the name and the content, so an exported file can be verified anywhere.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ if TYPE_CHECKING:
 
 LIBRARY_STREAM = "$library"
 FORMAT = 1
-"""Of exported files."""
+"""The format version of exported files."""
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 _SPOKEN = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.-]{0,99})(?:@(\d{1,9}))?")
 _FILES = (".json", ".yaml", ".yml")
 
 
 class PlanSaved(Event, frozen=True, tag=True, kw_only=True):
-    """A plan was put into the library under a name, as its next version."""
+    """A plan was saved in the library under a name, as its next version."""
 
     name: str
     version: int
@@ -40,11 +39,11 @@ class PlanSaved(Event, frozen=True, tag=True, kw_only=True):
     document: Doc
     actor: str
     source: str = ""
-    """Where it came from: a file, a run, an exported file."""
+    """Its origin: a file, a run, an exported file."""
 
 
 class PlanRemoved(Event, frozen=True, tag=True):
-    """A name was taken out of the library; runs that used it keep what they ran."""
+    """A name was removed from the library; runs that used it keep their plan."""
 
     name: str
     actor: str
@@ -66,22 +65,22 @@ class Saved(NamedTuple):
 
     @property
     def label(self) -> str:
-        """How runs and people name it: `deploy@3`."""
+        """The name with its version: `deploy@3`."""
         return f"{self.name}@{self.version}"
 
 
 class LibraryState(msgspec.Struct):
-    """All plans that can be found."""
+    """All plans in the library."""
 
     plans: dict[str, list[Saved]] = {}
-    """By name, the versions since it was last removed, oldest first."""
+    """By name, the versions since its last removal, oldest first."""
     counts: dict[str, int] = {}
-    """By name, the last version there ever was."""
+    """By name, the highest version ever used."""
     seq: int = 0
 
 
 def evolve_library(state: LibraryState, event: Event, at: int) -> None:
-    """Fold one event of the library."""
+    """Apply one library event to the state."""
     match event:
         case PlanSaved():
             saved = Saved(
@@ -97,17 +96,17 @@ def evolve_library(state: LibraryState, event: Event, at: int) -> None:
 
 
 def plan_hash(name: str, document: Doc) -> str:
-    """The hash of a plan under a name, whatever the order of its keys."""
+    """Return the hash of a plan under a name, independent of the order of its keys."""
     return digest("leadhand-plan", name, canonical(document))
 
 
 def is_name(text: str) -> bool:
-    """Whether a plan may be called so: no name of a file."""
+    """Return whether `text` is a valid plan name: file names are not."""
     return bool(NAME.fullmatch(text)) and not text.lower().endswith(_FILES)
 
 
 def spoken(text: str) -> tuple[str, int] | None:
-    """`NAME` or `NAME@VERSION` as its parts, 0 for the latest; None when it is neither."""
+    """Split `NAME` or `NAME@VERSION` (0 for the latest); None if it is neither."""
     match = _SPOKEN.fullmatch(text)
     if match is None or not is_name(match[1]):
         return None
@@ -115,7 +114,7 @@ def spoken(text: str) -> tuple[str, int] | None:
 
 
 def find(state: LibraryState, text: str) -> Saved:
-    """The plan a `NAME` or `NAME@VERSION` stands for; UsageError says what there is."""
+    """Return the plan of a `NAME` or `NAME@VERSION`. Raise `UsageError` if there is none."""
     said = spoken(text)
     name, version = said or (text, 0)
     found = state.plans.get(name)
@@ -136,7 +135,10 @@ def find(state: LibraryState, text: str) -> Saved:
 def save(
     state: LibraryState, name: str, document: Doc, actor: str, source: str = ""
 ) -> PlanSaved | None:
-    """The event that saves a plan; None when its latest version is the same already."""
+    """Return the event that saves a plan; None if its latest version is identical.
+
+    Raise `UsageError` if the name is not valid.
+    """
     if not is_name(name):
         raise UsageError(
             f"{shown(name)} cannot be the name of a plan: use letters, digits, _ - . "
@@ -152,18 +154,18 @@ def save(
 
 
 def remove(state: LibraryState, name: str, actor: str) -> PlanRemoved:
-    """The event that takes a name out."""
+    """Return the event that removes a name. Raise `UsageError` if it is unknown."""
     if name not in state.plans:
-        find(state, name)  # says what there is
+        find(state, name)  # raises with the known names
         raise UsageError(f"{shown(name)}: a name is removed with all its versions; leave out the @")
     return PlanRemoved(name, actor)
 
 
-# Files that travel.
+# Exported files.
 
 
 def exported(saved: Saved) -> Doc:
-    """One version as a file of its own, with its hash."""
+    """Return one version as an exported file, with its hash."""
     return {
         "leadhand_plan": FORMAT,
         "name": saved.name,
@@ -175,7 +177,7 @@ def exported(saved: Saved) -> Doc:
 
 
 def imported(doc: Mapping[str, Json], where: str) -> tuple[str, Doc]:
-    """The name and the plan in an exported file; Conflict when its hash does not match."""
+    """Return the name and the plan of an exported file. Raise `Conflict` if its hash is wrong."""
     if "leadhand_plan" not in doc:
         raise UsageError(
             f"{where}: is no exported plan. Fix: put a plan into the library with "

@@ -1,9 +1,9 @@
-"""Whether two texts such as `src/*.py` and `src/main.py` can mean the same thing.
+"""Overlap of path patterns: whether `src/*.py` and `src/main.py` can mean the same thing.
 
-What a step reads and writes is said in texts that look like paths: parts between slashes, `*`
-and `?` within a part, `**` for any number of parts. A text without wildcards means the thing
-and everything below it, so `src` overlaps `src/main.py`. It need not be a file: `table:users`
-is a path of one part.
+The `reads` and `writes` of a step are texts that look like paths: parts between slashes, `*` and
+`?` within a part, `**` for any number of parts. A text without wildcards means the thing and
+everything below it, so `src` overlaps `src/main.py`. It need not be a file: `table:users` is a path
+of one part.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ PAIRS_MAX = 50_000
 
 
 def parts(text: str) -> Parts:
-    """A path taken apart; `./a//b/` is `a/b`."""
+    """Split a path into parts; `./a//b/` is `a/b`."""
     found = [part for part in text.split("/") if part not in ("", ".")]
     return tuple(found[:PARTS_MAX])
 
 
 def wide(text: str) -> bool:
-    """Whether a text speaks of many things: a wildcard, or a folder."""
+    """Return whether a path may mean many things: it has a wildcard, or is a folder."""
     return text.endswith("/") or "*" in text or "?" in text
 
 
 def overlap(one: Parts, other: Parts) -> bool:
-    """Whether something is meant by both."""
-    # A table from the end backwards: fits[j] says whether one[i:] and other[j:] overlap.
+    """Return whether two paths can mean the same thing."""
+    # A table from the end backwards: fits[j] is whether one[i:] and other[j:] overlap.
     below = [_covers(other[j:]) for j in range(len(other) + 1)]
     for i in reversed(range(len(one))):
         fits = [False] * len(other) + [_covers(one[i:])]
@@ -46,11 +46,11 @@ def overlap(one: Parts, other: Parts) -> bool:
 
 
 def overlaps(texts: Iterable[str], others: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """The pairs of two sets that overlap, one from each; nearly linear.
+    """Yield the overlapping pairs of two sets, one from each, in nearly linear time.
 
-    Each text lies at the end of the parts before its first wildcard. Two texts can overlap only
-    if one lies on the way to the other, so each is held against those on its own way. At most
-    PAIRS_MAX pairs are held against each other; what is beyond is not looked at.
+    Each path is filed under the parts before its first wildcard. Two paths can overlap only if one
+    lies on the way to the other, so each is compared with the paths on its own way. At most
+    PAIRS_MAX pairs are compared; further pairs are ignored.
     """
     left = PAIRS_MAX
     done: set[tuple[str, str]] = set()
@@ -79,12 +79,12 @@ def _placed(texts: Iterable[str]) -> dict[Parts, list[str]]:
 
 
 def _covers(rest: Parts) -> bool:
-    """Whether what is left of a path lies below one that has ended."""
+    """Return whether the rest of a path lies below a path that has ended."""
     return not rest or rest[0] != "**" or rest == ("**",)
 
 
 def _same(one: str, other: str) -> bool:
-    """Whether two parts can be the same name."""
+    """Return whether two path parts can match the same name."""
     if not (wide(one) or wide(other)):
         return one == other
     below = [not other[j:].strip("*") for j in range(len(other) + 1)]

@@ -1,8 +1,8 @@
 """The constants a run is started with.
 
-They are recorded in `RunStarted` and read from the state. What a log does not say is a default
-of this file, so these stay for ever (`tests/golden/test_defaults.py`): a later version that wants
-another value sets it where runs are started, where it differs from these and is recorded.
+They are recorded in `RunStarted` and read from the state. A value missing in a log is a default of
+this file, so these defaults never change (`tests/golden/test_defaults.py`): a later version that
+wants another value sets it where runs are started, so that it is recorded.
 """
 
 from __future__ import annotations
@@ -10,29 +10,29 @@ from __future__ import annotations
 import msgspec
 
 MODEL_BUDGET = 10.0
-"""What a run that asks models may spend, in dollars, where nothing else is said."""
+"""The default budget of a run that calls models, in dollars."""
 MODEL_CALLS = 200
-"""How often a model that plans is asked in a run, where nothing else is said."""
+"""The default maximum of calls of a planning model in a run."""
 
 
 class Rule(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """When all that it names is so, `then` follows."""
+    """A review rule: if all its conditions hold, `then` applies."""
 
     name: str = ""
     risk: str = ""
-    """The revision's effective risk is at least this."""
+    """Condition: the effective risk of the revision is at least this."""
     workers: tuple[str, ...] = ()
-    """It uses one of these."""
+    """Condition: the revision uses one of these workers."""
     effects: tuple[str, ...] = ()
-    """It has one of these effects."""
+    """Condition: it has one of these effects."""
     cost_over: float | None = None
-    """It is expected to cost more."""
+    """Condition: its estimated cost exceeds this."""
     untrusted: bool = False
-    """It was proposed after data from outside was read."""
+    """Condition: it was proposed after untrusted data was read."""
     findings: bool = False
-    """An automatic reviewer found something."""
+    """Condition: an automatic reviewer reported a finding."""
     then: str = "one"
-    """allow, one (person), two (different people), refuse."""
+    """The requirement: allow, one (person), two (different people), refuse."""
 
 
 class Policy(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -42,18 +42,19 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     worker_concurrency: dict[str, int] = {}
     resources: dict[str, int] = {}
     attempts_max: int = 3
-    """Tries of one step by one worker."""
+    """Maximum attempts of one step by one worker."""
     backoff_s: float = 1.0
     backoff_factor: float = 2.0
     backoff_max_s: float = 60.0
     jitter: float = 0.2
     """Share of the backoff that jitter may add, drawn once from run, step and attempt."""
     park_s: float = 60.0
-    """A worker that asks to be left alone for longer is out: its step parks, and no try is used."""
+    """A worker that asks for a longer pause is unavailable: its step parks, without using an
+    attempt."""
     outage_s: float = 86_400.0
-    """How long a step may be parked in all before the ladder goes on."""
+    """How long a step may be parked in total before the ladder goes on."""
     restarts_free: int = 0
-    """How often a step may be lost with its host before that uses up a try."""
+    """How often a step may be lost with its host before that uses up an attempt."""
     splits_max: int = 5
     """How often the parts of a step may be split again."""
     timeout_s: float = 3600.0
@@ -68,19 +69,19 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     wall_s: float | None = None
     budget: float | None = None
     auto_risk: str = "medium"
-    """The highest effective risk that runs without a person."""
+    """The highest effective risk that needs no approval."""
     review: bool = False
-    """Wait for a person whatever the risk."""
+    """Require approval at any risk."""
     rules: tuple[Rule, ...] = ()
-    """Who must allow what, before these two; the first that fits decides."""
+    """Review rules, applied before `auto_risk` and `review`; the first match decides."""
     reviewers: tuple[str, ...] = ()
-    """Automatic reviewers that look at each revision before anybody decides."""
+    """Automatic reviewers that examine each revision before a decision."""
     approvers: dict[str, str] = {}
-    """People by name, each with a public key: where there are any, only their word counts."""
+    """Approvers by name, each with a public key: if there are any, only their signatures count."""
     approval_s: float | None = None
-    """How long an approval holds when the one who gives it does not say."""
+    """How long an approval holds if the approver does not say."""
     cancel_grace_s: float = 10.0
     no_input: bool = False
-    """End the run where a person would be asked what to do about a failure or a plan."""
+    """End the run where a person would be asked about a failure or a plan."""
     inline_bytes: int = 65_536
     """Data above this size is kept as an artifact."""

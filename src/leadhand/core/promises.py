@@ -1,8 +1,8 @@
-"""What a step promises: what its worker declares, narrowed by the plan, never widened by it.
+"""The promises of a step: those its worker declares, narrowed by the plan, never widened by it.
 
-A worker's `Offer` says which facts it needs, gives and drops, what it reads and writes, what it
-changes, and whether doing it twice is the same as doing it once. A step may speak of the same.
-The law: **a plan may narrow what a worker promises; only a person may widen it.**
+The `Offer` of a worker declares which facts it needs, gives and drops, which paths it reads and
+writes, its effects, and whether it is idempotent. A step may declare the same. The law: **a plan
+may narrow what a worker promises; only a person may widen it.**
 
     field                         what counts                        widening is to
     needs, drops, reads, writes   the worker's and the step's        leave out one of the worker's
@@ -11,10 +11,10 @@ The law: **a plan may narrow what a worker promises; only a person may widen it.
     effects, risk_level           the worker's and the step's        (cannot be: they add up)
     success_criteria              with the worker's own check        (cannot be: they add up)
 
-A widening counts for a step whose state says `widened`, and only there: a person's document or
-amendment holds it, and everybody who had to approve that revision was shown it. The approval binds
-it (`core/review/approval.py`), `RevisionApproved.widens` records it, and the log checker follows it
-in its own words (`core/logcheck/plan.py`). Planners never widen, whatever kind they are of.
+A widening counts for a step whose state says `widened`, and only there: it is in a person's
+document or amendment, and all approvers of that revision were shown it. The approval binds it
+(`core/review/approval.py`), `RevisionApproved.widens` records it, and the log checker verifies it
+independently (`core/logcheck/plan.py`). Planners of any kind never widen.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ if TYPE_CHECKING:
 DOCUMENT = "document"
 """The name of the planner that proposes a given plan."""
 GOAL = "goal"
-"""The planner that a document may name and still be a person's: it writes only what workers
-declare. Any other may be, or ask, a model."""
+"""The only planner that may be named in a person's document: it writes only what workers declare.
+Any other planner may be, or call, a model."""
 
 WIDENING = ("idempotent", "gives", "needs", "drops", "reads", "writes")
 """Fields of a step that can claim more than its worker promises."""
 
 
 def names(value: Json) -> tuple[str, ...]:
-    """Return the facts or places of a field that holds one or several."""
+    """Return the facts or paths of a field that holds one or several."""
     return (value,) if isinstance(value, str) else tuple(value or ())
 
 
@@ -57,17 +57,17 @@ def given(step: Doc, offer: Offer | None, *, widened: bool = False) -> tuple[str
 
 
 def beside(step: Doc, offer: Offer | None, fact: str) -> tuple[str, ...]:
-    """Return all facts that come in one result with a fact that a step gives.
+    """Return all facts that come in the same result as `fact`.
 
-    They tell where it is: of one artefact the data is all of it, of several each is a field. A
-    step that gives fewer than its worker does not change what its worker returns.
+    They determine its place: a single artefact is the whole data, one of several is a field. A step
+    that gives fewer facts than its worker does not change what its worker returns.
     """
     theirs = offer.gives if offer else ()
     return theirs if fact in theirs else names(step.get("gives"))
 
 
 def joined(step: Doc, offer: Offer | None, field: str, *, widened: bool = False) -> tuple[str, ...]:
-    """Return what a step needs, drops, reads or writes: its worker's, and its own besides."""
+    """Return what a step needs, drops, reads or writes: its worker's entries and its own."""
     theirs: tuple[str, ...] = getattr(offer, field) if offer else ()
     if step.get(field) is None:
         return theirs
@@ -76,7 +76,7 @@ def joined(step: Doc, offer: Offer | None, field: str, *, widened: bool = False)
 
 
 def is_idempotent(step: Doc, offer: Offer | None, *, widened: bool = False) -> bool:
-    """Whether doing the step twice is the same as doing it once."""
+    """Return whether running the step twice has the same effect as running it once."""
     own = step.get("idempotent")
     if own is not None and (widened or not own):
         return bool(own)
@@ -84,9 +84,9 @@ def is_idempotent(step: Doc, offer: Offer | None, *, widened: bool = False) -> b
 
 
 def effects(step: Doc, offer: Offer | None) -> tuple[str, ...] | None:
-    """Return what the step changes in the world; None when its worker does not say.
+    """Return the effects of a step; None if neither worker nor step declares any.
 
-    A step can add to what its worker declares. It cannot speak for a worker that declares nothing.
+    A step can add to the effects its worker declares, and cannot declare a worker free of effects.
     """
     theirs = offer.effects if offer else None
     own = names(step.get("effects"))
@@ -95,14 +95,14 @@ def effects(step: Doc, offer: Offer | None) -> tuple[str, ...] | None:
     return tuple(dict.fromkeys((*theirs, *own)))
 
 
-# Who may widen, and what it says.
+# The right to widen, and its wording.
 
 
 def may_widen(started: RunStarted | None, revision: Revision | RevisionProposed) -> bool:
-    """Whether a revision is a person's word, if a person approves it.
+    """Return whether a revision, once approved by a person, may widen promises.
 
-    It is when a person amended the plan, or when it is the plan document that the run was started
-    with and that document is a person's.
+    It may if a person amended the plan, or if it is the plan document the run was started with and
+    that document is a person's.
     """
     if started is None or not revision.author:
         return False
@@ -114,7 +114,7 @@ def may_widen(started: RunStarted | None, revision: Revision | RevisionProposed)
 
 
 def is_persons(plan: Doc) -> bool:
-    """Whether a plan document may be a person's word: it names no planner but the goal planner.
+    """Return whether a plan document may be a person's: it names no planner but the goal planner.
 
     `planner` names the planner that wrote a plan, or may revise it.
     """
@@ -122,13 +122,13 @@ def is_persons(plan: Doc) -> bool:
 
 
 Claims = dict[str, list[str]]
-"""In which fields a step claims more than its workers promise: the facts or places of each."""
+"""Claims of a step beyond its workers: field to the facts or paths claimed."""
 
 
 def widenings(steps: Iterable[Doc], catalog: Catalog) -> dict[str, Claims]:
-    """Return what steps claim beyond their workers, by step; steps that claim nothing are absent.
+    """Return the claims of steps beyond their workers, by step; steps without claims are absent.
 
-    Every worker that may do a step counts, alternatives and stronger ones included.
+    Every worker that may do a step counts, including alternatives and stronger ones.
     """
     found: dict[str, Claims] = {}
     for step in steps:
@@ -146,7 +146,7 @@ def widenings(steps: Iterable[Doc], catalog: Catalog) -> dict[str, Claims]:
 
 
 def claims(step: Doc, offer: Offer | None) -> Claims:
-    """Return what a step claims beyond one worker; nothing of a worker that is not there."""
+    """Return the claims of a step beyond one worker; none for an unknown worker."""
     if offer is None:
         return {}
     found: Claims = {}
@@ -156,8 +156,8 @@ def claims(step: Doc, offer: Offer | None) -> Claims:
     if more:
         found["gives"] = more
     anyway = {
-        "needs": step.get("parameters") or (),  # what it is given, it need not find
-        "drops": given(step, offer, widened=True),  # what it gives again, it does not take away
+        "needs": step.get("parameters") or (),  # a given parameter need not be found
+        "drops": given(step, offer, widened=True),  # a fact given again is not dropped
     }
     for field in ("needs", "drops", "reads", "writes"):
         if step.get(field) is None:
@@ -176,7 +176,7 @@ CLAIMED = {
     "reads": "the plan says it does not read {}; its worker does",
     "writes": "the plan says it does not write {}; its worker does",
 }
-"""Each kind of claim in words."""
+"""The wording of each kind of claim."""
 
 
 def in_words(widened: dict[str, Claims]) -> list[str]:

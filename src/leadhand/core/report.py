@@ -1,7 +1,7 @@
-"""What workers return and planners answer: the two small vocabularies of the outside.
+"""Reports of workers and decisions of planners.
 
-A worker returns plain data or a `Report`. A planner returns one of five decisions. Both are
-frozen dataclasses, so that msgspec and pydantic accept them alike.
+A worker returns plain data or a `Report`. A planner returns one of five decisions. Both are frozen
+dataclasses, so that msgspec and pydantic accept them alike.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ Status = Literal["succeeded", "failed"]
 Effect = Literal["none", "done", "unknown"]
 
 TOO_LATE = "the planner took too long"
-"""The finding that a planner gets whose last call ran out of time."""
+"""The finding given to a planner whose last call timed out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why an attempt failed: its class decides what may follow."""
+    """Why an attempt failed: its class decides which recovery may follow."""
 
     failure_class: str
     message: str
@@ -37,14 +37,18 @@ class Failure:
     exit_read_by: tuple[str, ...] | None = None
     """The worker's checks that read the exit code, "" for the check of every result.
 
-    Set by `workers/commands/worker.py` alone, where the exit code has no meaning of its own and
-    criteria may judge it. A report that a worker writes cannot carry it.
+    Set only by `workers/commands/worker.py`, where the exit code has no meaning of its own and
+    criteria may judge it. A report written by a worker cannot carry it.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A worker's account of one attempt. It is a claim until the engine has verified it."""
+    """A worker's account of one attempt. It is a claim until the engine has verified it.
+
+    `status` is "succeeded", or "failed" with an `error`; `data` is the result for later steps,
+    `recommendations` are hints for the planner, and `cost` is in dollars.
+    """
 
     status: Status = "succeeded"
     data: Json = None
@@ -53,7 +57,7 @@ class Report:
     artifacts: tuple[str, ...] = ()
     cost: float = 0.0
     output: str = ""
-    """What the worker printed, shown by `leadhand logs RUN STEP`."""
+    """The printed output of the worker, shown by `leadhand logs RUN STEP`."""
 
     @classmethod
     def failed(
@@ -67,52 +71,57 @@ class Report:
         recommendations: tuple[str, ...] = (),
         cost: float = 0.0,
     ) -> Report:
-        """A failure in one line."""
+        """Return the report of a failure.
+
+        `failure_class` is one of the failure classes (docs/recovery.md) and decides the recovery;
+        `effect` says whether the attempt changed anything; `retry_after_s` asks for a pause before
+        the next attempt.
+        """
         failure = Failure(failure_class, message, effect, retry_after_s)
         return cls("failed", data, failure, recommendations, cost=cost)
 
 
 @dataclass(frozen=True, slots=True)
 class Propose:
-    """The next steps. `final` says that nothing is to follow when they are done."""
+    """Propose the next steps. `final` says that none follow when they are done."""
 
     steps: tuple[Step | Doc, ...]
     final: bool = False
     outlook: tuple[Step | Doc | str, ...] = ()
-    """What is expected to follow: steps, or a text for each; shown, never executed."""
+    """Expected later steps, as steps or texts; shown, never executed."""
     because: str = ""
     cancel: tuple[str, ...] = ()
-    """Steps that have not started and are taken out; `because` is the reason."""
+    """Steps not yet started that are removed; `because` is the reason."""
     notes: Json = None
     drop: Mapping[str, str] = field(default_factory=dict)
-    """Steps that are given up by name, each with the reason: failed, skipped or not started."""
+    """Abandoned steps (failed, skipped or not started), each with the reason."""
 
     @classmethod
     def plan(cls, plan: Plan, because: str = "") -> Propose:
-        """A whole plan as a proposal."""
+        """Return a proposal of a whole plan. `because` is the reason shown to people."""
         return cls(steps=plan.steps, final=plan.final, because=because)
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A question to a person; the answer is in the state when the planner is asked again."""
+    """Ask a person; the answer is in the view when the planner is asked again."""
 
     question: str
     choices: tuple[str, ...] = ()
     notes: Json = None
     default: str = ""
-    """What counts as the answer when nobody gives one `within_s` seconds."""
+    """The answer used if none is given within `within_s` seconds."""
     within_s: float = 0.0
     facts: tuple[str, ...] = ()
-    """What `give` should give: an answer that gives something else is refused."""
+    """The facts an answer `give` must contain; other data is refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """The goal is reached; `result` is what the run returns once it is verified.
+    """Finish the run: the goal is reached; `result` becomes the run's result once verified.
 
-    Accepted only when every step of the plan has succeeded, was replaced by one that succeeded,
-    is tolerated, or is given up by name in `drop` (step id to reason).
+    Accepted only when every step of the plan has succeeded, was replaced by one that succeeded, is
+    tolerated, or is abandoned in `drop` (step id to reason).
     """
 
     result: Json = None
@@ -123,7 +132,7 @@ class Finish:
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """There is no way on."""
+    """Give up: the goal cannot be reached."""
 
     reason: str
     notes: Json = None
@@ -131,10 +140,10 @@ class GiveUp:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Nothing to add now: ask again when something has changed.
+    """Wait: add nothing now, and ask again after a change.
 
-    Accepted while an attempt, a retry, a timer or a question is open. A proposal without steps
-    that is not final means the same.
+    Accepted while an attempt, a retry, a timer or a question is open. A proposal without steps that
+    is not final means the same.
     """
 
     because: str = ""
@@ -145,7 +154,7 @@ Decision = Propose | Ask | Finish | GiveUp | Wait
 
 
 def decision_doc(decision: Decision) -> Doc:
-    """A decision as the document that is logged."""
+    """Return a decision as the document that is logged."""
     notes = {} if decision.notes is None else {"notes": decision.notes}
     match decision:
         case Propose():
@@ -217,9 +226,9 @@ _Form = _Proposal | _Question | _Finished | _GivenUp | _Waiting
 
 
 def decision_problem(doc: Doc) -> str:
-    """Return what is wrong with the form of a logged decision, with the place; empty if nothing is.
+    """Return the first problem in the form of a logged decision, with its place; empty if none.
 
-    Everything that `decide` takes from a decision has the form that events are read back with.
+    A decision without a problem has the form in which events are read back.
     """
     try:
         msgspec.convert(doc, _Form)
@@ -229,7 +238,7 @@ def decision_problem(doc: Doc) -> str:
 
 
 class StepView(msgspec.Struct, frozen=True):
-    """What a planner or a reader sees of one step."""
+    """One step as shown to planners and readers."""
 
     id: str
     worker: str
@@ -241,21 +250,21 @@ class StepView(msgspec.Struct, frozen=True):
     recommendations: tuple[str, ...] = ()
     reason: str = ""
     planned: Doc = {}
-    """The step as it was planned: parameters, needs, gives, drops and the rest."""
+    """The step as planned: parameters, needs, gives, drops and the rest."""
     widened: bool = False
-    """Whether a person allowed what it claims beyond its worker: `core/promises.py`."""
+    """Whether a person allowed its claims beyond its worker: `core/promises.py`."""
     ended: int = 0
     """When it ended, in microseconds UTC; 0 while it is open."""
 
 
 class Recommendation(str):
-    """What a worker recommends, with the step that said so; of a success as of a failure."""
+    """A recommendation of a worker, with the step that made it, after a success or a failure."""
 
     __slots__ = ("step",)
     step: str
 
     def __new__(cls, text: str, step: str = "") -> Recommendation:  # noqa: PYI034 - not subclassed
-        """Return `text` as said by `step`."""
+        """Return `text` as a recommendation of `step`."""
         made = super().__new__(cls, text)
         made.step = step
         return made
@@ -263,7 +272,7 @@ class Recommendation(str):
 
 @dataclass(frozen=True, slots=True)
 class FailedAttempt:
-    """One try that did not work, for planners that want to avoid the next one."""
+    """A failed attempt, for planners that want to avoid repeating it."""
 
     step: str
     attempt: int
@@ -273,20 +282,20 @@ class FailedAttempt:
 
 @dataclass(frozen=True, slots=True)
 class PlannerView:
-    """Everything a planner is told: the goal, what was done, what failed, its own notes."""
+    """Everything a planner sees: the goal, results, failures and its own notes."""
 
     run: str
     goal: Any
     call: int
     why: str
-    """Why it is asked: "start", "report", "surprise: …", "nothing is left"."""
+    """Why the planner is asked: "start", "report", "surprise: …", "nothing is left"."""
     steps: Mapping[str, StepView] = field(default_factory=dict)
     results: Mapping[str, Json] = field(default_factory=dict)
     """Data of the steps that succeeded, by step id."""
     failed_attempts: tuple[FailedAttempt, ...] = ()
     recommendations: tuple[str, ...] = ()
-    """What workers recommend, in the order in which they reported; each is a `Recommendation`,
-    whose `step` says where it comes from."""
+    """Recommendations of workers in the order of their reports; each is a `Recommendation`, whose
+    `step` names its origin."""
     answers: tuple[Doc, ...] = ()
     findings: tuple[str, ...] = ()
     """Why the last proposal was refused, if it was."""
@@ -296,22 +305,22 @@ class PlannerView:
     catalog: Catalog = field(default_factory=Catalog)
     """The workers the run may use."""
     timeline: Sequence[StepView] = ()
-    """All steps, without their data: those that have ended, in the order they ended, then the
-    others in the order they were planned."""
+    """All steps, without their data: ended steps in the order of their ends, then the others in the
+    order of the plan."""
     in_flight: tuple[str, ...] = ()
-    """Steps with an attempt or a probe under way."""
+    """Steps with an attempt or a probe in flight."""
     outlook: tuple[Json, ...] = ()
-    """What the last proposal expected to follow."""
+    """The outlook of the last proposal."""
     budget_left: float | None = None
-    """What may still be spent, with what is in flight already taken off; None: no limit."""
+    """The remaining budget, less what is reserved in flight; None: no limit."""
     barred: Mapping[str, str] = field(default_factory=dict)
-    """Workers that are not to be used for now, each with the reason."""
+    """Workers that must not be used for now, each with the reason."""
     splits_max: int = 5
-    """How often something may be split, its parts and their parts included."""
+    """How often a step may be split, counting its parts and their parts."""
     questions: tuple[Doc, ...] = ()
     """Open questions to people: id, kind, text, step, choices, facts."""
     retries: Mapping[str, int] = field(default_factory=dict)
-    """Steps that wait for another try, each with when it may start, in microseconds UTC."""
+    """Steps that wait for a retry, each with its earliest start in microseconds UTC."""
 
     @property
     def completed(self) -> tuple[str, ...]:

@@ -1,12 +1,12 @@
-"""The plan that takes back what a run did: a run of its own, linked to the first.
+"""The plan that undoes a run: a run of its own, linked to the first.
 
-Where the plan names a `rollback_plan`, that is it. Otherwise every step that succeeded and says how
-to undo it is undone, the last one first, one after the other: what was built on something is gone
-before that is. Steps that did not succeed have nothing to take back; what nobody saw is asked about
-as ever, in the run that did it.
+If the plan names a `rollback_plan`, that plan is used. Otherwise every step that succeeded and
+declares an `undo` is undone, the last one first, one after the other: a step is undone before the
+steps it was built on. Steps that did not succeed are not undone; an unknown outcome is resolved as
+ever, in the original run.
 
-The rollback of run R is the run R-rollback: there can be only one, so however often it is asked for
-and whatever dies in between, each undo is done once.
+The rollback of run R is the run R-rollback: there can be only one, so repeated requests and crashes
+in between still do each undo once.
 """
 
 from __future__ import annotations
@@ -36,16 +36,19 @@ class Rollback(NamedTuple):
     plan: Doc
     params: Doc
     lenient: bool = False
-    """Whether it holds results of the run: one that does not fit fails when its turn comes."""
+    """Whether it holds results of the run: a result that does not fit fails only when used."""
 
 
 def rollback_id(run: str) -> str:
-    """The run that takes back what a run did."""
+    """Return the id of the rollback of a run."""
     return f"{run}{SUFFIX}"
 
 
 def rollback_of(state: State, library: Callable[[str], Doc]) -> Rollback:
-    """How to take back what a run did; `library` finds a plan by its name."""
+    """Return the rollback of a run that has ended; `library` returns a plan by its name.
+
+    Raise `Conflict` if the run has not ended, `UsageError` if it is itself a rollback.
+    """
     started = state.started
     if started is None or state.ended is None:
         raise Conflict(f"run {state.run} has not ended: cancel it before it is rolled back")
@@ -61,25 +64,25 @@ def rollback_of(state: State, library: Callable[[str], Doc]) -> Rollback:
 
 
 def can_roll_back(state: State) -> bool:
-    """Whether there is something to take back: a plan for it, or a completed step with an undo."""
+    """Return whether there is a rollback plan, or a completed step with an undo."""
     named = state.started is not None and state.started.plan.get("rollback_plan") is not None
     return (named or state.undoable > 0) and not state.run.endswith(SUFFIX)
 
 
 def to_roll_back(state: State) -> bool:
-    """Whether a run ended so that what it did is to be taken back, and there is something."""
+    """Return whether a run ended with a rollback due, and there is something to undo."""
     return state.ended is not None and state.ended.rollback and can_roll_back(state)
 
 
 def nothing_to_undo(state: State) -> str:
-    """The reason why a run has nothing to take back, in words."""
+    """Explain why a run has nothing to undo."""
     if any("undo" in step.doc for step in state.steps.values()):
         return "no step that can be undone has completed"
     return "no step of it says how it is undone, and its plan has no rollback_plan"
 
 
 def _given_plan(state: State, plan: Doc) -> Rollback:
-    """A rollback plan with the results that it refers to put in as parameters."""
+    """Return a rollback plan with the results it refers to as parameters."""
     declared: Doc = dict(plan.get("params", {}))
     values = _given(state, declared)
     kept = _Kept(state, declared, values, "run", {**declared})
@@ -94,7 +97,7 @@ def _given_plan(state: State, plan: Doc) -> Rollback:
 
 
 def _undone(state: State) -> list[StepState]:
-    """Steps that succeeded and can be undone, the last first."""
+    """Return the steps that succeeded and have an undo, the last first."""
     done = [s for s in state.steps.values() if s.status == "succeeded" and "undo" in s.doc]
     return sorted(done, key=lambda step: (step.ended, step.order), reverse=True)
 
@@ -111,7 +114,7 @@ def _undo_plan(state: State, steps: list[StepState]) -> Rollback:
         given = with_references(undo.get("parameters") or {}, kept)
         name = _named(step.id, number)
         doc = {**undo, "id": name, **({"parameters": given} if given else {})}
-        if docs:  # One that a person lets go leaves the others to be undone.
+        if docs:  # If a person skips one undo, the others still run.
             doc["depends_on"] = [{"step": docs[-1]["id"], "if": "finished"}]
         docs.append(doc)
     plan: Doc = {"steps": docs, **({"params": declared} if declared else {})}
@@ -119,12 +122,12 @@ def _undo_plan(state: State, steps: list[StepState]) -> Rollback:
 
 
 class _Kept:
-    """Turns references to results of a run that has ended into parameters of its rollback."""
+    """Turns references to results of the original run into parameters of its rollback."""
 
     def __init__(
         self, state: State, declared: Doc, values: Doc, prefix: str, taken: Container[str]
     ) -> None:
-        """`declared` and `values` are added to; names in `taken` are not used."""
+        """Add parameters to `declared` and `values`, avoiding the names in `taken`."""
         self._state, self._declared, self._values = state, declared, values
         self._prefix, self._taken = prefix, taken
         self.count = 0
@@ -144,20 +147,21 @@ class _Kept:
 
 
 def _named(ident: str, number: int) -> str:
-    """The id of an undo: that of its step, as far as there is room for it."""
+    """Return the id of an undo: its step's id with a prefix, cut to the maximum length."""
     name = f"undo-{ident}"
     return name if len(name) <= ID_MAX else f"undo-{ident[: ID_MAX - 20]}.{number}"
 
 
 def _given(state: State, declared: Doc) -> Doc:
-    """The run's own values of parameters; of a secret, where it is."""
+    """Return the run's own parameter values; for a secret, its source."""
     found = {name: state.params[name] for name in declared if name in state.params}
     return {name: v.source if isinstance(v, Secret) else v for name, v in found.items()}
 
 
 def _known(state: State, ref: Ref) -> tuple[Json, str]:
-    """What a reference stands for, and the path from there: where it stands for nothing, one that
-    leads nowhere and says why, so that this undo is asked about, and keeps no other from running.
+    """Return the value of a reference and "", or None and a path that carries the reason.
+
+    That path leads nowhere, so only this undo is asked about, and the others still run.
     """
     try:
         return resolve(ref.text, lambda each: state.lookup(each._replace(kind="steps"))), ""

@@ -30,27 +30,27 @@ if TYPE_CHECKING:
     from leadhand.core.plan.model import Json
 
 
-# Which characters look like others: the Unicode Consortium's table of confusables.
+# Confusable characters: the Unicode Consortium's table.
 #
-# The table (UTS 39, Unicode 15.1) comes with `confusable-homoglyphs`, and is read the first time
-# that a text outside of ASCII is looked at. What Unicode itself calls compatible (fullwidth
-# letters, Roman numerals, mathematical letters, the Kelvin sign) is folded with NFKC before.
+# The table (UTS 39, Unicode 15.1) comes with `confusable-homoglyphs`, and is read when the first
+# non-ASCII text is examined. Characters that Unicode calls compatible (fullwidth letters, Roman
+# numerals, mathematical letters, the Kelvin sign) are folded with NFKC first.
 
 
 HIDDEN = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp", "Zs"})
-"""Categories of characters that leave no mark, or only a space."""
+"""Categories of characters without a visible shape, or with only a space."""
 _SHAPELESS = frozenset(
     {0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2800, 0x3164, 0xFFA0}
     | {*range(0x180B, 0x1810), *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)}
 )
 _DIGITS = str.maketrans("01|", "oll")
-"""ASCII characters that pass for a letter in most type."""
+"""ASCII characters that look like a letter in most fonts."""
 _MARKS = "\u200e\u200f"
-"""The table writes letters that run from right to left between these."""
+"""The table encloses right-to-left letters in these."""
 
 
 def invisible(char: str) -> bool:
-    """Whether a character cannot be seen; the plain space can be."""
+    """Return whether a character is invisible; the plain space is not."""
     if char.isascii():
         return not char.isprintable()
     return unicodedata.category(char) in HIDDEN or ord(char) in _SHAPELESS
@@ -58,7 +58,7 @@ def invisible(char: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def ascii_twin(char: str) -> str:
-    """The ASCII text that a character outside of ASCII may be taken for; empty when none is."""
+    """Return the ASCII text a non-ASCII character may be taken for, or ""."""
     if char.isascii():
         return ""
     folded = unicodedata.normalize("NFKC", char)
@@ -68,7 +68,7 @@ def ascii_twin(char: str) -> str:
 
 
 def skeleton(text: str) -> str:
-    """A text with each look-alike as the ASCII text it looks like; for comparison only."""
+    """Return a text with each look-alike as the ASCII text it looks like; for comparison only."""
     if text.isascii():
         return text.translate(_DIGITS)
     return "".join(ascii_twin(char) or char for char in text).translate(_DIGITS)
@@ -76,7 +76,7 @@ def skeleton(text: str) -> str:
 
 @cache
 def _table() -> dict[str, str]:
-    """Each character outside of ASCII that looks like ASCII text, with that text."""
+    """Return each non-ASCII character that looks like ASCII text, with that text."""
     # Read late: most texts are ASCII, and the table has 9,600 rows.
     from confusable_homoglyphs.confusables import confusables_data  # type: ignore[import-untyped]
 
@@ -93,10 +93,11 @@ def _table() -> dict[str, str]:
 
 
 PAIR_MAX = 2000
-"""Texts up to this length are lined up with each other; of longer ones all is escaped."""
+"""Texts up to this length are aligned with each other; longer ones are escaped completely."""
 
 SHORT = 2
-"""Words of so many letters, all look-alikes, are readable beside clear words of their alphabet."""
+"""Words of at most this length, all look-alikes, are readable beside clear words of their
+alphabet."""
 _QUOTES = frozenset("\u2018\u2019\u201a\u201c\u201d\u201e")
 _PHONETIC = ((0x0250, 0x02AF), (0x1D00, 0x1DBF), (0xA720, 0xA7FF))
 _DASHES = frozenset("\u2013\u2014")
@@ -104,18 +105,18 @@ _LOOK_ALIKE = frozenset(
     {"ARMENIAN", "CHEROKEE", "COPTIC", "CYRILLIC", "DESERET", "GREEK", "LISU", "MATHEMATICAL"}
     | {"FULLWIDTH", "OLD"}
 )
-"""Alphabets whose letters pass for Latin ones."""
+"""Alphabets whose letters look like Latin ones."""
 _WORD = re.compile(r"[^\W\d_]+(?:(?:[^\w\s]|[\d_])?[^\W\d_]+)*")
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_$@-]+")
 
 
 def visible(text: str) -> str:
-    """A text in quotes, with whatever cannot be told by looking escaped."""
+    """Return a text in quotes, with deceptive characters escaped."""
     return _quoted(text, frozenset(_marks(text)))
 
 
 def marked(text: str) -> str:
-    """A text without quotes, with whatever cannot be told by looking escaped; ASCII as it is."""
+    """Return a text without quotes, with deceptive characters escaped and ASCII unchanged."""
     if text.isascii():
         return text
     places = _marks(text)
@@ -125,17 +126,17 @@ def marked(text: str) -> str:
 
 
 def has_marks(text: str) -> bool:
-    """Whether a text holds something that cannot be told by looking."""
+    """Return whether a text holds deceptive characters."""
     return not text.isascii() and marked(text) != text
 
 
 def visible_name(name: str) -> str:
-    """A name of a person or thing: as it is when it is plain, else in quotes as `visible` shows."""
+    """Return a name unchanged if it is plain ASCII, else in quotes as by `visible`."""
     return name if name.isascii() and name.isprintable() else visible(name)
 
 
 def visible_value(value: Json) -> str:
-    """Any JSON value in one line; texts in it as `visible` shows them."""
+    """Return any JSON value in one line, with texts as by `visible`."""
     if isinstance(value, str):
         return visible(value)
     if isinstance(value, dict):
@@ -147,7 +148,7 @@ def visible_value(value: Json) -> str:
 
 
 def visible_pair(old: Json, new: Json) -> tuple[str, str]:
-    """Two values that differ, so that the difference can be seen."""
+    """Return two differing values so that the difference can be seen."""
     if not isinstance(old, str) or not isinstance(new, str):
         one, other = visible_value(old), visible_value(new)
         if one != other and _folded(old) != _folded(new):
@@ -163,7 +164,7 @@ def _folded(value: Json) -> str:
 
 
 def visible_key(key: str) -> str:
-    """A key in a path: a plain word as it is, another in quotes and brackets."""
+    """Return a key for a path: a plain word as `.word`, another in quotes and brackets."""
     if _PLAIN_KEY.fullmatch(key):
         return f".{key}"
     found = {i for i, char in enumerate(key) if _script(char) in _LOOK_ALIKE}
@@ -171,7 +172,7 @@ def visible_key(key: str) -> str:
 
 
 def ascii_value(value: Json) -> str:
-    """A value with every character outside of ASCII escaped."""
+    """Return a value with every non-ASCII character escaped."""
     return json.dumps(value).replace("\x7f", "\\u007f")
 
 
@@ -199,7 +200,7 @@ def _pair(old: str, new: str) -> tuple[str, str]:
 
 
 def _may_look_alike(one: str, other: str) -> bool:
-    """Whether two characters in the same place could be taken for each other."""
+    """Return whether two characters in the same place could be taken for each other."""
     if one.isascii() != other.isascii():
         return True
     same = unicodedata.normalize("NFKC", one) == unicodedata.normalize("NFKC", other)
@@ -207,7 +208,7 @@ def _may_look_alike(one: str, other: str) -> bool:
 
 
 def _marks(text: str) -> set[int]:
-    """Where characters stand that pass for others, or combine with the one before."""
+    """Return the positions of characters that look like others, or combine with the one before."""
     if text.isascii():
         return set()
     found = _foreign(text) | _combining(text)
@@ -221,7 +222,7 @@ def _marks(text: str) -> set[int]:
 
 
 def _words(text: str) -> list[list[int]]:
-    """The places of the letters of each word; combining marks do not end one."""
+    """Return the positions of the letters of each word; combining marks do not end a word."""
     found: list[list[int]] = []
     inside = False
     for i, char in enumerate(text):
@@ -236,7 +237,7 @@ def _words(text: str) -> list[list[int]]:
 
 
 def _passes(char: str) -> bool:
-    """Whether a letter outside of ASCII passes for an ASCII one."""
+    """Return whether a non-ASCII letter looks like an ASCII one."""
     if char.isascii():
         return False
     twin = ascii_twin(char)
@@ -249,9 +250,7 @@ def _is_clear(char: str) -> bool:
 
 
 def _readable(text: str, word: list[int], clear: set[str]) -> bool:
-    """Whether a word can be told by looking: none of its letters passes for a Latin one, or it is
-    of one other alphabet and shows it.
-    """
+    """Return whether a word is unambiguous: no letter looks Latin, or its alphabet is evident."""
     alike = [i for i in word if _passes(text[i])]
     if not alike:
         return True
@@ -267,7 +266,7 @@ def _readable(text: str, word: list[int], clear: set[str]) -> bool:
 
 
 def _combining(text: str) -> set[int]:
-    """Combining marks on Latin letters, and those that one character would stand for."""
+    """Return combining marks on Latin letters, and those with a composed form."""
     found, base = set[int](), ""
     for i, char in enumerate(text):
         if not unicodedata.category(char).startswith("M"):
@@ -281,7 +280,7 @@ def _combining(text: str) -> set[int]:
 
 
 def _odd_sign(text: str, i: int, char: str) -> bool:
-    """Whether a sign or digit passes for ASCII, where running text would not have it."""
+    """Return whether a sign or digit looks like ASCII where running text would not have it."""
     if char.isascii() or char.isalpha() or not (ascii_twin(char) or char in _DASHES):
         return False
     before, after = text[i - 1 : i] if i else "", text[i + 1 : i + 2]
@@ -298,7 +297,7 @@ def _odd_sign(text: str, i: int, char: str) -> bool:
 
 
 def _foreign(text: str) -> set[int]:
-    """Where letters of a look-alike alphabet stand in a word that also has Latin letters."""
+    """Return the positions of look-alike letters in words that also have Latin letters."""
     if text.isascii():
         return set()
     found: set[int] = set()
@@ -310,12 +309,12 @@ def _foreign(text: str) -> set[int]:
 
 
 def _phonetic(char: str) -> bool:
-    """Whether a letter is one of phonetic notation, such as a small capital."""
+    """Return whether a letter is one of phonetic notation, such as a small capital."""
     return any(first <= ord(char) <= last for first, last in _PHONETIC)
 
 
 def _script(char: str) -> str:
-    """The first word of a character's name: the alphabet, for letters."""
+    """Return the first word of a character's name: for letters, the alphabet."""
     return "LATIN" if char.isascii() else unicodedata.name(char, "").partition(" ")[0]
 
 

@@ -1,6 +1,6 @@
-"""How messages name things: types, values, lists of names, and what a misspelt word may mean.
+"""Wording of messages: types, values, lists of names, and guesses for misspelt words.
 
-Everything here is short whatever it is given, so that no message can be made huge.
+Every result is short for any input, so that no message can become huge.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ TYPE_WORDS = {
 
 
 def kind_of(value: Json) -> str:
-    """The JSON type of a value."""
+    """Return the JSON type of a value."""
     kind = _NAMES.get(type(value))
     if kind is not None:
         return kind
@@ -44,13 +44,13 @@ def kind_of(value: Json) -> str:
 
 
 def named(value: Json) -> str:
-    """A value's type as a person would say it."""
+    """Return the type of a value with its article: "a list"."""
     kind = kind_of(value)
     return "a boolean" if kind == "boolean" else TYPE_WORDS.get(kind, f"a {kind}")
 
 
 def shown(value: Json) -> str:
-    """A value in a message, short whatever it is."""
+    """Return a value for a message, shortened."""
     if isinstance(value, str):
         return f'"{value}"' if len(value) <= 40 else f'"{value[:40]}…"'
     if isinstance(value, (dict, list)):
@@ -65,7 +65,7 @@ def shown(value: Json) -> str:
 
 
 def closest(word: object, candidates: Iterable[str]) -> str:
-    """The candidate a misspelt word was probably meant to be, or an empty text."""
+    """Return the candidate a misspelt word was probably meant to be, or ""."""
     if not isinstance(word, str) or len(word) > 100:
         return ""
     some = [name for name in islice(candidates, 1000) if isinstance(name, str)]
@@ -75,7 +75,7 @@ def closest(word: object, candidates: Iterable[str]) -> str:
 
 
 def meant(word: object, there: Iterable[str]) -> str:
-    """After a name that is not there: `Did you mean "copy"? There are: look, copy.`"""
+    """Return a hint for an unknown name: `Did you mean "copy"? There are: look, copy.`"""
     names = list(there)
     close = closest(word, names)
     hint = f"Did you mean {shown(close)}? " if close else ""
@@ -83,6 +83,6 @@ def meant(word: object, there: Iterable[str]) -> str:
 
 
 def listed(names: Iterable[object], limit: int = 12) -> str:
-    """A few names in a sentence."""
+    """Return a few names, separated by commas."""
     some = [str(name)[:60] for name in islice(names, limit + 1)]
     return ", ".join(some[:limit]) + (", …" if len(some) > limit else "")

@@ -1,1 +1,1 @@
-"""What is wrong or unwise with a plan, before it runs."""
+"""Lint: errors, warnings and notes about a plan, before it runs."""

@@ -1,4 +1,4 @@
-"""Advice on what a step promises: how we know it is done, what it touches, whether it belongs."""
+"""Advice on a plan: verification of steps, conflicts between them, time and cost, wording."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 # Notes on the wording of descriptions.
 #
-# They help a worker that reads its task (a person, a model) and prove nothing: on plans that are
-# known to be good these rules fire as often as on bad ones. So they are notes, never more.
+# They help a worker that reads its task (a person, a model) and prove nothing: on plans known to be
+# good these rules fire as often as on bad ones. So they are notes, never more.
 
 
 TASKS_MIN = 3
 CHARS_MAX = 2000
-"""How much of a description is read."""
+"""The part of a description that is read, in characters."""
 
 _PRONOUN = re.compile(
     r"^\W*(?:\w+\W+){1,3}(it|them|this|these|those)"
@@ -70,7 +70,7 @@ _VERBS = frozenset(_TASKS.split())
 
 
 def check_words(whole: Whole, out: Findings) -> None:
-    """What the descriptions of steps leave open."""
+    """Report vague wording in the descriptions of steps."""
     for ident, step in whole.steps.items():
         text = step.get("description", "")[:CHARS_MAX]
         if not text:
@@ -100,7 +100,7 @@ def _first_word(clause: str) -> str:
 
 
 ALIKE = 0.8
-"""The share of words two descriptions must have in common to say the same."""
+"""The share of common words from which two descriptions count as the same."""
 
 STEPS_MIN = 3
 _SAID = expressions.NAMES - {"true", "false", "null"}
@@ -109,7 +109,7 @@ _WORD = re.compile(r"\w+")
 
 
 def check_contract(whole: Whole, out: Findings) -> None:
-    """Everything about single steps, then what only shows among all of them."""
+    """Report weak contracts: of single steps first, then across all steps."""
     for ident, step in whole.steps.items():
         _check_done(whole, ident, step, out)
         _check_bounds(whole, ident, step, out)
@@ -132,7 +132,7 @@ def _check_done(whole: Whole, ident: str, step: Doc, out: Findings) -> None:
         try:
             tree = expressions.parse(text)
         except ValueError:
-            continue  # Reported.
+            continue  # Already reported.
         if not any(isinstance(node, ast.Name) and node.id in _SAID for node in ast.walk(tree)):
             message = f"{shown(text)} is the same whatever the step reports"
             fix = "Compare something of the report, such as data.failed."
@@ -200,7 +200,7 @@ def _check_orphans(whole: Whole, out: Findings) -> None:
         return
     loose = [name for name, names in whole.edges.items() if not names and name not in waited_for]
     if len(loose) * 2 >= len(whole.steps):
-        return  # It is a set of tasks rather than a chain with one forgotten.
+        return  # A set of independent tasks, rather than a chain with one step forgotten.
     wanted = set(whole.goal.get("want", ()))
     for name in loose:
         if wanted.isdisjoint(whole.facts(whole.steps[name], "gives")):
@@ -210,7 +210,7 @@ def _check_orphans(whole: Whole, out: Findings) -> None:
 
 
 def _check_repeated(whole: Whole, out: Findings) -> None:
-    """Steps that differ in nothing but their ids, or little more than that."""
+    """Report steps that differ in their ids and little else."""
     first: dict[Any, str] = {}
     for ident, step in whole.steps.items():
         what = [step.get("worker"), step.get("action"), step.get("parameters") or {}]
@@ -230,29 +230,29 @@ def _check_rollback(whole: Whole, out: Findings) -> None:
     steps = whole.steps.values()
     asked = any(failure_action_of(step.get("failure_action")) == "rollback" for step in steps)
     if not asked or "rollback_plan" in whole.plan or not any("undo" in step for step in steps):
-        return  # Without any way back it is said once, as rollback-absent.
+        return  # A plan without any undo is reported once, as rollback-absent.
     for ident, step in whole.steps.items():
         if whole.effects(step) and "undo" not in step:
             message = f"a rollback would leave what step {shown(ident)} did"
             out.add("rollback-partial", whole.place(ident), message, 'Add "undo" to it.')
 
 
-# Steps that get in each other's way, and steps that wait for nothing.
+# Conflicts between steps, and dependencies without a reason.
 #
-# Two steps that may run at once must not write the same thing. To hold every writer against every
-# other would be quadratic; it is enough to hold each against its neighbours. Writers of one path
-# are put in an order in which each comes after what it waits for: if each waits for the one before,
-# all wait for each other, and if some do not, two neighbours do not. The same holds for a reader
-# and the writers next to it. So the work grows with the number of paths that overlap (at most
-# `paths.PAIRS_MAX`), with the neighbours (MEETINGS_MAX), and with the searches of `StepOrder`,
-# which are bounded by the size of the plan. Beyond these nothing is said.
+# Two steps that may run at once must not write the same path. Comparing every writer with every
+# other would be quadratic; comparing each with its neighbours is enough. The writers of one path
+# are put in topological order: if each waits for the one before, all are ordered, and if some are
+# not, two neighbours are not. The same holds for a reader and the writers next to it. So the work
+# grows with the number of overlapping paths (at most `paths.PAIRS_MAX`), with the neighbours
+# (MEETINGS_MAX), and with the searches of `StepOrder`, which are bounded by the size of the plan.
+# Conflicts beyond these limits are not reported.
 
 
 HOT = 3
-"""How many writers make a thing a place where steps meet."""
+"""The number of writers from which a path is reported as contended."""
 
 CHAIN_MIN = 5
-"""From how many steps on it is worth saying that they all wait for each other."""
+"""The number of steps from which a fully sequential plan is worth a note."""
 
 _APART = 'Let one wait for the other ("depends_on"), or let each write its own.'
 _OWN = 'Say in the "writes" of each step which part of it is its own.'
@@ -264,7 +264,7 @@ Users = dict[str, list[int]]
 
 
 def check_coupling(whole: Whole, out: Findings, *, advice: bool) -> None:
-    """Conflicts over what is written and, as advice, over what is read."""
+    """Report conflicts between writers and, as advice, between readers and writers."""
     writers = _users(whole, "writes")
     if writers:
         _check_writes(whole, writers, out, advice=advice)
@@ -306,7 +306,7 @@ def _check_writes(whole: Whole, writers: Users, out: Findings, *, advice: bool) 
 
 
 def _sure(whole: Whole, path: str, number: int) -> bool:
-    """Whether a step writes just that: a worker's `reports/` may be another file each time."""
+    """Return whether a step writes exactly this path: `reports/` may be another file each time."""
     return not paths.wide(path) or "writes" in whole.steps[whole.order.names[number]]
 
 
@@ -334,7 +334,7 @@ def _check_hot(whole: Whole, writers: Users, out: Findings) -> None:
 
 
 def _meetings(those: Users, others: Users) -> Iterator[tuple[str, str, int, int]]:
-    """Two paths that overlap and two steps that touch them, next to each other in the order."""
+    """Yield overlapping paths with pairs of steps that touch them, neighbours in the order."""
     left = MEETINGS_MAX
     for one, other in paths.overlaps(those, others):
         mine, theirs = those[one], others[other]
@@ -347,7 +347,7 @@ def _meetings(those: Users, others: Users) -> Iterator[tuple[str, str, int, int]
 
 
 def _neighbours(few: list[int], many: list[int]) -> Iterator[tuple[int, int]]:
-    """Each number of one list with those next to it in the other."""
+    """Yield each number of `few` with its neighbours in `many`."""
     for number in few:
         before, after = bisect_left(many, number) - 1, bisect_right(many, number)
         if before >= 0:
@@ -361,7 +361,7 @@ def _of(one: str, other: str) -> str:
 
 
 def _at_once(whole: Whole, one: str, other: str) -> bool:
-    """Whether nothing keeps two steps apart: no dependency, no limit, no resource."""
+    """Return whether two steps may run at once: no dependency, limit or resource separates them."""
     a, b = whole.steps[one], whole.steps[other]
     limits = whole.plan.get("limits", {})
     if limits.get("concurrency") == 1:
@@ -379,7 +379,7 @@ def _at_once(whole: Whole, one: str, other: str) -> bool:
 
 
 def _check_waits(whole: Whole, out: Findings) -> None:
-    """Dependencies for which there is no reason in data, facts, files, resources or effects."""
+    """Report dependencies without a reason in data, facts, files, resources or effects."""
     for ident, step in whole.steps.items():
         if not _open(whole, step) or "depends_on" not in step:
             continue
@@ -397,7 +397,7 @@ def _check_waits(whole: Whole, out: Findings) -> None:
 
 
 def _open(whole: Whole, step: Doc) -> bool:
-    """Whether a step says everything it touches, and that it changes nothing else."""
+    """Return whether a step declares everything it touches and has no other effect."""
     return whole.effects(step) == () and bool(
         whole.touched(step, "reads") or whole.touched(step, "writes")
     )
@@ -422,17 +422,17 @@ def _check_width(whole: Whole, out: Findings) -> None:
         out.add("parallel-none", place, message, "Take out dependencies that are only an order.")
 
 
-# Time and money: whether a plan can keep to its limits by its own figures.
+# Time and cost: whether a plan can keep its limits by its own estimates.
 
 
 FINE_S = 0.05
-"""A step that takes less than this is mostly the cost of starting it."""
+"""Below this duration the cost of starting a step dominates."""
 
 DOMINANT = 0.6
 
 
 def check_estimates(whole: Whole, out: Findings, *, advice: bool) -> None:
-    """Budget and deadline; as advice, estimates that are missing or tell that a step is amiss."""
+    """Report a budget or deadline that cannot hold; as advice, missing or odd estimates."""
     for field, place in (("", "budget"), ("goal", "goal.budget")):
         budget = _amount((whole.goal if field else whole.plan).get("budget"))
         if budget is not None:

@@ -1,9 +1,9 @@
-"""A plan as a whole, for the checks that need more than one step of it.
+"""A plan as a whole, for checks that need more than one step.
 
-Everything here is worked out when it is first asked for: a plan that declares no facts and no
-files costs nothing. What a step promises is what counts once a person has approved the plan: its
-own word, also where it claims more than its worker (`promise-widened` says so). In a plan that a
-planner wrote, and that says so in `planner`, no approval makes that count: see `core/promises.py`.
+Everything here is computed on first use: a plan that declares no facts and no files costs nothing.
+A step's own declarations count, also where it claims more than its worker (`promise-widened`
+reports that): a person who approves the plan approves the claim. In a plan written by a planner
+(its `planner` field says so) no approval makes such a claim count: see `core/promises.py`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Whole:
-    """One plan with what it is checked against; its fields are well formed."""
+    """One plan and the catalogue it is checked against; its fields are well formed."""
 
     def __init__(
         self,
@@ -37,11 +37,11 @@ class Whole:
         self.plan, self.catalog, self.resources, self.prefix = plan, catalog, resources, prefix
         self.numbered = steps
         self.persons = is_persons(plan)
-        """Whether what its steps claim beyond their workers may count."""
+        """Whether claims of its steps beyond their workers may count."""
 
     @cached_property
     def steps(self) -> dict[str, Doc]:
-        """The steps by id, in the order of the document; of two with one id, the first."""
+        """The steps by id, in document order; for a duplicate id, the first."""
         found: dict[str, Doc] = {}
         for _, step in self.numbered:
             if "id" in step:
@@ -50,12 +50,12 @@ class Whole:
 
     @cached_property
     def edges(self) -> dict[str, tuple[str, ...]]:
-        """What each step waits for, in the order of the document."""
+        """The ids each step waits for, in document order."""
         return graph.edges(self.steps.values())
 
     @cached_property
     def order(self) -> graph.StepOrder:
-        """Who comes before whom."""
+        """The order of the steps."""
         return graph.StepOrder(self.edges)
 
     @cached_property
@@ -69,29 +69,29 @@ class Whole:
         return {step["id"]: i for i, step in reversed(self.numbered) if "id" in step}
 
     def place(self, ident: str, field: str = "") -> str:
-        """Where a step, or a field of it, stands in the document."""
+        """Return the place in the document of a step, or of one of its fields."""
         here = join(self.prefix, f"steps[{self._index[ident]}]")
         return f"{here}.{field}" if field else here
 
     def offer(self, step: Doc) -> Offer | None:
-        """What the step's worker says of itself."""
+        """Return the offer of the step's worker for its action, if known."""
         if self.catalog is None:
             return None
         return self.catalog.offer(step.get("worker", ""), step.get("action", ""))
 
     def touched(self, step: Doc, field: str) -> tuple[str, ...]:
-        """What a step reads or writes."""
+        """Return the paths a step reads or writes (`field`)."""
         return joined(step, self.offer(step), field, widened=self.persons)
 
     def effects(self, step: Doc) -> tuple[str, ...] | None:
-        """What a step changes in the world; None when nobody says."""
+        """Return the effects of a step; None if neither step nor worker declares them."""
         own, offer = tuple(step.get("effects") or ()), self.offer(step)
         if "effects" in step and (offer is None or offer.effects is None):
-            return own  # for advice, the plan's word will do
+            return own  # for advice, the plan's own declaration is enough
         return effects(step, offer)
 
     def facts(self, step: Doc, field: str) -> tuple[str, ...]:
-        """The facts a step needs, gives or drops."""
+        """Return the facts a step needs, gives or drops (`field`)."""
         if self.catalog is None:
             return names(step.get(field))
         if field == "gives":
@@ -99,27 +99,27 @@ class Whole:
         return joined(step, self.offer(step), field, widened=self.persons)
 
     def est(self, step: Doc) -> float | None:
-        """How long a step is expected to take, in seconds."""
+        """Return the expected duration of a step in seconds, if step or worker gives one."""
         offer = self.offer(step)
         return seconds(step.get("est"), offer.est_s if offer is not None else None)
 
     def timeout(self, step: Doc) -> float | None:
-        """How long an attempt may take, as far as step and worker say."""
+        """Return the time limit of an attempt in seconds, if step or worker gives one."""
         offer = self.offer(step)
         return seconds(step.get("timeout"), offer.timeout_s if offer is not None else None)
 
     def judged(self, step: Doc) -> bool:
-        """Whether something tells if the step is done: criteria, a check, a form, an exit code."""
+        """Return whether success is checked: by criteria, a check, a schema or an exit code."""
         if step.get("success_criteria") or self.catalog is None:
             return True
         spec, offer = self.catalog.workers.get(step.get("worker", "")), self.offer(step)
         if spec is None or offer is None:
-            return True  # Reported as unknown; nothing is known of it.
+            return True  # Reported as unknown; no further claims about it.
         return spec.kind != "function" or offer.result_check or bool(offer.returns)
 
 
 def seconds(value: Json, default: float | None = None) -> float | None:
-    """A duration where there is one; a wrong one is reported elsewhere."""
+    """Return a duration in seconds, or `default` if absent or malformed (reported elsewhere)."""
     if value is None:
         return default
     try:

@@ -1,10 +1,10 @@
-"""Facts: whether every need is met where it arises, and the goal in the end.
+"""Facts: whether every need is met where it arises, and the goal at the end.
 
-Workers, or the steps themselves, say which facts they need, give and drop. A plan that speaks of
+Workers, or the steps themselves, declare which facts they need, give and drop. A plan that uses
 facts (a step has `needs` or `gives`, or the goal has `want`) is followed from its start: a fact
-holds for a step if something before it gives it and nothing that may come between drops it. A
-parameter that a step is given counts as a need that is met. Other plans, and plans without a
-catalogue, are not judged: what nobody declares, nobody can check.
+holds for a step if an earlier step gives it and no step that may come between drops it. A parameter
+given to a step counts as a need that is met. Plans without facts, and plans without a catalogue,
+are not judged: undeclared facts cannot be checked.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 LOOK_MAX = 16
-"""How many givers and takers of one fact are looked at for one need: the nearest ones."""
+"""The number of givers and droppers examined for one need: the nearest ones."""
 
 
 def check_facts(whole: Whole, out: Findings, *, advice: bool) -> None:
-    """Needs, drops and the goal; as advice, what is superfluous or rests on a mere claim."""
+    """Report unmet needs and an unmet goal; as advice, superfluous or merely claimed facts."""
     if whole.catalog is None or not _speaks(whole):
         return
     book = _Book(whole, whole.catalog)
@@ -48,7 +48,7 @@ def _speaks(whole: Whole) -> bool:
 
 
 class _Book:
-    """Who gives and who drops each fact, in the order of the plan."""
+    """The steps that give and drop each fact, in the order of the plan."""
 
     def __init__(self, whole: Whole, catalog: Catalog) -> None:
         self.whole, self.catalog = whole, catalog
@@ -66,7 +66,7 @@ class _Book:
                 self.takers.setdefault(fact, []).append(ident)
 
     def near(self, whose: dict[str, list[str]], fact: str, number: int) -> list[str]:
-        """The nearest steps of some, whether they come before a number or after it."""
+        """Return the steps of `whose[fact]` nearest to `number`, on either side."""
         found = whose.get(fact, [])
         if len(found) <= LOOK_MAX:
             return found
@@ -74,7 +74,7 @@ class _Book:
         return sorted(found, key=lambda ident: abs(numbers[ident] - number))[:LOOK_MAX]
 
     def helper(self, fact: str) -> str:
-        """Who could give a fact."""
+        """Return a hint which step or worker could give a fact."""
         if self.givers.get(fact):
             giver = shown(self.givers[fact][0])
             return f'Step {giver} gives it: add {giver} to "depends_on".'

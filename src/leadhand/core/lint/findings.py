@@ -1,6 +1,6 @@
-"""What checks report: a rule, a place, what is wrong, and what to do about it.
+"""Findings of checks: a rule, a place, the problem, and the fix.
 
-The rules themselves stand in `core/lint/rules.py`.
+`core/lint/rules.py` defines the rules.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 FINDINGS_MAX = 1000
 GUESSES_MAX = 100
-"""How many misspelt words are looked up in one check: each costs a comparison with many."""
+"""The number of misspelt words looked up in one check: each is compared with many candidates."""
 
 
 class Finding(NamedTuple):
-    """One thing a check has to say."""
+    """One finding: rule, level, place, message and fix."""
 
     rule: str
     level: Level
@@ -33,13 +33,13 @@ class Finding(NamedTuple):
     message: str
     fix: str = ""
     step: str = ""
-    """The id of the step it is about, where it is about one that has an id."""
+    """The id of the step the finding is about, if any."""
     line: int = 0
-    """Where it stands in the file it was read from, when that is known."""
+    """The line in the source file, if known; else 0."""
 
     @property
     def code(self) -> str:
-        """The number of its rule."""
+        """The code of its rule, such as LH101."""
         return RULES[self.rule].code
 
     def __str__(self) -> str:
@@ -51,7 +51,7 @@ class Finding(NamedTuple):
         return f"{self.level}[{self.code} {self.rule}]{at}: {self.message}.{fix}"
 
     def document(self) -> Doc:
-        """As `--json` prints it."""
+        """Return the finding in the form that `--json` prints."""
         doc: Doc = {"id": self.code, "rule": self.rule, "level": self.level, "place": self.place}
         if self.step:
             doc["step"] = self.step
@@ -61,7 +61,7 @@ class Finding(NamedTuple):
 
 
 class Findings:
-    """Collects findings up to a limit; once `full`, there is no point in looking further."""
+    """A collection of findings up to a limit. Once it is `full`, checks can stop."""
 
     __slots__ = ("_cut", "_guesses_left", "_seen", "found", "full")
 
@@ -75,7 +75,7 @@ class Findings:
     def add(
         self, rule: str, place: str, message: str, fix: str = "", level: Level | None = None
     ) -> None:
-        """Note one finding. Each level has its own room: no crowd of warnings hides an error."""
+        """Add one finding. Limits count per level, so that warnings cannot crowd out an error."""
         level = level or RULES[rule].level
         seen = self._seen[level] = self._seen.get(level, 0) + 1
         if seen <= FINDINGS_MAX:
@@ -87,14 +87,14 @@ class Findings:
     def problems(
         self, value: Json, schema: Doc, path: str = "", *, holes: bool = False
     ) -> list[SchemaProblem]:
-        """`jsonschema.problems`, or `possible` for a value with holes; guesses count as these."""
+        """Return `jsonschema.problems` (`possible` for a value with holes); count the guesses."""
         judge = possible if holes else problems
         wrong = judge(value, schema, path, guesses=min(self._guesses_left, 20))
         self._guesses_left -= min(len(wrong), self._guesses_left)
         return wrong
 
     def guess(self, word: object, candidates: Iterable[str]) -> str:
-        """'Did you mean "x"?', as long as guessing stays cheap."""
+        """Return 'Did you mean "x"?', or "" once the allowance for guesses is used up."""
         if self._guesses_left <= 0:
             return ""
         self._guesses_left -= 1
@@ -102,7 +102,7 @@ class Findings:
         return f'Did you mean "{meant}"?' if meant else ""
 
     def done(self) -> list[Finding]:
-        """Everything that was found."""
+        """Return all findings, with a note if some were cut."""
         if self._cut:
             message = f"there are more than {FINDINGS_MAX} findings; the rest is not shown"
             return [*self.found, Finding("findings-cut", "note", "", message)]
@@ -110,7 +110,7 @@ class Findings:
 
 
 class Either:
-    """The ids of a proposal and some of the run's, for guessing; nothing is copied."""
+    """The ids of a proposal and some ids of the run, for guessing; iterated without a copy."""
 
     def __init__(self, new: Iterable[str], known: Iterable[str]) -> None:
         self.new, self.known = new, known
@@ -124,7 +124,7 @@ _STEP = re.compile(r"steps\[(\d+)\]")
 
 
 def name_steps(found: list[Finding], doc: Json) -> list[Finding]:
-    """The findings with the ids of the steps they are about."""
+    """Return the findings with the ids of the steps they are about."""
     return [each._replace(step=_step_at(each.place, doc)) for each in found]
 
 

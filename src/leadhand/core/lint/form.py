@@ -1,7 +1,7 @@
-"""What `lint` and `proposal` share: form first, then the graph.
+"""The shared part of `lint` and `proposal`: form first, then the graph.
 
-A field of the wrong form is reported once and taken out of what the later checks see, so they
-neither stumble nor report it again.
+A malformed field is reported once and removed before the later checks, so they neither fail on it
+nor report it again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _RULE_OF = {"missing": "field-missing", "unknown": "field-unknown"}
 def well_formed(
     steps: list[Any], prefix: str, out: Findings, plain: KnownActions | None = None
 ) -> list[tuple[int, Doc]]:
-    """The steps that are objects, each without its fields of the wrong form."""
+    """Return the steps that are objects, each without its malformed fields."""
     found = []
     plain = plain or KnownActions()
     for i, step in enumerate(steps):
@@ -52,15 +52,15 @@ def well_formed(
 
 
 UNKNOWN_FEW = 50
-"""Names that nobody knows, up to which each is compared with the known ones."""
+"""Up to this number, each unknown name is compared with the known ones."""
 
 
 def wrong_fields(doc: Json, schema: Doc, out: Findings) -> list[SchemaProblem]:
-    """What is wrong with a document, in each of its fields.
+    """Return the problems of a document, in each of its fields.
 
-    Of a very large value only the first problem is told; then the rest is looked at again
-    without that field, since later checks rely on the form of all of them. Names that nobody knows
-    are taken out before when there are many: looking again for each would take the square of them.
+    For a very large value only the first problem is reported; the rest is then checked again
+    without that field, since later checks rely on the form of all fields. Many unknown names are
+    removed first: one pass per name would be quadratic.
     """
     many = _unknown_names(doc, schema)
     rest = doc
@@ -86,7 +86,7 @@ def wrong_fields(doc: Json, schema: Doc, out: Findings) -> list[SchemaProblem]:
 
 
 def _unknown_names(doc: Json, schema: Doc) -> dict[str, None]:
-    """The names of a document that its closed schema does not know; empty when they are few."""
+    """Return the names that a closed schema does not know; empty if they are few."""
     written = follow(schema, schema.get("$ref", "#")) or schema
     known = written.get("properties", {})
     closed = written.get("additionalProperties") is False and "patternProperties" not in written
@@ -96,11 +96,11 @@ def _unknown_names(doc: Json, schema: Doc) -> dict[str, None]:
 
 
 _OPTIONAL: dict[int, tuple[Doc, Doc]] = {}
-"""The schemas of plan and step with nothing required: what was taken out is not missing."""
+"""The schemas of plan and step with nothing required: a removed field is not a missing one."""
 
 
 def clean(doc: Doc, wrong: list[SchemaProblem], place: str, out: Findings) -> Doc:
-    """The document without what is wrong with it, which is reported."""
+    """Report problems, and return the document without the malformed fields."""
     bad = set()
     for problem in wrong:
         field = _FIELD.match(problem.path)
@@ -121,7 +121,7 @@ def clean(doc: Doc, wrong: list[SchemaProblem], place: str, out: Findings) -> Do
         out.add(rule, here, message, problem.fix)
     found = {key: value for key, value in doc.items() if key not in bad}
     if isinstance(doc.get("id"), str):
-        found["id"] = doc["id"]  # Whoever names a step by its odd id is not wrong as well.
+        found["id"] = doc["id"]  # References to the odd id are not wrong as well.
     if "depends_on" in bad and isinstance(doc["depends_on"], list):
         found["depends_on"] = [entry for entry in doc["depends_on"] if _is_dependency(entry)]
     return found
@@ -134,6 +134,7 @@ def _is_dependency(entry: Json) -> bool:
 
 
 def by_id(steps: list[tuple[int, Doc]], prefix: str, out: Findings) -> dict[str, Doc]:
+    """Return the steps by id; report duplicate ids."""
     found: dict[str, Doc] = {}
     first: dict[str, int] = {}
     for i, step in steps:
@@ -153,10 +154,11 @@ def by_id(steps: list[tuple[int, Doc]], prefix: str, out: Findings) -> dict[str,
 def check_cycles(
     edges: Mapping[str, Collection[str]], steps: list[tuple[int, Doc]], prefix: str, out: Findings
 ) -> None:
+    """Report each cycle once, at the first of its new steps."""
     cycles = graph.cycles(edges)
     index = {step.get("id"): i for i, step in reversed(steps)} if cycles else {}
     for cycle in cycles:
-        # A cycle through the run is told from the new step that closes it.
+        # A cycle through the run is reported at the new step that closes it.
         first = next((name for name in cycle if name in index), cycle[0])
         at = cycle.index(first)
         names = cycle[at:] + cycle[:at]
@@ -169,7 +171,7 @@ def check_cycles(
 def returns(
     catalog: Catalog | None, giver: Callable[[str], Doc | None]
 ) -> Callable[[str], Doc | None]:
-    """What the worker of a step declares to return, where it is certain which worker that is."""
+    """Return a function from a step id to its declared result schema, if its worker is certain."""
 
     def returns(ident: str) -> Doc | None:
         step = giver(ident)
@@ -182,4 +184,5 @@ def returns(
 
 
 def join(prefix: str, path: str) -> str:
+    """Join two parts of a place with a dot, leaving out empty parts."""
     return f"{prefix}.{path}" if prefix and path else prefix or path

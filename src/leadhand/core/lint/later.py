@@ -1,7 +1,8 @@
-"""What a plan says that this version takes down and does not act on.
+"""Fields of a plan that are recorded but have no effect yet.
 
-Apart from `check`, since it keeps no plan from running: `lint` says it to people, and it must
-not use up the places that errors need. It takes any document, well formed or not.
+Separate from the other checks, since these findings never keep a plan from running: `lint` shows
+them to people, and they must not use up the room for errors. Any document is accepted, well formed
+or not.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _MESSAGE = "it has no effect in a plan that names no planner"
 
 
 def later(doc: Json) -> list[Finding]:
-    """A warning for each field of a plan that has no effect yet."""
+    """Return a warning for each field of a plan that has no effect yet."""
     if not isinstance(doc, dict):
         return []
     out = Findings()

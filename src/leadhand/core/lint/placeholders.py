@@ -1,8 +1,8 @@
-"""What can be known of a reference before the run: is there such a thing, and of what type.
+"""References before the run: whether the target exists, and of which type it is.
 
-The giver of a result may declare what it returns. Then a reference into it is checked like any
-other value: a key that cannot be there is found when the plan is written, not when it runs.
-What cannot be known is not held against the plan.
+The worker behind a result may declare its result schema. A reference into the result is then
+checked like any other value: an impossible key is found when the plan is written, not when it runs.
+Unknown values are never reported.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ _NOT_IN_TEXT = frozenset({"object", "array", "null"})
 
 
 class KnownNames(NamedTuple):
-    """What references of one plan may speak of."""
+    """The targets that the references of one plan may name."""
 
     params: Mapping[str, Declared]
     values: Mapping[str, Json] | None
-    """The parameters' values, once they are known."""
+    """The values of the parameters, if known."""
     returns: Callable[[str], Doc | None]
-    """What the giver of a result declares to return, or None."""
+    """Returns the declared result schema of a step's worker, or None."""
     taken_back: TakenBack | None = None
-    """Of a rollback plan: the plan of the run that it takes back."""
+    """In a rollback plan: the plan of the run being rolled back."""
 
 
 class TakenBack(NamedTuple):
-    """What a rollback plan may refer to in the run that it takes back."""
+    """The targets in the run being rolled back that a rollback plan may refer to."""
 
     steps: Mapping[str, Doc]
     returns: Callable[[str], Doc | None]
 
 
 def fill(value: Json, names: KnownNames, depth: int = 0) -> Json:
-    """Parameters as far as they are known: known values in place, holes for the rest."""
+    """Return a parameter value with known references filled in and placeholders for the rest."""
     if isinstance(value, str):
         return _fill_text(value, names) if references.MARK in value else value
     if depth > references.DEPTH_MAX:
-        return UnknownValue("…")  # Reported by `refs.find`.
+        return UnknownValue("…")  # Reported by `references.find`.
     if isinstance(value, dict):
         return {key: fill(item, names, depth + 1) for key, item in value.items()}
     if isinstance(value, list):
@@ -76,7 +76,7 @@ def _fill_text(text: str, names: KnownNames) -> Json:
 
 
 def check_ref(ref: Ref, names: KnownNames, place: str, out: Findings) -> None:
-    """Report what can be said of a well-formed reference to something that exists."""
+    """Report problems of a well-formed reference to an existing target."""
     if is_secret(ref, names):
         if ref.path:
             message = f"{ref.text} has no value: a secret has no parts"
@@ -109,7 +109,7 @@ def check_ref(ref: Ref, names: KnownNames, place: str, out: Findings) -> None:
 
 
 def is_secret(ref: Ref, names: KnownNames) -> bool:
-    """Whether a reference is to a secret parameter."""
+    """Return whether a reference is to a secret parameter."""
     if ref.kind != "params":
         return False
     declared = names.params.get(ref.name)
@@ -128,7 +128,7 @@ def _schema(ref: Ref, names: KnownNames) -> Doc | None:
 
 
 def _follow(root: Doc | None, ref: Ref) -> tuple[Doc | None, str]:
-    """The schema of the place a reference names, or why there is no such place."""
+    """Return the schema of the place a reference names, or the reason why there is none."""
     schema: Any = _target(root, root)
     here = ref.root
     for part in ref.path:
@@ -155,7 +155,7 @@ def _follow(root: Doc | None, ref: Ref) -> tuple[Doc | None, str]:
 
 
 def _target(root: Doc | None, schema: Any) -> Any:
-    """Follow local references to the schema they stand for."""
+    """Follow local `$ref`s to the schema they stand for."""
     for _ in range(8):
         if not isinstance(schema, dict) or "$ref" not in schema:
             return schema

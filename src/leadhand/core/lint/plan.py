@@ -1,17 +1,17 @@
-"""Whether a plan can be run, and everything that stands in its way, at once.
+"""Lint of a plan document: whether it can run, with all findings at once.
 
-`lint` checks a document, `proposal` what a planner wants to add to a run. Both end in the same
-checks of single steps (`check_step`); what they add is what only the whole can show: duplicate
-ids, cycles, what is declared where. The order is always the same:
+`lint` checks a document, `proposal` the steps a planner wants to add to a run. Both use the same
+checks of single steps (`check_step`) and add the checks across steps: duplicate ids, cycles,
+declarations. The order is always the same:
 
-1. Form: the document against its schema. A field of the wrong form is reported once and
-   taken out of what the later checks see, so they neither stumble nor report it again.
+1. Form: the document against its schema. A malformed field is reported once and removed before the
+   later checks, so they neither fail on it nor report it again.
 2. Meaning: each step against its scope (ids, parameters, catalogue, resources).
 3. Graph: the steps against each other.
-4. The whole: facts, files, estimates; and, where advice is wanted, what is merely unwise.
+4. The whole: facts, files, estimates; and, if advice is wanted, what is merely unwise.
 
-Everything is linear in the size of what is checked; `proposal` never looks at more of the run
-than the new steps name. Findings are bounded, and so is the guessing of misspelt words.
+Everything is linear in the size of the document; `proposal` reads only the steps of the run that
+the new steps name. Findings are bounded, and so is the guessing of misspelt words.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ if TYPE_CHECKING:
     from leadhand.core.plan.model import Doc, Json
 
 
-# What only the whole plan shows: facts, files, estimates; and, on request, advice.
+# Checks of the whole plan: facts, files, estimates; and, on request, advice.
 #
-# Before each run only errors matter, so only they are looked for there; a plan that declares no
+# Before each run only errors matter, so only they are searched for there; a plan that declares no
 # facts, files, budget or deadline then costs next to nothing. Advice reads every step once more.
 
 
 def check_whole(whole: Whole, out: Findings, *, advice: bool) -> None:
-    """Everything about a plan that is more than its steps."""
+    """Report findings about the plan as a whole."""
     _check_promises(whole, out)
     check_facts(whole, out, advice=advice)
     check_coupling(whole, out, advice=advice)
@@ -78,7 +78,7 @@ def check_whole(whole: Whole, out: Findings, *, advice: bool) -> None:
 
 
 def _check_promises(whole: Whole, out: Findings) -> None:
-    """What steps claim beyond their workers: it counts once a person was shown and approved it."""
+    """Report claims of steps beyond their workers: they count only once a person approved them."""
     if whole.catalog is None:
         return
     fix = "Declare it with the worker; else it counts only once a person has approved it as shown."
@@ -93,14 +93,14 @@ def _check_promises(whole: Whole, out: Findings) -> None:
 
 
 ROLLBACKS_MAX = 3
-"""How deep plans may hold plans to roll back with."""
+"""The maximum depth of rollback plans within rollback plans."""
 
 _HEAD_SCHEMA: Doc = {
     **PLAN_SCHEMA["$defs"]["plan"],
     "$defs": PLAN_SCHEMA["$defs"],
     "properties": {
         **PLAN_SCHEMA["$defs"]["plan"]["properties"],
-        # Steps and an inner plan are checked one by one: each problem then knows its step.
+        # Steps and the inner plan are checked one by one: each problem then names its step.
         "steps": {"type": "array"},
         "rollback_plan": {"type": ["string", "object"]},
     },
@@ -118,14 +118,16 @@ def lint(
     run_refs: Level = "error",
     advice: bool = True,
 ) -> list[Finding]:
-    """Everything there is to say about a plan document.
+    """Return all findings about a plan document.
 
-    Without a catalogue nothing is said about workers. With `params` the values given for the
-    plan's parameters are checked too. `resources` are those the host declares, `library` the
-    plans to roll back with, by name. `planners` says why a planner that the plan names cannot be
-    used. `run_refs` is the level of a reference to the run that is taken back: an error, unless
-    the plan is kept to roll back with. Without `advice` every error is found and little else: it
-    is what a plan costs before each run.
+    - `catalog`: the known workers; None skips all checks of workers.
+    - `params`: values for the plan's parameters, checked too if given.
+    - `resources`: the capacities the host declares.
+    - `library`: the saved plans by name, for `rollback_plan`.
+    - `planners`: tells why a planner named by the plan cannot be used.
+    - `run_refs`: the level of a reference to the run being rolled back. An error, unless the plan
+      is itself a rollback plan.
+    - `advice`: False finds every error and little else, as needed before each run.
     """
     out = Findings()
     around = _Around(catalog, resources or {}, advice, library, planners, run_refs)
@@ -134,11 +136,11 @@ def lint(
 
 
 Planners = Callable[[str], tuple[str, str, Level] | None]
-"""From a planner's name to the reason why it cannot be used, a fix and a level; None: it can."""
+"""Maps a planner's name to (reason, fix, level) if it cannot be used; None if it can."""
 
 
 class _Around(NamedTuple):
-    """What a plan is checked against."""
+    """The environment a plan is checked against."""
 
     catalog: Catalog | None
     resources: Mapping[str, int]
@@ -151,7 +153,7 @@ class _Around(NamedTuple):
 
 
 def _head(doc: Doc) -> Doc:
-    """The plan without its steps and its inner plan, so that it is small; of each the type."""
+    """Return the plan without its steps and its inner plan, each replaced by an empty one."""
     large = {"steps": list, "rollback_plan": dict}
     return {
         key: kind() if (kind := large.get(key)) and isinstance(value, kind) else value
@@ -211,7 +213,7 @@ def _lint(
 
 
 def _check_rollback(plan: Doc, inside: _Around, prefix: str, out: Findings) -> None:
-    """The plan to roll back with; `inside` is what it is checked against."""
+    """Check the rollback plan in the environment `inside`."""
     inner, place = plan.get("rollback_plan"), join(prefix, "rollback_plan")
     if isinstance(inner, str) and inside.library is not None:
         kept = inside.library.get(inner.partition("@")[0])
@@ -234,7 +236,7 @@ def _check_rollback(plan: Doc, inside: _Around, prefix: str, out: Findings) -> N
 def _check_planner(
     plan: Doc, steps: list[tuple[int, Doc]], around: _Around, prefix: str, out: Findings
 ) -> None:
-    """Whether the planner of a plan can revise it, and whether a step asks for one that is not."""
+    """Report a planner that cannot revise the plan, and steps that ask for a missing planner."""
     name, place = plan.get("planner"), join(prefix, "planner")
     if name is not None:
         wrong = around.planners(name) if around.planners is not None else None
@@ -257,7 +259,7 @@ def _check_planner(
 def _check_plan(
     plan: Doc, steps: list[tuple[int, Doc]], catalog: Catalog | None, prefix: str, out: Findings
 ) -> None:
-    """What belongs to the plan and to none of its steps."""
+    """Report findings about the plan's own fields."""
     for key, value in plan.items():
         if key not in ("steps", "rollback_plan", "outlook", "$schema"):
             check_misplaced(value, join(prefix, key), out)
@@ -301,7 +303,7 @@ def _check_deadline(value: Json, place: str, out: Findings) -> None:
     try:
         warning = calendar.fixed_offset(calendar.parse(value))
     except ValueError as error:
-        # Which of the two was meant shows in whether it has a clock or a date in it.
+        # A clock or a date in the text tells that an instant was meant, not a duration.
         meant = str(error) if isinstance(value, str) and re.search(r"\d[:-]\d", value) else wrong
         out.add("time-wrong", place, meant)
     else:

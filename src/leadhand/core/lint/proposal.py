@@ -1,6 +1,6 @@
-"""Whether a planner's proposal can be added to a run.
+"""Lint of a planner's proposal: whether its steps can be added to a run.
 
-It never looks at more of the run than the new steps name.
+Reads only the steps of the run that the new steps name.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ def proposal(
     *,
     resources: Mapping[str, int] | None = None,
 ) -> list[Finding]:
-    """Everything that speaks against adding steps to a run.
+    """Return all findings against adding `steps` to a run.
 
-    `known` gives what the run knows of a step: its status as a text, or something with a
-    `status` (and a `doc`, the step as planned); None for an id it does not know.
+    `known` returns (or maps to) the run's knowledge of a step id: its status as a text, or an
+    object with a `status` (and a `doc`, the step as planned); None for an unknown id.
     """
     out = Findings()
     look = known if callable(known) else known.get
@@ -73,11 +73,11 @@ def proposal(
 def _reach(
     new: Mapping[str, Doc], replaced: Mapping[str, str], look: Callable[[str], Any]
 ) -> dict[str, list[str]]:
-    """The graph a proposal makes, as far as a cycle can go.
+    """Return the graph of a proposal, as far as a cycle can reach.
 
-    Steps of the run never wait for new ones, except through `supersedes`: whoever waits for the
-    old step then waits for the new one. Only then are steps of the run followed, and only those
-    that have not ended.
+    Steps of the run never wait for new ones, except through `supersedes`: dependents of the old
+    step then wait for the new one. Only then are steps of the run followed, and only those that
+    have not ended.
     """
     found: dict[str, list[str]] = {ident: [] for ident in new}
     stack = list(new.items())
@@ -97,7 +97,7 @@ def _reach(
 
 
 def _heir(look: Callable[[str], Any], ident: str) -> str:
-    """The step that stands for an id now: the run may know that another took its place."""
+    """Return the step that stands for an id now: the run may know a successor."""
     doc = _doc(look(ident))
     return ident if doc is None else str(doc.get("id", ident))
 

@@ -1,14 +1,14 @@
-"""Every rule of `leadhand lint`: its number, its name, its level, what it says.
+"""Every rule of `leadhand lint`: its code, name, level and summary.
 
-A number is for ever, and so is a name: people put them into scripts and searches. A number is
-never given to another rule, even when its rule is gone. The first digit is the kind of rule:
+Codes and names are permanent: people put them into scripts and searches. A code is never reused,
+even when its rule is gone. The first digit is the kind of rule:
 
     1 structure    2 semantics (facts)    3 contract    4 granularity
     5 coupling and parallelism            6 resilience and budget
 
-Errors keep a plan from running, so only what is certain is one. Warnings are what most authors
-would want to know, notes what some would. Wording never blocks: measured on good and on bad
-plans it tells them apart poorly (`docs/lint.md`).
+Errors keep a plan from running, so only certain problems are errors. Warnings are for most authors,
+notes for some. Wording never blocks: measured on good and on bad plans it tells them apart poorly
+(`docs/lint.md`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Level = Literal["error", "warning", "note"]
 
 
 class LintRule(NamedTuple):
-    """One rule."""
+    """One lint rule."""
 
     code: str
     level: Level
@@ -158,4 +158,4 @@ RESERVED: dict[str, str] = {
     "LH506": "a split without a shared interface: a document does not say what was there before",
     "LH605": "no stop condition: every run has limits, and what nobody handles asks a person",
 }
-"""Numbers that a plan document cannot decide, and why."""
+"""Codes of rules that a plan document cannot decide, and why."""

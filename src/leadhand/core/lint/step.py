@@ -1,9 +1,8 @@
-"""The checks of one step, given what else is there.
+"""The checks of one step within its scope.
 
-`Scope` is all a step can be checked against: the catalogue, the parameters, the ids around it.
-A plan and a planner's proposal differ only in their scope. Each check is handed a step from
-which the fields of the wrong form are already taken out (and reported), so that one mistake
-gives one finding, and every mistake gives one.
+`Scope` is everything a step is checked against: the catalogue, the parameters, the ids around it. A
+plan and a planner's proposal differ only in their scope. Each check gets a step without its
+malformed fields (already reported), so that every mistake gives exactly one finding.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ if TYPE_CHECKING:
     from leadhand.core.plan.model import Doc, Json
 
 
-# A quick yes for plain steps, so that a plan of ten thousand is checked in a blink.
+# A fast path for plain steps, so that a plan of ten thousand steps is checked quickly.
 #
-# Most steps of a large plan say no more than who does what after what. For such a step a few
-# comparisons settle that nothing could be found in it. Whatever is not plain, or not plainly right,
-# gets the full checks, which do the reporting; a wrong "no" here costs time, nothing else.
-# `tests/core/test_check_plain.py` holds the two against each other.
+# Most steps of a large plan name only a worker, an action and dependencies. For such a step a few
+# comparisons prove that the full checks would find nothing. Every other step gets the full checks,
+# which do the reporting; a wrong "no" here costs only time. `tests/core/test_check_plain.py`
+# compares the two.
 
 
 PLAIN = frozenset({"id", "worker", "action", "depends_on", "parameters"})
@@ -49,7 +48,7 @@ DEPENDENCIES_MAX = 100
 
 
 class KnownActions:
-    """Says yes, remembering what it has seen: workers and actions are few, steps are many."""
+    """The fast path, with a memory of workers and actions seen: these are few, steps are many."""
 
     __slots__ = ("_catalog", "_fitting", "_words", "formed")
 
@@ -58,10 +57,10 @@ class KnownActions:
         self._words: set[str] = set()
         self._fitting: dict[tuple[str, str], bool] = {}
         self.formed: set[int] = set()
-        """The places of the steps that were found to be of plain form."""
+        """The indexes of the steps found to be of plain form."""
 
     def form(self, step: Any) -> bool:
-        """Whether a step is of the plain kind and well formed for certain."""
+        """Return whether a step is plain and certainly well formed."""
         if type(step) is not dict or not PLAIN.issuperset(step):
             return False
         ident = step.get("id")
@@ -92,7 +91,7 @@ class KnownActions:
         return good
 
     def good(self, step: dict[str, Any], known: Container[str]) -> bool:
-        """Whether nothing can be found in a step of plain form: worker, action, dependencies."""
+        """Return whether a step of plain form certainly has no findings."""
         if step.get("parameters"):
             return False
         who = (step["worker"], step.get("action", ""))
@@ -116,7 +115,7 @@ class KnownActions:
 
 
 LOST = frozenset({"failed", "skipped", "cancelled"})
-"""How a step can have ended without a result."""
+"""Statuses of steps that ended without a result."""
 
 _UNCLEAR_ID = re.compile(r"\.data(\.|$)")
 _NO_CHECKS = 'It has none; write an expression such as "data.failed == 0".'
@@ -129,18 +128,18 @@ _RULE_OF = {
 
 
 class Scope(NamedTuple):
-    """What a step is checked against."""
+    """Everything a step is checked against."""
 
     catalog: Catalog | None
     names: placeholders.KnownNames
     status: Callable[[str], str | None]
-    """How a step stands ("new" for one of the same document), or None when there is none."""
+    """Returns the status of a step ("new" for one of the same document), or None if unknown."""
     ids: Iterable[str]
-    """Ids a misspelt one may have been meant to be."""
+    """Candidates for a misspelt id."""
     resources: Mapping[str, int] | None
-    """Capacities; None when they are not known here."""
+    """Capacities by resource; None if unknown here."""
     run_refs: Level = "error"
-    """The level of a reference to the run that is taken back, outside a rollback plan."""
+    """The level of a reference to the run being rolled back, outside a rollback plan."""
 
 
 class Here(NamedTuple):
@@ -151,11 +150,11 @@ class Here(NamedTuple):
     step: Doc
     id: str
     tolerant: frozenset[str]
-    """The steps it does not mind the failure of."""
+    """The dependencies whose failure it tolerates."""
 
 
 def check_step(scope: Scope, step: Doc, place: str, out: Findings) -> None:
-    """Everything that can be said of one step."""
+    """Report all findings about one step."""
     entries = step.get("depends_on", ())
     tolerant = frozenset(dependency_id(entry) for entry in entries if dependency_tolerant(entry))
     here = Here(scope, out, step, step.get("id", ""), tolerant)
@@ -168,7 +167,7 @@ def check_step(scope: Scope, step: Doc, place: str, out: Findings) -> None:
     _check_misplaced(step, place, out)
     _check_times(step, place, out)
     for name, summary in context_of(step).items():
-        # How a failed step fared can be told of one that this step does not mind the failure of.
+        # The summary of a failed step is available to a step that tolerates the failure.
         if not (summary and name in tolerant and scope.status(name) in LOST):
             _check_used(here, step, name, f"{place}.context", f"context {shown(name)}")
     word = step.get("failure_action")
@@ -183,7 +182,7 @@ def check_step(scope: Scope, step: Doc, place: str, out: Findings) -> None:
 
 
 def check_duration(value: Json, place: str, out: Findings, *, positive: bool = False) -> None:
-    """Report a duration that is none."""
+    """Report a malformed duration; with `positive`, also one too short to be a limit."""
     if value is None:
         return
     try:
@@ -197,7 +196,7 @@ def check_duration(value: Json, place: str, out: Findings, *, positive: bool = F
 def check_criteria(
     value: Json, place: str, out: Findings, names: frozenset[str] = expressions.NAMES
 ) -> list[tuple[str, str]]:
-    """Report expressions that are none; gives back the names of checks, each with its place."""
+    """Report malformed expressions. Return the names of checks, each with its place."""
     found = []
     for i, text in enumerate(texts(value)):
         here = place if isinstance(value, str) else f"{place}[{i}]"
@@ -214,14 +213,14 @@ def check_criteria(
 
 
 def amounts(uses: Json) -> dict[str, int]:
-    """How much of each resource a step holds: `uses` in its three spellings."""
+    """Return the amount of each resource a step holds: `uses` in its three spellings."""
     if isinstance(uses, dict):
         return uses
     return dict.fromkeys(texts(uses), 1)
 
 
 def check_misplaced(value: Json, place: str, out: Findings) -> None:
-    """Report references where none can stand."""
+    """Report references in places where they are not replaced."""
     for ref in references.find(value, place):
         fix = "References can stand only in the values of parameters; $${{ is a literal ${{."
         out.add(
@@ -230,7 +229,7 @@ def check_misplaced(value: Json, place: str, out: Findings) -> None:
 
 
 def texts(value: Json) -> list[str]:
-    """A text or a list of texts, as a list."""
+    """Return a text or a list of texts as a list."""
     return (
         [value]
         if isinstance(value, str)
@@ -259,7 +258,7 @@ def _check_dependencies(here: Here, place: str) -> None:
 
 
 def _check_task(here: Here, task: Doc, place: str) -> None:
-    """What a step and its undo share: worker, action, parameters, criteria, limits."""
+    """Check the shared fields of a step and its undo: worker, parameters, criteria, limits."""
     out = here.out
     parameters = task.get("parameters") or {}
     found = references.find(parameters, f"{place}.parameters")
@@ -289,7 +288,7 @@ def _check_task(here: Here, task: Doc, place: str) -> None:
 
 
 def _offer(here: Here, task: Doc, place: str) -> Offer | None:
-    """The offer a task asks for; a name that is not known is reported."""
+    """Return the offer a task asks for; report an unknown name."""
     catalog, name, action = here.scope.catalog, task.get("worker"), task.get("action", "")
     if catalog is None or name is None or references.MARK in name or references.MARK in action:
         return None
@@ -359,9 +358,9 @@ def _check_ref(here: Here, task: Doc, ref: references.Ref) -> None:
 def check_run_ref(
     ref: references.Ref, taken_back: TakenBack | None, level: Level, out: Findings
 ) -> bool:
-    """Report a reference to the run that is taken back unless it names a step of that run.
+    """Report a reference to the run being rolled back unless it names a step of that run.
 
-    `level` is that of the finding outside a rollback plan. Return whether the step is there.
+    `level` is the level of the finding outside a rollback plan. Return whether the step exists.
     """
     if taken_back is None:
         message = f"{ref.text} has a value only in a rollback plan"
@@ -376,7 +375,7 @@ def check_run_ref(
 
 
 def _check_secret(here: Here, task: Doc, ref: references.Ref) -> None:
-    """A secret is for a worker alone: not for people, and better not for an argument list."""
+    """Report a secret shown to a person, or put into an argument list."""
     catalog = here.scope.catalog
     spec = catalog.workers.get(task.get("worker", "")) if catalog else None
     if spec is not None and spec.kind == "human":
@@ -389,10 +388,10 @@ def _check_secret(here: Here, task: Doc, ref: references.Ref) -> None:
 
 
 def _check_used(here: Here, task: Doc, name: str, place: str, text: str) -> bool:
-    """Whether the result of a step can be used here; what speaks against it is reported."""
+    """Return whether the result of a step can be used here; report the reason if not."""
     scope, out = here.scope, here.out
     if name == here.id:
-        # The undo of a step runs after it, and may well need to know what it did.
+        # The undo of a step runs after it, and may need its result.
         if task is here.step:
             message = f"{text}: step {shown(name)} cannot use its own result"
             out.add("reference-unresolved", place, message)

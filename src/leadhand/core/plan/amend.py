@@ -7,8 +7,8 @@
 A path names a step by its id: `steps.step-3.parameters.version`, `budget`, `goal.text`,
 `steps.a.parameters["a key"][0]`. `steps.step-9={...}` adds a step, unsetting one takes it out.
 
-A step that has started cannot change. One that has not is changed by a step with a new id that
-`supersedes` it; whoever refers to the old id means the new one (`State.follow`).
+A step that has started cannot change. A step that has not started is changed by a step with a new
+id that `supersedes` it; references to the old id then mean the new one (`State.follow`).
 """
 
 from __future__ import annotations
@@ -34,31 +34,32 @@ if TYPE_CHECKING:
 
 
 MISSING: Any = type("Missing", (), {"__repr__": lambda _self: "MISSING"})()
-"""What `look` gives where there is nothing."""
+"""Returned by `look` when the path leads to no value."""
 
 ID_MAX = 100
 FAILED = ("failed", "skipped")
-"""Steps that have ended without a result: a person may take them out."""
+"""Statuses of steps that ended without a result: an edit may take such steps out."""
 _PART = re.compile(r"""\.?([^.\[\]="'\s]+)|\[(\d{1,9})\]|\["((?:[^"\\]|\\.)*)"\]|\['([^']*)'\]""")
 _HEIR = re.compile(r"(.+)\.\d+")
 
 
 class Delta(NamedTuple):
-    """What a revision must say so that a run follows an edited plan."""
+    """The content of a revision that makes a run follow an edited plan."""
 
     add: list[Doc]
     cancel: list[str]
     final: bool
     head: Doc
-    """Fields beside the steps that changed, with what they are now; None for one taken out."""
+    """Changed fields beside the steps, with their new values; None for a field that was taken
+    out."""
     renamed: dict[str, str]
-    """Changed steps: the id they had, and the one they have now."""
+    """Changed steps: old id to new id."""
     drop: list[str]
     """Failed and skipped steps that are taken out."""
 
     @property
     def empty(self) -> bool:
-        """Whether no step changed; `final` is for the caller to compare."""
+        """Whether no step changed. Ignores `final`, which the caller compares."""
         return not (self.add or self.cancel or self.drop or self.head)
 
 
@@ -66,7 +67,7 @@ class Delta(NamedTuple):
 
 
 def look(plan: Doc, path: str, heirs: Mapping[str, str] | None = None) -> Json:
-    """What stands at a path; MISSING when nothing does."""
+    """Return the value at `path`, or MISSING."""
     try:
         holder, key = _Walk(plan, path, heirs).end(make=False)
     except UsageError:
@@ -77,9 +78,9 @@ def look(plan: Doc, path: str, heirs: Mapping[str, str] | None = None) -> Json:
 def step_at(
     plan: Doc, path: str, heirs: Mapping[str, str] | None = None
 ) -> tuple[Doc | None, list[str | int]]:
-    """Return the step that a path leads into, and the rest of the path; None where it is no step's.
+    """Return the step that `path` leads into, or None, and the rest of the path.
 
-    UsageError when it is no path.
+    Raise `UsageError` if `path` is malformed.
     """
     walk = _Walk(plan, path, heirs)
     parts, steps = walk.parts, plan.get("steps")
@@ -101,9 +102,10 @@ def edit(
     *,
     heirs: Mapping[str, str] | None = None,
 ) -> Doc:
-    """A copy of a plan with values put in at paths and others taken out.
+    """Return a copy of `plan` with the values of `sets` put in and the paths of `unset` taken out.
 
-    UsageError names the path, and what is there. `heirs` tells which steps stand for others.
+    `heirs` maps superseded step ids to their successors. Raise `UsageError`, which names the path
+    and the keys present there, for a path that does not fit the plan.
     """
     found: Doc = _copy(plan)
     for path, value in sets:
@@ -125,7 +127,7 @@ def edit(
 
 
 def parts_of(path: str) -> list[str | int]:
-    """A path taken apart; UsageError when it is none."""
+    """Split a path into keys and list indexes. Raise `UsageError` if it is malformed."""
     found: list[str | int] = []
     at = 0
     for match in _PART.finditer(path):
@@ -144,7 +146,7 @@ def parts_of(path: str) -> list[str | int]:
 
 
 class _Walk:
-    """The way along a path into a plan."""
+    """A walk along a path into a plan."""
 
     def __init__(self, plan: Doc, path: str, heirs: Mapping[str, str] | None) -> None:
         self.plan, self.path = plan, path
@@ -154,7 +156,7 @@ class _Walk:
         """Whether the path ends at a step."""
 
     def end(self, *, make: bool) -> tuple[Any, Any]:
-        """What holds the last part, and the key there; `make` makes objects on the way."""
+        """Return the container of the last part, and its key; `make` creates objects on the way."""
         holder: Any = self.plan
         i, here = 0, ""
         while True:
@@ -180,7 +182,10 @@ class _Walk:
             i += used
 
     def adds_step(self, value: Json) -> bool:
-        """Put in a whole step that is not there yet."""
+        """Add `value` as a new step if the path names one that does not exist.
+
+        Return whether it did.
+        """
         steps = self.plan.get("steps")
         words = [part for part in self.parts if isinstance(part, str)]
         if self.parts[0] != "steps" or len(words) != len(self.parts) or len(words) < 2:
@@ -194,13 +199,13 @@ class _Walk:
         return True
 
     def there(self, holder: Any) -> str:
-        """What is there instead, in a sentence."""
+        """Return a sentence that lists the keys of `holder`, or says how long the list is."""
         if isinstance(holder, dict):
             return f"There are: {listed(holder, 40)}." if holder else "There is nothing."
         return f"The list has {len(holder)}."
 
     def _found(self, steps: list[Any], i: int) -> tuple[int, int] | None:
-        """The step whose id begins at a part: its place and how many parts the id takes."""
+        """Return the index of the step whose id begins at part `i`, and the parts its id takes."""
         places = {each.get("id"): at for at, each in enumerate(steps) if isinstance(each, dict)}
         words: list[str] = []
         found = None
@@ -247,7 +252,7 @@ def _copy(value: Json) -> Json:
 
 
 def amendment(state: State, after: Doc) -> Delta:
-    """The delta that makes a run follow an edited plan; a revision that waits is replaced by it."""
+    """Return the delta that makes a run follow an edited plan. It replaces a pending revision."""
     before, heirs = plan_of(state, pending=False)
     statuses = {ident: step.status for ident, step in state.steps.items()}
     return changes(before, after, statuses, heirs=heirs)
@@ -260,17 +265,17 @@ def changes(
     *,
     heirs: Mapping[str, str] | None = None,
 ) -> Delta:
-    """The delta from one plan to another.
+    """Return the delta from plan `before` to plan `after`.
 
-    `started` holds the status of every step the run has had (see `state.steps`), or simply the
-    ids of those that have started. UsageError names every step that cannot change.
+    `started` maps every step of the run to its status (see `state.steps`), or is a collection of
+    the ids that have started. Raise `UsageError`, which names every step that cannot change.
     """
     known = started if hasattr(started, "get") else dict.fromkeys(started, "running")
     return _Edited(before, after, known, heirs or {}).delta()  # type: ignore[arg-type]
 
 
 class _Edited:
-    """A plan before and after a person edited it."""
+    """A plan before and after an edit."""
 
     def __init__(
         self, before: Doc, after: Doc, started: Mapping[str, str], heirs: Mapping[str, str]
@@ -308,7 +313,7 @@ class _Edited:
         return Delta(add, cancel, final, self._head(), renamed, gone)
 
     def _ancestor(self, ident: str) -> str:
-        """The step that a name stands for now, when it was written under its older name."""
+        """Return the current step behind an older name, or "" if `ident` is no older name."""
         heir = follow(ident, self.heirs)
         return heir if heir != ident and heir in self.old and heir not in self.new else ""
 
@@ -325,12 +330,12 @@ class _Edited:
             self.wrong.append(f"step {old} is {status} and cannot change any more ({told})")
             return None
         new = {**after, "id": self._fresh(before), "supersedes": old}
-        if "undo" in new:  # It may speak of its own result, which has a new name.
+        if "undo" in new:  # It may refer to its own result, which has a new name.
             new["undo"] = rewritten(new["undo"], {old: new["id"], ident: new["id"]})
         return new
 
     def _fresh(self, step: Doc) -> str:
-        """An id that nobody has had: step-3.2, then step-3.3."""
+        """Return an id not used before: step-3.2, then step-3.3."""
         ident: str = step["id"]
         heir = _HEIR.fullmatch(ident) if "supersedes" in step else None
         root = (heir[1] if heir else ident)[: ID_MAX - 6]

@@ -1,12 +1,10 @@
-"""What a plan document means, apart from how it is written.
+"""The canonical form of a plan: its meaning, independent of spelling.
 
-`normal` gives equal documents for plans that mean the same: steps by id, lists that are sets
-in order and without repeats, one name for a list of one, dependencies in their shortest
-spelling, nothing that merely repeats a default. Numbers keep their kind: a worker that is
-given 1 is not given 1.0.
+`normal` returns equal documents for plans with the same meaning: steps by id, lists that are sets
+sorted and without repeats, one name as a list of one, dependencies in their shortest spelling, and
+no field that repeats its default. Numbers keep their type: a worker given 1 is not given 1.0.
 
-It takes any document: what is not well formed is left as it is, so that a difference in it
-shows.
+Any document is accepted. Malformed parts are left unchanged, so that differences in them show.
 """
 
 from __future__ import annotations
@@ -42,16 +40,16 @@ _PLAN_DEFAULTS: Doc = {
 }
 
 Heirs = dict[str, str]
-"""Steps that another took the place of: old id to new."""
+"""Superseded steps: old id to new id."""
 
 
 def same(one: Json, other: Json) -> bool:
-    """Whether two values are the same to the last bit: 1 is neither 1.0 nor true."""
+    """Return whether two values are identical as canonical JSON: 1 is neither 1.0 nor true."""
     return canonical(one) == canonical(other)
 
 
 def named_steps(value: Json) -> dict[str, Doc] | None:
-    """Steps by id; None where the list is not one of steps with ids of their own."""
+    """Return the steps by id, or None if `value` is not a list of steps with distinct ids."""
     if not isinstance(value, list):
         return None
     found = {
@@ -63,7 +61,7 @@ def named_steps(value: Json) -> dict[str, Doc] | None:
 
 
 def heirs_of(plan: Doc) -> Heirs:
-    """The steps that are no longer in a plan and have an heir in it: one, not several."""
+    """Return the ids missing from `plan` that exactly one of its steps supersedes, with its id."""
     steps = named_steps(plan.get("steps")) or {}
     found: dict[str, list[str]] = {}
     for ident, step in steps.items():
@@ -74,7 +72,7 @@ def heirs_of(plan: Doc) -> Heirs:
 
 
 def follow(name: str, heirs: Mapping[str, str]) -> str:
-    """The step that stands for a name now."""
+    """Return the step that now stands for `name`, following chains of heirs."""
     seen = {name}
     while name in heirs and heirs[name] not in seen:
         name = heirs[name]
@@ -83,7 +81,10 @@ def follow(name: str, heirs: Mapping[str, str]) -> str:
 
 
 def normal(plan: Doc, more_heirs: Mapping[str, str] | None = None) -> Doc:
-    """A plan in the one form that all plans of its meaning share; its steps stand by id."""
+    """Return `plan` in canonical form, with its steps by id.
+
+    `more_heirs` adds superseded ids that the plan itself does not mention.
+    """
     heirs = heirs_of(plan) | dict(more_heirs or {})
     found = {
         key: value
@@ -101,7 +102,10 @@ def normal(plan: Doc, more_heirs: Mapping[str, str] | None = None) -> Doc:
 
 
 def normal_step(step: Doc, heirs: Mapping[str, str] | None = None) -> Doc:
-    """A step in the one form that all steps of its meaning share."""
+    """Return `step` in canonical form.
+
+    `heirs` maps superseded ids in its references to new ones.
+    """
     found = {
         key: _entries(key, value, heirs or {}) if key in STEP_SETS else value
         for key, value in step.items()
@@ -118,7 +122,7 @@ def normal_step(step: Doc, heirs: Mapping[str, str] | None = None) -> Doc:
 
 
 def document(plan: Doc) -> Doc:
-    """A plan in its normal form as a document that can be read again: steps in a list."""
+    """Return a canonical plan as a readable plan document: steps as a list."""
     found = dict(plan)
     if isinstance(found.get("steps"), dict):
         steps = [
@@ -132,7 +136,7 @@ def document(plan: Doc) -> Doc:
 
 
 def ordered(items: Iterable[Json]) -> list[Json]:
-    """Items in one order, each once."""
+    """Return the items sorted by their canonical JSON, without duplicates."""
     return [value for _, value in sorted({canonical(each): each for each in items}.items())]
 
 

@@ -3,9 +3,9 @@
     changes = diff(old, new)         # empty when they mean the same
     apply(old, changes)              # the new plan, in its normal form
 
-What is compared is the normal form (`meaning.py`), so white space, the order of keys and of
-steps, and YAML for JSON are no difference. A step that `supersedes` another is the same step
-under a new name: what refers to the old name means the new one.
+Plans are compared in canonical form (`core/plan/canonical.py`), so white space, the order of keys
+and of steps, and YAML instead of JSON make no difference. A step that `supersedes` another is the
+same step under a new name: references to the old name mean the new one.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ MARKS: dict[str, str] = {
     "order": "!",
     "hold": "!",
 }
-"""`order` and `hold` say what other changes lead to: they are shown, and never applied."""
+"""`order` and `hold` describe consequences of other changes: they are shown, and never applied."""
 POLICY = "policy"
-"""The actor of holds that stand for a missing approval: see `core/review/holds.py`."""
+"""The actor of holds placed for a missing approval: see `core/review/holds.py`."""
 
 
 class Change(NamedTuple):
@@ -54,18 +54,18 @@ class Change(NamedTuple):
     kind: Kind
     path: Path
     old: Json = None
-    """What was there; for `entries` the list of those that went, for `renamed` the old id."""
+    """The old value; for `entries` the removed entries, for `renamed` the old id."""
     new: Json = None
-    """What is there; for `entries` the list of those that came, for `renamed` the new id; for
-    `order` and `hold` the sentence."""
+    """The new value; for `entries` the added entries, for `renamed` the new id; for `order` and
+    `hold` a sentence."""
 
     @property
     def place(self) -> str:
-        """The path as people write it."""
+        """The path as text, such as `steps.deploy.parameters.version`."""
         return path_text(self.path)
 
     def document(self) -> Doc:
-        """As `--json` prints it."""
+        """Return the change in the form that `--json` prints."""
         doc: Doc = {"kind": self.kind, "path": self.place}
         if self.kind in ("order", "hold"):
             return doc | {"text": self.new}
@@ -84,7 +84,10 @@ class DiffLine(NamedTuple):
 
 
 def diff(old: Doc, new: Doc, heirs: Mapping[str, str] | None = None) -> list[Change]:
-    """What makes one plan into another; `heirs` holds renames that the plans do not show."""
+    """Return the changes that turn `old` into `new`.
+
+    `heirs` adds renames that the plans do not show.
+    """
     known = {**(heirs or {}), **heirs_of(new)}
     renames = _renames(old, new, known)
     return list(
@@ -98,10 +101,10 @@ def differences(
     heirs: Mapping[str, str] | None = None,
     held: Mapping[str, str] | None = None,
 ) -> list[Change]:
-    """Return `diff`, and what it leads to: which steps wait for others no longer, or now.
+    """Return `diff` and its consequences: dependencies between steps that disappear or appear.
 
-    A step also waits for those whose results it uses, so a changed text may drop an order. `held`
-    has the steps that are held, each with whose hold it is.
+    A step also waits for the steps whose results it uses, so a changed text may remove a
+    dependency. `held` maps each held step to the actor of its hold.
     """
     changes = diff(old, new, heirs)
     return [*changes, *_led_to(old, new, heirs or {}, held or {})] if changes else []
@@ -136,7 +139,7 @@ def _led_to(
 
 
 def _waits(plan: Doc, heirs: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """What each step of a plan waits for, by the names of today; each with the name it had."""
+    """Return the dependencies of each step by current names, each with the name as written."""
     steps = named_steps(plan.get("steps")) or {}
     return {
         follow(name, heirs): {follow(other, heirs): other for other in dependencies(step)}
@@ -145,14 +148,17 @@ def _waits(plan: Doc, heirs: Mapping[str, str]) -> dict[str, dict[str, str]]:
 
 
 def _past(old: Doc, heirs: Mapping[str, str]) -> dict[str, str]:
-    """What was replaced before the old plan stood as it does: the name, and who stands for it."""
+    """Return the steps replaced before `old` was made: old name to the step that stands for it."""
     steps = named_steps(old.get("steps")) or {}
     gone = {name: heir for name, heir in heirs.items() if name not in steps}
     return {name: heir for name in gone if (heir := follow(name, gone)) in steps}
 
 
 def apply(plan: Doc, changes: Iterable[Change]) -> Doc:
-    """A plan with changes made, in its normal form (`meaning.document` makes it one to read)."""
+    """Return `plan` in canonical form with `changes` applied.
+
+    `document` makes it readable again.
+    """
     changes = list(changes)
     renames = {change.old: change.new for change in changes if change.kind == "renamed"}
     found: Doc = _clone(normal(plan, renames))
@@ -163,7 +169,7 @@ def apply(plan: Doc, changes: Iterable[Change]) -> Doc:
 
 
 def path_text(path: Path) -> str:
-    """A path as people write it: `steps.deploy.parameters.version`."""
+    """Return a path as text: `steps.deploy.parameters.version`."""
     text = ""
     for i, part in enumerate(path):
         if isinstance(part, int):
@@ -176,7 +182,7 @@ def path_text(path: Path) -> str:
 
 
 def lines(changes: Iterable[Change]) -> Iterator[DiffLine]:
-    """Changes for people: complete, with everything visible that differs."""
+    """Yield the changes as lines for people: complete, with invisible characters made visible."""
     for change in changes:
         mark, place = MARKS[change.kind], change.place
         match change.kind:
@@ -215,7 +221,7 @@ def _leaves(step: Doc) -> Iterator[str]:
 
 
 def _renames(old: Doc, new: Doc, heirs: Mapping[str, str]) -> dict[str, str]:
-    """Steps of the old plan that stand in the new one under another name: old id to new."""
+    """Return the steps of the old plan that have another name in the new one: old id to new."""
     before, after = named_steps(old.get("steps")), named_steps(new.get("steps"))
     found: dict[str, str] = {}
     for ident in before or ():

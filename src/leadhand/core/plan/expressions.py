@@ -1,14 +1,13 @@
-"""Success criteria: what may be written, and the one reader that says so.
+"""The language of success criteria, and its only parser.
 
-A criterion is the name of a check (`all_tests_pass`: a bare word) or an expression over the
-report (`data.failed == 0 and len(data.rows) > 3`). Expressions come from planners and from
-documents of strangers, so the language is a list of what is allowed, not of what is not:
-literals, a few names, `.key` and `[index]`, comparisons, and/or/not, in, + - * / // %, and calls
-of a few functions. No attribute that begins with an underscore, no `**`, no comprehension, no
-f-string, no keyword argument.
+A criterion is the name of a check (`all_tests_pass`: a bare word) or an expression over the report
+(`data.failed == 0 and len(data.rows) > 3`). Expressions come from planners and from untrusted
+documents, so the language is an allow-list: literals, a few names, `.key` and `[index]`,
+comparisons, and/or/not, in, + - * / // %, and calls of a few functions. No attribute that begins
+with an underscore, no `**`, no comprehension, no f-string, no keyword argument.
 
-`parse` gives the tree that was checked; whoever evaluates must evaluate that tree and nothing
-else. The core never evaluates.
+`parse` returns the checked tree; an evaluator must evaluate that tree and nothing else. The core
+never evaluates.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ NAMES = frozenset(
     {"data", "status", "error", "cost", "artifacts", "recommendations", "true", "false", "null"}
 )
 GOAL_NAMES = frozenset({"result", "data", "steps", "true", "false", "null"})
-"""What the acceptance criteria of a goal may speak of."""
+"""The names available to the acceptance criteria of a goal."""
 FUNCTIONS = frozenset(
     {
         "len",
@@ -91,13 +90,16 @@ _CHECK_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 
 def is_check_name(text: str) -> bool:
-    """Whether a criterion is the name of a check: a bare word. Anything else is an expression."""
+    """Return whether a criterion is a check name: a bare word. Anything else is an expression."""
     return _CHECK_NAME.fullmatch(text.strip()) is not None
 
 
 @lru_cache(maxsize=1024)
 def parse(text: str, names: frozenset[str] = NAMES) -> ast.Expression:
-    """Read an expression over some names; ValueError says what is not allowed."""
+    """Parse an expression over the given names.
+
+    Raise `ValueError` for any construct not allowed.
+    """
     if len(text) > LENGTH_MAX:
         raise ValueError(
             f"an expression may have at most {LENGTH_MAX} characters, this one has {len(text)}"
@@ -121,9 +123,7 @@ def _check(tree: ast.Expression, names: frozenset[str]) -> None:
         if depth > DEPTH_MAX or count > NODES_MAX:
             raise ValueError("it is too complicated; write a named check instead")
         _check_node(node, names)
-        if isinstance(
-            node, ast.Call
-        ):  # The name of a function is no value; its own check is above.
+        if isinstance(node, ast.Call):  # A function name is not a value; it is checked above.
             stack += ((child, depth + 1) for child in node.args)
         else:
             stack += ((child, depth + 1) for child in ast.iter_child_nodes(node))

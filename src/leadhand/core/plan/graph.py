@@ -1,12 +1,12 @@
-"""The step graph: what must come before what.
+"""The step graph: which steps must come before which.
 
 A step waits for the steps it names in `depends_on`, and for those whose results it uses (a
-reference in its parameters, a name in its `context`): whoever needs a result needs not say so
-twice. `dependencies` is the one place that knows this.
+reference in its parameters, a name in its `context`): using a result implies the dependency. Only
+`dependencies` knows this rule.
 
-Every other function takes the graph as a mapping from id to the ids it waits for. All are
-linear in steps and edges, and none recurses: a chain of 100,000 steps is an ordinary plan.
-Ids that are waited for but are not in the mapping (steps already in the run) are ignored.
+Every other function takes the graph as a mapping from id to the ids it waits for. All are linear in
+steps and edges, and none recurses: a chain of 100,000 steps is an ordinary plan. Dependencies that
+are not in the mapping (steps already in the run) are ignored.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 USERS = frozenset({"parameters", "undo", "context"})
-"""The fields in which a step can use another's result."""
+"""The fields in which a step can use the result of another."""
 
 
 WAITERS = USERS | {"depends_on"}
@@ -32,10 +32,10 @@ WAITERS = USERS | {"depends_on"}
 
 
 def dependencies(step: Doc) -> dict[str, bool]:
-    """The ids a step waits for, each with whether it may start although that one failed.
+    """Return the ids a step waits for, each with whether the step may start although it failed.
 
-    Declared ones come first, in their order. One that is only implied by the use of a result
-    is not tolerant: there is no result to use unless it succeeded.
+    Declared dependencies come first, in their order. A dependency implied by the use of a result is
+    not tolerant: without success there is no result to use.
     """
     found = {
         entry if type(entry) is str else dependency_id(entry): type(entry) is not str
@@ -49,14 +49,14 @@ def dependencies(step: Doc) -> dict[str, bool]:
 
 
 def used(step: Doc) -> list[str]:
-    """The ids of the steps whose results this one uses, without itself, each once."""
+    """Return the ids of the other steps whose results `step` uses, each once."""
     found: dict[str, None] = {}
     for ref in references.find(step.get("parameters")):
         if ref.kind == "steps":
             found[ref.name] = None
     undo = step.get("undo")
     if isinstance(undo, dict):
-        # An undo may use the result of the very step it takes back: that is no dependency.
+        # An undo may use the result of the step it reverts: that is not a dependency.
         own = step.get("id")
         found.update(
             (ref.name, None)
@@ -70,8 +70,8 @@ def used(step: Doc) -> list[str]:
 def context_of(step: Doc) -> dict[str, bool]:
     """Return the steps named in `context`: each with whether its summary is meant, not its result.
 
-    `fetch` and `{"step": "fetch"}` name the result, `{"step": "fetch", "as": "summary"}` what the
-    step did in brief. What is no such entry is left out.
+    `fetch` and `{"step": "fetch"}` name the result, `{"step": "fetch", "as": "summary"}` the
+    summary. Malformed entries are left out.
     """
     context = step.get("context") or ()
     found: dict[str, bool] = {}
@@ -84,12 +84,12 @@ def context_of(step: Doc) -> dict[str, bool]:
 
 
 def edges(steps: Iterable[Doc]) -> dict[str, tuple[str, ...]]:
-    """The graph of some steps: what each waits for."""
+    """Return the graph of `steps`: id to the ids it waits for."""
     return {step["id"]: tuple(dependencies(step)) for step in steps}
 
 
 def dependents(graph: Mapping[str, Collection[str]]) -> dict[str, list[str]]:
-    """The graph turned round: who waits for each."""
+    """Return the reversed graph: id to the ids that wait for it."""
     found: dict[str, list[str]] = {name: [] for name in graph}
     for name, waits_for in graph.items():
         for other in waits_for:
@@ -99,13 +99,13 @@ def dependents(graph: Mapping[str, Collection[str]]) -> dict[str, list[str]]:
 
 
 def sinks(graph: Mapping[str, Collection[str]]) -> list[str]:
-    """The steps that nobody waits for: what the plan is for."""
+    """Return the steps no other step waits for: the outcomes of the plan."""
     waited_for = {other for waits_for in graph.values() for other in waits_for}
     return [name for name in graph if name not in waited_for]
 
 
 def ancestors(graph: Mapping[str, Collection[str]], name: str) -> set[str]:
-    """Everything that must come before a step, near or far."""
+    """Return every direct and indirect dependency of step `name`."""
     found: set[str] = set()
     stack = [other for other in graph.get(name, ()) if other in graph]
     while stack:
@@ -117,7 +117,7 @@ def ancestors(graph: Mapping[str, Collection[str]], name: str) -> set[str]:
 
 
 def order(graph: Mapping[str, Collection[str]]) -> list[str]:
-    """Every step after what it waits for. Steps on or behind a cycle are left out."""
+    """Return the steps in topological order. Steps on or behind a cycle are left out."""
     after = dependents(graph)
     waiting = {
         name: sum(other in graph for other in waits_for) for name, waits_for in graph.items()
@@ -135,10 +135,10 @@ def order(graph: Mapping[str, Collection[str]]) -> list[str]:
 
 
 def tails(graph: Mapping[str, Collection[str]], est: Mapping[str, float]) -> dict[str, float]:
-    """For each step the longest time from its start to the end of the plan.
+    """Return for each step the longest time from its start to the end of the plan.
 
-    Starting the step with the longest tail first keeps the critical path busy. A step without
-    an estimate counts nothing itself, and neither do steps on or behind a cycle.
+    Starting the step with the longest tail first keeps the critical path busy. A step without an
+    estimate counts as zero, and so do steps on or behind a cycle.
     """
     after = dependents(graph)
     found: dict[str, float] = {}
@@ -149,10 +149,10 @@ def tails(graph: Mapping[str, Collection[str]], est: Mapping[str, float]) -> dic
 
 
 def cycles(graph: Mapping[str, Collection[str]]) -> list[list[str]]:
-    """One cycle out of each knot of steps that wait for each other, in the order of waiting.
+    """Return one cycle per strongly connected component, in the order of waiting.
 
     `[a, b, c]` reads: a waits for b, b for c, c for a. A step that waits for itself is not
-    reported: that is a mistake of its own, with its own message.
+    reported: that is a separate finding.
     """
     if len(order(graph)) == len(graph):
         return []
@@ -160,7 +160,7 @@ def cycles(graph: Mapping[str, Collection[str]]) -> list[list[str]]:
 
 
 def _shortest(graph: Mapping[str, Collection[str]], knot: list[str]) -> list[str]:
-    """The shortest cycle through the first step of a knot: the one a person can follow."""
+    """Return the shortest cycle through the first step of a component: the easiest to follow."""
     start, inside = knot[0], set(knot)
     came_from: dict[str, str] = {}
     queue = deque([start])
@@ -179,9 +179,9 @@ def _shortest(graph: Mapping[str, Collection[str]], knot: list[str]) -> list[str
 
 
 def knots(graph: Mapping[str, Collection[str]]) -> list[list[str]]:
-    """The strongly connected components (Tarjan's algorithm with its stack made explicit).
+    """Return the strongly connected components (Tarjan's algorithm with an explicit stack).
 
-    Each starts with the step that stands first in the document.
+    The first step of each component is the first in the document.
     """
     number: dict[str, int] = {}
     low: dict[str, int] = {}
@@ -220,13 +220,12 @@ def _pop_until(members: dict[str, None], name: str) -> list[str]:
 
 
 class StepOrder:
-    """Who certainly comes before whom, within a bounded amount of work.
+    """The known order of steps, within a bounded amount of work.
 
-    Steps are numbered so that each comes after what it waits for, and cut into lanes: in a lane
-    each step waits for the one before. Within a lane the answer is a comparison; across lanes
-    the graph is searched backwards, never past the number of the earlier step. The searches of
-    one check may look at WORK steps for each step of the plan, all together; then `before`
-    answers None: it was not found out.
+    Steps are numbered in topological order and cut into lanes: in a lane each step waits for the
+    previous one. Within a lane the answer is a comparison; across lanes the graph is searched
+    backwards, never past the number of the earlier step. All searches of one check together may
+    visit WORK steps for each step of the plan; after that `before` returns None (unknown).
     """
 
     WORK = 50
@@ -249,11 +248,11 @@ class StepOrder:
 
     @property
     def complete(self) -> bool:
-        """Whether every step has its number; those on or behind a cycle have none."""
+        """Whether every step has a number; steps on or behind a cycle have none."""
         return len(self.names) == len(self.graph)
 
     def before(self, one: str, other: str) -> bool | None:
-        """Whether `other` waits for `one`, directly or not; None when that takes too long."""
+        """Return whether `other` waits for `one`, directly or not; None past the work limit."""
         first = self.number[one]
         if first >= self.number[other]:
             return False
@@ -275,7 +274,7 @@ class StepOrder:
         return False
 
     def together(self, one: str, other: str) -> bool:
-        """Whether two steps may certainly run at once: neither waits for the other."""
+        """Return whether two steps can certainly run at once: neither waits for the other."""
         if one == other:
             return False
         return self.before(one, other) is False and self.before(other, one) is False

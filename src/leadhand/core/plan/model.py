@@ -1,11 +1,11 @@
-"""The plan: what is intended, as a document anyone can read, diff, change and approve.
+"""The plan: intended work as a document that can be read, compared, changed and approved.
 
-A plan document is JSON-like data (dict, list, str, int, float, bool, None). In the log a
-step is kept as that document, exactly as its author wrote it; `Step` and `Plan` are typed
-views for Python code. `Plan.from_doc(doc).to_doc()` gives the document back with its values as
-written ("15 minutes" stays that); only what merely repeats a default is left out.
+A plan document is JSON-like data (dict, list, str, int, float, bool, None). The log keeps each step
+as the document its author wrote; `Step` and `Plan` are typed views for Python code.
+`Plan.from_doc(doc).to_doc()` returns the document with its values as written ("15 minutes" stays
+that text) and without fields that repeat a default.
 
-The form of the document stands in `core/plan/schema.py`, its meaning in `core/lint/plan.py`.
+`core/plan/schema.py` defines the form of the document, `core/lint/plan.py` checks its meaning.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ RISKS: tuple[Risk, ...] = ("low", "medium", "high", "critical")
 MODES = ("auto", "direct", "next_step", "whole")
 
 GOAL_PLANNER = "goal"
-"""The name of the embedded planner, which works from facts."""
+"""The name of the embedded planner that plans from facts."""
 
 FAILURE_ACTIONS = ("abort", "rollback", "continue", "replan", "escalate")
 
@@ -49,12 +49,12 @@ FAILURE_CLASSES = (
 
 
 def worst(*risks: str | None) -> Risk:
-    """The highest of several risk levels; nothing declared is low."""
+    """Return the highest of several risk levels; low if none is declared."""
     return RISKS[max((RISKS.index(risk) for risk in risks if risk in RISKS), default=0)]
 
 
 def failure_action_of(word: str | None) -> str | None:
-    """The action a word stands for: any word that begins with `abort` aborts."""
+    """Return the failure action for a word of a plan; any word that begins with `abort` aborts."""
     if word is None:
         return None
     if word.startswith("abort"):
@@ -63,18 +63,21 @@ def failure_action_of(word: str | None) -> str | None:
 
 
 def dependency_id(entry: str | Doc) -> str:
-    """The step a `depends_on` entry names; entries are ids or {"step": id, "if": "finished"}."""
+    """Return the step id of a `depends_on` entry: an id, or {"step": id, "if": "finished"}."""
     return entry if isinstance(entry, str) else entry["step"]
 
 
 def dependency_tolerant(entry: str | Doc) -> bool:
-    """Whether the dependent may start although that step failed or was skipped."""
+    """Return whether the dependent step may start although this one failed or was skipped."""
     return not isinstance(entry, str) and entry.get("if") == "finished"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One bounded task: who does what, with what, after what, and how we know it is done."""
+    """One bounded task: a worker with its action and parameters, dependencies and success criteria.
+
+    The fields are those of a step in a plan document; docs/plans.md describes each one.
+    """
 
     id: str
     worker: str
@@ -108,31 +111,35 @@ class Step:
 
     @classmethod
     def from_doc(cls, doc: Doc) -> Step:
-        """Read a step from a document that `core.check` found well formed."""
+        """Return the step of a document that lint found well formed."""
         return cls(**{key: _as_tuple(key, value) for key, value in doc.items()})
 
     def to_doc(self) -> Doc:
-        """The document again: only what differs from the defaults."""
+        """Return the step as a document, without fields that have their default value."""
         return _to_doc(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
-    """What a person wants."""
+    """A goal: the outcome a person wants, from which a planner makes a plan.
+
+    `text` says it in words, `acceptance` lists criteria for the result, `budget` caps the cost, and
+    `deadline` is an instant or a duration.
+    """
 
     text: str = ""
     want: Sequence[str] = ()
-    """Facts that should be true in the end; one may be given as a text."""
+    """Facts that must be true at the end; a single fact may be given as a string."""
     have: Doc = field(default_factory=dict)
-    """What is true already, with its data."""
+    """Facts that are already true, with their data."""
     acceptance: Sequence[str] = ()
     budget: Json = None
     deadline: Json = None
     mode: str | None = None
-    """How far ahead to plan: direct, next_step, whole; or auto, which is what is meant if not."""
+    """How far ahead to plan: direct, next_step, whole, or auto (the default)."""
 
     def __post_init__(self) -> None:
-        """One wanted fact may be given as a text: it is not a list of letters."""
+        """Turn a single string into a list of one."""
         for name in ("want", "acceptance"):
             value: Any = getattr(self, name)
             if not isinstance(value, tuple):
@@ -141,20 +148,24 @@ class Goal:
 
     @classmethod
     def from_doc(cls, doc: str | Doc | None) -> Goal:
-        """A goal is a sentence, or an object with more to say."""
+        """Return the goal of a document: a sentence, or an object with the fields of `Goal`."""
         if doc is None or isinstance(doc, str):
             return cls(text=doc or "")
         return cls(**{key: _as_tuple(key, value) for key, value in doc.items()})
 
     def to_doc(self) -> str | Doc:
-        """A plain sentence where there is nothing else to say."""
+        """Return the goal as a document: a plain sentence if only `text` is set."""
         doc = _to_doc(self)
         return self.text if set(doc) <= {"text"} else doc
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A step graph with the goal it serves. `final: false` means: ask me again when done."""
+    """A step graph with the goal it serves.
+
+    `final=False` means that the planner is asked again when all steps are done. The fields are
+    those of a plan document; docs/plans.md describes each one.
+    """
 
     steps: tuple[Step, ...]
     plan_id: str = ""
@@ -174,17 +185,17 @@ class Plan:
     consult: str | None = None
     base: str | None = None
     planner: str | None = None
-    """The planner that may revise it when a step fails or surprises; None: never revised."""
+    """The planner that may revise the plan when a step fails or surprises; None: never revised."""
     outlook: Json = None
 
     @classmethod
     def from_doc(cls, doc: Doc) -> Plan:
-        """Read a plan from a document that `core.check` found well formed."""
+        """Return the plan of a document that lint found well formed."""
         rest = {key: value for key, value in doc.items() if key not in ("steps", "$schema")}
         return cls(steps=tuple(Step.from_doc(step) for step in doc["steps"]), **rest)
 
     def to_doc(self) -> Doc:
-        """The document again."""
+        """Return the plan as a document, without fields that have their default value."""
         doc = _to_doc(self)
         doc["steps"] = [step.to_doc() for step in self.steps]
         return doc

@@ -2,13 +2,11 @@
 
 A parameter is declared in one of two ways:
 
-    params:
-      version: {type: string, description: "what to deploy"}     # has no default: must be given
-      replicas: 3                                                # a default; its type follows
-
-An object is a declaration when all its keys are words of one (type, default, ...); any other
-object is itself a default value. A parameter without a default must be given, unless it says
+An object is a declaration when all its keys are words of a declaration (type, default, ...); any
+other object is itself a default value. A parameter without a default must be given, unless it says
 `required: false`: then it is null.
+
+A secret is declared and given by its source; its value never enters the core:
 
 A secret is declared by where it is, and given by where it is; its value never comes here:
 
@@ -54,7 +52,7 @@ _TYPED_WORDS = frozenset(
     | {"dependentRequired", "dependentSchemas", "unevaluatedProperties", "unevaluatedItems"}
     | {"$ref", "$dynamicRef", "$defs", "definitions"}
 )
-"""Words of a schema that could be keys of a default as well; beside `type` they are words."""
+"""Schema words that could also be keys of a default; beside `type` they are schema words."""
 _WORDS = _SCHEMA_WORDS | {"default", "description", "title", "required", "examples"}
 _NO_DEFAULT = object()
 _SECRET_WORDS = frozenset({"type", "env", "keyring", "description", "title", "required"})
@@ -63,7 +61,7 @@ _AS_SOURCE = "is a secret: give where it is, as in env:NAME, never the value its
 
 
 class Declared(NamedTuple):
-    """What a plan says of one parameter."""
+    """The declaration of one parameter."""
 
     schema: Doc
     default: Json
@@ -73,7 +71,7 @@ class Declared(NamedTuple):
 
 
 def declaration(entry: Json) -> Declared:
-    """Read the declaration of one parameter, or the plain default that stands for one."""
+    """Return the declaration of one parameter, whose entry may also be a plain default."""
     if is_secret(entry):
         source = _source(entry)
         required = bool(entry.get("required", True)) and not source
@@ -93,7 +91,7 @@ def declaration(entry: Json) -> Declared:
 
 
 def _declares(entry: Json) -> bool:
-    """Whether an entry is a declaration, and not a default."""
+    """Return whether an entry is a declaration rather than a default."""
     if not isinstance(entry, dict):
         return False
     return set(entry) <= _WORDS or ("type" in entry and set(entry) <= _WORDS | _TYPED_WORDS)
@@ -102,7 +100,7 @@ def _declares(entry: Json) -> bool:
 def check_declared(
     declared: Mapping[str, Json], out: Findings, prefix: str = ""
 ) -> dict[str, Declared]:
-    """Read all declarations; what is wrong with them goes to `out`."""
+    """Return all declarations by name, and add what is wrong with them to `out`."""
     found = {}
     for name, entry in declared.items():
         place = f"{prefix}params.{name}"
@@ -125,17 +123,17 @@ def check_declared(
 
 
 def is_secret(entry: Json) -> bool:
-    """Whether a declaration is of a secret."""
+    """Return whether a declaration is of a secret."""
     return isinstance(entry, dict) and entry.get("type") == "secret"
 
 
 def is_source(value: Json) -> bool:
-    """Whether a value says where a secret is."""
+    """Return whether a value names the source of a secret: env:NAME or keyring:service/user."""
     return isinstance(value, str) and _SOURCE.fullmatch(value) is not None
 
 
 def with_secrets(plan: Doc, params: Doc) -> Doc:
-    """The parameters of a run, with a placeholder for each that its plan declares a secret."""
+    """Return the parameters of a run, with a placeholder for each parameter declared a secret."""
     declared = plan.get("params")
     if not isinstance(declared, dict) or not any(map(is_secret, declared.values())):
         return params
@@ -200,14 +198,14 @@ _NUMERIC = frozenset(
 def bind_params(
     declared: Mapping[str, Json], given: Mapping[str, Json]
 ) -> tuple[Doc, list[Finding]]:
-    """The value of every parameter: what was given, else its default. All that is wrong at once."""
+    """Return the value of every parameter (given, or its default), and all findings at once."""
     out = Findings()
     values = bind(check_declared(declared, out), given, out)
     return values, out.done()
 
 
 def bind(declared: Mapping[str, Declared], given: Mapping[str, Json], out: Findings) -> Doc:
-    """The same for declarations that were read already."""
+    """Return the values for declarations that are already read; add findings to `out`."""
     values: Doc = {}
     for name, each in declared.items():
         if name not in given:
@@ -228,7 +226,7 @@ def bind(declared: Mapping[str, Declared], given: Mapping[str, Json], out: Findi
             values[name] = None
             continue
         if each.secret:
-            if not is_source(given[name]):  # and never show what was given
+            if not is_source(given[name]):  # never show the value: it may be the secret
                 out.add("param-wrong", f"params.{name}", f'parameter "{name}" {_AS_SOURCE}')
                 continue
             values[name] = given[name]
@@ -255,9 +253,9 @@ def bind(declared: Mapping[str, Declared], given: Mapping[str, Json], out: Findi
 def bind_texts(
     declared: Mapping[str, Json], texts: Mapping[str, str], more: Mapping[str, Json] | None = None
 ) -> tuple[Doc, list[Finding]]:
-    """`bind_params` for values typed on a command line: each text is read by its declared type.
+    """Bind values typed on a command line: each text is read by its declared type.
 
-    `more` holds values that are read already and may be for another plan; a text comes before.
+    `more` holds values that are already read and may belong to another plan; texts take precedence.
     """
     out = Findings()
     read = check_declared(declared, out)
@@ -267,12 +265,12 @@ def bind_texts(
             given[name] = parse_param(text, declared.get(name))
         except ValueError as error:
             out.add("param-wrong", f"params.{name}", f'parameter "{name}" {error}')
-            read.pop(name, None)  # Reported; it is not missing as well.
+            read.pop(name, None)  # Reported as malformed, so not as missing too.
     return bind(read, given, out), out.done()
 
 
 def parse_param(text: str, declared: Json) -> Json:
-    """Turn a text into what its declaration asks for; ValueError says why it is not that.
+    """Read `text` by the declared type. Raise `ValueError` if it does not fit.
 
     Without a declared type it stays a text: guessing would turn version 1.10 into 1.1.
     """
@@ -289,7 +287,7 @@ def parse_param(text: str, declared: Json) -> Json:
 
 
 def is_text(declared: Json) -> bool:
-    """Whether what is typed for a parameter is taken as it stands."""
+    """Return whether text typed for a parameter is taken literally."""
     return "string" in _kinds(declared)
 
 

@@ -8,19 +8,19 @@
 
 They are typed substitutions, not text pasting:
 
-1. A string that is exactly one reference becomes the value itself, whatever its type.
-2. Inside a longer string only text, numbers and booleans may stand; they become their JSON
+1. A string that is exactly one reference becomes the value itself, of any type.
+2. Inside a longer string only text, numbers and booleans are allowed; they become their JSON
    spelling. A list, an object or null there is an error, never a surprise in an argument.
-3. What is put in is never scanned again: data from outside that looks like a reference
-   stays the text it is. (So a result cannot pull another result into a command.)
+3. Substituted values are never scanned again: data from outside that looks like a reference stays
+   text. (So a result cannot pull another result into a command.)
 4. `$${{` is a literal `${{`.
 
-A parameter of type secret is never a value here either: its reference becomes a `Secret`, which
-only the shell replaces, just before the worker is called. Hashes are over the placeholder.
+A parameter of type secret is not a value here: its reference becomes a `Secret`, which only the
+engine replaces, just before the worker is called. Hashes cover the placeholder.
 
-A result that was too large for the log is stored apart. Its reference becomes an `Artifact`,
-which the shell replaces by the data. It is a type of its own, not a dict with a special key:
-a worker that returns `{"$artifact": "sha256:…"}` gets no other step's data that way.
+A result too large for the log is stored separately. Its reference becomes an `Artifact`, which the
+engine replaces by the data. It is a type of its own, not a dict with a special key: a worker that
+returns `{"$artifact": "sha256:…"}` cannot obtain the data of another step.
 
 `resolve` runs at every start, so a value without references costs one search for "${{".
 """
@@ -51,49 +51,52 @@ _PART = re.compile(r"""\.([A-Za-z0-9_$@-]+)|\[(\d{1,9})\]|\["([^"\\]*)"\]|\['([^
 
 
 class Ref(NamedTuple):
-    """One reference, or something that was meant to be one (`problem` says what is wrong)."""
+    """One reference, or a malformed one (`problem` says what is wrong with it)."""
 
     place: str
     kind: str
-    """"steps", "params" or "run" (a step of the run that is taken back); empty when malformed."""
+    """"steps", "params" or "run" (a step of the run being rolled back); empty when malformed."""
     name: str
     path: tuple[str | int, ...]
     text: str
     """As written, braces included."""
     whole: bool
-    """Whether it is all of its string, so that the value keeps its type."""
+    """Whether the reference is the entire string, so that the value keeps its type."""
     problem: str = ""
 
     @property
     def root(self) -> str:
-        """What the path starts from, as people write it: `steps.build.data`, `params.version`."""
+        """The start of the path as written: `steps.build.data`, `params.version`."""
         if self.kind == "params":
             return f"params.{self.name}"
         return f"{'run.' if self.kind == 'run' else ''}steps.{self.name}.data"
 
 
 class Artifact(msgspec.Struct, frozen=True):
-    """A value stored apart: the artifact that holds the root, and the way from there."""
+    """A value stored separately: the artifact with the root value, and the path from there."""
 
     ref: str = msgspec.field(name="$artifact")
     path: tuple[str | int, ...] = ()
 
 
 class Secret(msgspec.Struct, frozen=True):
-    """The value of a secret parameter, which only the shell knows: its name and where it is."""
+    """The placeholder of a secret parameter: its name and its source.
+
+    Only the engine has the value.
+    """
 
     name: str = msgspec.field(name="$secret")
     source: str = ""
 
 
 class SecretText(msgspec.Struct, frozen=True):
-    """A text with secrets in it."""
+    """A text that contains secrets."""
 
     parts: tuple[str | Secret, ...] = msgspec.field(name="$secret_text")
 
 
 class Unresolved(LookupError):
-    """A reference that has no value. `message` says what is missing and what is there."""
+    """A reference without a value. `message` says what is missing and what is present."""
 
     def __init__(self, place: str, ref: Ref, message: str) -> None:
         self.place = place
@@ -103,7 +106,7 @@ class Unresolved(LookupError):
 
 
 def find(value: Json, place: str = "") -> list[Ref]:
-    """Every reference in a value, malformed ones too, in the order of the document."""
+    """Return every reference in a value, malformed ones too, in document order."""
     found: list[Ref] = []
     stack: list[tuple[str, Json, int]] = [(place, value, 0)]
     while stack:
@@ -128,11 +131,11 @@ def find(value: Json, place: str = "") -> list[Ref]:
 
 
 def resolve(value: Json, lookup: Callable[[Ref], Json]) -> Json:
-    """The value with every reference replaced.
+    """Return the value with every reference replaced.
 
-    `lookup` gives the root a reference starts from (a step's whole data, a parameter's whole
-    value, or an `Artifact` for data stored apart) and raises LookupError, with a message, when
-    there is none; the path is followed here. Parts without references are not copied.
+    `lookup` returns the root of a reference (a step's whole data, a parameter's whole value, or an
+    `Artifact` for data stored separately) and raises `LookupError`, with a message, if there is
+    none; this function follows the path. Parts without references are not copied.
     """
     return _resolve(value, lookup, 0)
 
@@ -142,16 +145,16 @@ class PartialValue(NamedTuple):
 
     value: Json
     resolved: dict[str, Json]
-    """What now stands at each place that held a reference, by the place."""
+    """The new value of each place that held a reference."""
     later: list[str]
     """Places that hold a reference whose value is not known yet."""
 
 
 def resolve_known(value: Json, lookup: Callable[[Ref], Json], place: str = "") -> PartialValue:
-    """Return the value with every reference replaced that has a value by now, for people to read.
+    """Return the value with every known reference replaced, for people to read.
 
-    A reference without one stays as it was written, and so does one to a large result. A secret
-    becomes `[secret:NAME]`.
+    A reference without a value stays as written, and so does a reference to a large result. A
+    secret becomes `[secret:NAME]`.
     """
     resolved: dict[str, Json] = {}
     later: list[str] = []
@@ -174,7 +177,7 @@ def resolve_known(value: Json, lookup: Callable[[Ref], Json], place: str = "") -
 
 
 def _shown_text(text: str, lookup: Callable[[Ref], Json]) -> tuple[Json, bool]:
-    """A text with what is known put in, and whether something is not."""
+    """Return a text with the known values put in, and whether a reference is left open."""
     parts = pieces(text)
     if len(parts) == 1 and isinstance(parts[0], Ref):
         return _shown_ref(parts[0], lookup, whole=True)
@@ -196,7 +199,7 @@ def _shown_ref(ref: Ref, lookup: Callable[[Ref], Json], *, whole: bool) -> tuple
 
 
 def follow(root: Json, ref: Ref) -> Json:
-    """Go a reference's path from its root; raises Unresolved saying what is there instead."""
+    """Follow the path of `ref` from `root`. Raise `Unresolved`, which names the keys present."""
     if type(root) is Artifact:
         return Artifact(root.ref, root.path + ref.path)
     if type(root) is Secret and ref.path:
@@ -219,7 +222,7 @@ def follow(root: Json, ref: Ref) -> Json:
 
 
 def join(place: str, key: object) -> str:
-    """The place of a key: `a.b`, or `a["odd key"]` where a dot would mislead."""
+    """Return the place of a key: `a.b`, or `a["odd key"]` where a dot would mislead."""
     text = str(key)
     if not text.replace("-", "_").replace("$", "_").isidentifier():
         return f'{place}["{text[:60]}"]'
@@ -227,7 +230,7 @@ def join(place: str, key: object) -> str:
 
 
 def describe(value: Json) -> str:
-    """What a value is, in a few words: "has keys: x, y", "is a list of 3"."""
+    """Describe a value in a few words: "has keys: x, y", "is a list of 3"."""
     match value:
         case dict():
             keys = ", ".join(str(key)[:40] for key in list(value)[:12])
@@ -272,7 +275,7 @@ def _resolve(value: Json, lookup: Callable[[Ref], Json], depth: int) -> Json:
 
 
 def _resolve_items(value: Any, items: Any, lookup: Callable[[Ref], Json], depth: int) -> Json:
-    """Copies only once something changed; places are put together only on the way out."""
+    """Resolve the items of a container; copy only after a change, build places only on errors."""
     if depth >= DEPTH_MAX:
         raise Unresolved("", _too_deep(""), f"the value is nested more than {DEPTH_MAX} deep")
     copy = None
@@ -345,7 +348,7 @@ def _placed(ref: Ref, place: str) -> Ref:
 
 @lru_cache(maxsize=4096)
 def pieces(text: str) -> tuple[str | Ref, ...]:
-    """A string cut into plain text and references; escapes are already undone."""
+    """Split a string into plain text and references, with escapes undone."""
     found = list(_cut(text))
     if len(found) == 1 and isinstance(found[0], Ref):
         return (found[0]._replace(whole=True),)
@@ -373,7 +376,7 @@ def _cut(text: str) -> Iterator[str | Ref]:
 
 
 def _parse(text: str) -> Ref:
-    """Read one reference, braces included; a problem becomes part of it, never an exception."""
+    """Parse one reference, braces included. A problem is stored in it, never raised."""
     inner = text[len(MARK) : -2].strip()
     if len(inner) > TEXT_LENGTH_MAX:
         return Ref("", "", "", (), text[:80] + "…", whole=False, problem="it is too long")
@@ -414,7 +417,7 @@ def _advice(inner: str) -> str:
 def load_apart(
     value: Json, load: Callable[[Artifact], Json], reveal: Callable[[Secret], str]
 ) -> Json:
-    """The value with what is kept apart put in: large results, and secrets."""
+    """Return the value with separately kept parts put in: large results and secrets."""
     if type(value) is Secret:
         return reveal(value)
     if type(value) is SecretText:

@@ -1,11 +1,10 @@
 """The revisions of a run as whole plans: deltas folded, so that each can be read and compared.
 
-A step stands in a plan as its author wrote it. One that another took the place of is gone, and
-so is one that was taken out; `heirs` tells who stands for whom, since dependents keep the name
-they were written with.
+A step appears as its author wrote it. Superseded and removed steps are gone; `heirs` maps each
+superseded step to its successor, since dependents keep the name they were written with.
 
-`standalone` makes such a plan one of its own again, to be saved or sent: heirs get back the
-names they inherited, and what refers to them follows.
+`standalone` turns such a plan into an independent one, to be saved or sent: heirs get back the
+names they inherited, and references follow.
 """
 
 from __future__ import annotations
@@ -25,24 +24,24 @@ if TYPE_CHECKING:
 
 
 ORIGIN_KEYS = ("library", "context", "bound", "rollback_of", "rollback_reason", "request")
-"""What a run records of where its plan came from; no part of the plan."""
+"""The fields in which a run records the origin of its plan; not part of the plan."""
 
 
 class Revised(NamedTuple):
-    """One revision of a run's plan, whole."""
+    """One revision of a run's plan, as a whole document."""
 
     number: int
     hash: str
     author: str
     status: str
-    """proposed, approved, rejected, or amended: a person's own took its place."""
+    """proposed, approved, rejected, or amended (replaced by a person's own revision)."""
     doc: Doc
     heirs: dict[str, str]
-    """Every step that was superseded so far: old id to new."""
+    """All steps superseded so far: old id to new id."""
 
 
 def head_of(started: ev.RunStarted | None) -> Doc:
-    """What a run's plan says besides its steps."""
+    """Return the fields of a run's plan besides its steps."""
     if started is None:
         return {}
     head = {key: value for key, value in started.plan.items() if key not in ORIGIN_KEYS}
@@ -52,13 +51,13 @@ def head_of(started: ev.RunStarted | None) -> Doc:
 
 
 def origin_of(started: ev.RunStarted | None) -> Doc:
-    """Where a run's plan came from, and in which place it runs."""
+    """Return the origin of a run's plan and the context it runs in."""
     plan = started.plan if started is not None else {}
     return {key: plan[key] for key in ORIGIN_KEYS if key in plan}
 
 
 def revisions(log: Iterable[ev.Event]) -> list[Revised]:
-    """Every revision that was proposed, in the order of the log."""
+    """Return every proposed revision, in the order of the log."""
     head: Doc = {}
     steps: dict[str, Doc] = {}
     heirs: dict[str, str] = {}
@@ -86,14 +85,14 @@ def revisions(log: Iterable[ev.Event]) -> list[Revised]:
 
 
 def plan_of(state: State, *, pending: bool = True) -> tuple[Doc, dict[str, str]]:
-    """A run's plan as it stands, with a revision that waits if wanted, and its heirs.
+    """Return the current plan of a run and its heirs; with `pending`, including a pending revision.
 
-    Steps that were taken out or replaced are gone; those that ended otherwise are there.
+    Removed and replaced steps are gone; steps that ended otherwise are included.
     """
     head = head_of(state.started)
     heirs = {step.id: step.superseded_by for step in state.steps.values() if step.superseded_by}
     steps: dict[str, Doc] = {}
-    for ident in state.steps:  # An heir stands where the first of its line stood.
+    for ident in state.steps:  # An heir takes the position of the first of its line.
         step = state.follow(ident)
         if step is not None and step.status != "cancelled" and not step.dropped:
             steps.setdefault(step.id, step.doc)
@@ -107,14 +106,14 @@ def plan_of(state: State, *, pending: bool = True) -> tuple[Doc, dict[str, str]]
 
 
 def held_by(state: State) -> dict[str, str]:
-    """The steps of a run that are held, each with whose hold it is."""
+    """Return the held steps of a run, each with the actor of its hold."""
     return {name: state.steps[name].held_by for name in state.steps if name in state.held}
 
 
 def changed(
     steps: Mapping[str, Doc], heirs: Mapping[str, str], add: Iterable[Doc], cancel: Iterable[str]
 ) -> tuple[dict[str, Doc], dict[str, str]]:
-    """Steps and heirs after a delta; an heir stands where its predecessor stood."""
+    """Return steps and heirs after a delta; an heir takes the position of its predecessor."""
     add = list(add)
     by_old = {step["supersedes"]: step for step in add if step.get("supersedes")}
     out = set(cancel)
@@ -129,7 +128,7 @@ def changed(
 
 
 def whole(head: Doc, steps: Mapping[str, Doc], *, final: bool = True, outlook: Json = ()) -> Doc:
-    """A plan document from its parts."""
+    """Build a plan document from its parts."""
     doc = {**head, "steps": list(steps.values())}
     doc.pop("final", None)
     if not final:
@@ -140,10 +139,10 @@ def whole(head: Doc, steps: Mapping[str, Doc], *, final: bool = True, outlook: J
 
 
 def standalone(doc: Doc, heirs: Mapping[str, str], params: Mapping[str, Json]) -> Doc:
-    """A run's plan as a document of its own: first names, and every reference follows.
+    """Return a run's plan as an independent document: original names, with references adapted.
 
-    `params` are the values the run was given that its plan does not declare (what a goal had):
-    they become defaults.
+    `params` are values given to the run that its plan does not declare (the facts of a goal): they
+    become defaults.
     """
     now = {step["id"] for step in doc["steps"]}
     stands = {old: follow(old, heirs) for old in heirs}
@@ -187,7 +186,7 @@ def _renamed(step: Doc, names: Mapping[str, str]) -> Doc:
 
 
 def rewritten(value: Json, names: Mapping[str, str]) -> Json:
-    """A value with its references to steps under their new names."""
+    """Return a value with its references to steps renamed by `names`."""
 
     def renamed(ref: references.Ref) -> str:
         new = names.get(ref.name)
@@ -199,9 +198,9 @@ def rewritten(value: Json, names: Mapping[str, str]) -> Json:
 def with_references(
     value: Json, written: Callable[[references.Ref], str], kind: str = "steps"
 ) -> Json:
-    """Return `value` with each reference of `kind` replaced by what `written` returns for it.
+    """Return `value` with each reference of `kind` replaced by the result of `written`.
 
-    `kind` is "steps", or "run" for references to the run that a rollback takes back.
+    `kind` is "steps", or "run" for references to the run being rolled back.
     """
     if isinstance(value, dict):
         return {key: with_references(each, written, kind) for key, each in value.items()}

@@ -1,12 +1,12 @@
 """The form of a plan document, as JSON Schema 2020-12.
 
-One schema serves three readers: `leadhand schema` prints it, editors complete and explain from
-it, and `core/lint/plan.py` validates against it. So every field has a description, and the words a
-person sees there are the words the documentation uses. What a schema cannot say (does that step
-exist, is that a duration) is said by `core/lint/plan.py`.
+One schema serves three readers: `leadhand schema` prints it, editors complete and explain from it,
+and `core/lint/plan.py` validates against it. So every field has a description, and the descriptions
+use the words of the documentation. Rules beyond a schema (does that step exist, is that a duration)
+are in `core/lint/plan.py`.
 
-Nothing may stand in a plan that is not described here: a misspelt field that is silently
-ignored is a step without its success criteria.
+A plan may contain no field that is not described here: a misspelt field that is silently ignored is
+a step without its success criteria.
 """
 
 from __future__ import annotations
