@@ -11,7 +11,7 @@ from leadhand.core.policy import Policy
 from leadhand.fleet.agents.template import TemplateCoder
 from leadhand.fleet.context import AttemptLimits
 from leadhand.fleet.gate.gate import GateRules
-from leadhand.fleet.planning.rules import PlanRules
+from leadhand.fleet.planning.lint import PlanRules
 from leadhand.fleet.service import Fleet, FleetConfig
 
 AGENT = textwrap.dedent(

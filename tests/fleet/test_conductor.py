@@ -9,13 +9,12 @@ import sys
 import pytest
 
 from leadhand.errors import LeadhandError
+from leadhand.fleet.boundaries import outside, within
 from leadhand.fleet.gate.gate import GateTrouble, GateVerdict
 from leadhand.fleet.merge.conductor import Conductor, Ejected, Landed, QueuedChange
 from leadhand.fleet.merge.train import Rules
-from leadhand.fleet.path_patterns import outside, within
 from leadhand.fleet.repository import git as git_module
-from leadhand.fleet.repository.commits import read_log
-from leadhand.fleet.repository.git import GitFailed
+from leadhand.fleet.repository.git import GitFailed, read_log
 from leadhand.fleet.repository.hub import Hub
 from leadhand.fleet.workspace.slots import Slots
 from tests.fleet.places import files_of, run_git, write
@@ -413,7 +412,7 @@ import asyncio, os, signal, sys
 from pathlib import Path
 from leadhand.fleet.merge.conductor import Conductor, QueuedChange
 from leadhand.fleet.gate.gate import GateVerdict
-from leadhand.fleet.repository.commits import read_log
+from leadhand.fleet.repository.git import read_log
 from leadhand.fleet.repository.hub import Hub
 from leadhand.fleet.workspace.slots import Slots
 

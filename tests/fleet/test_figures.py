@@ -8,9 +8,17 @@ import shutil
 from leadhand.core import commands
 from leadhand.fleet.budget import Spending
 from leadhand.fleet.status.evidence import Evidence
-from leadhand.fleet.status.facts import EpicFacts, TaskFacts
-from leadhand.fleet.status.figures import figures, intervals, peak
-from leadhand.fleet.status.sources import HOUR, SECOND, Landing, Sources
+from leadhand.fleet.status.figures import (
+    HOUR,
+    SECOND,
+    EpicFacts,
+    Landing,
+    Sources,
+    TaskFacts,
+    figures,
+    intervals,
+    peak,
+)
 from tests.fleet.places import run_git
 from tests.fleet.planned import Script, wave
 from tests.fleet.planned import epic as planned_epic

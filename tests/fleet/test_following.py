@@ -3,9 +3,8 @@
 import pytest
 
 from leadhand.errors import UsageError
-from leadhand.fleet.merge.conductor import Conductor
-from leadhand.fleet.merge.upstream import Following
-from leadhand.fleet.repository.commits import read_log
+from leadhand.fleet.merge.conductor import Conductor, Following
+from leadhand.fleet.repository.git import read_log
 from leadhand.fleet.repository.hub import Hub
 from tests.fleet.places import commit_all, files_of, run_git, write
 from tests.fleet.test_conductor import Judge, change

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from leadhand.fleet.commands import doctor
-from leadhand.fleet.gate import deciding_files, tamper_scan, test_runs
+from leadhand.fleet.gate import guard, test_runs, test_tampering
 from leadhand.fleet.gate.gate import GateRules
 from leadhand.fleet.gate.guard import findings, guarded, own_files
 from leadhand.fleet.gate.secret_scan import secrets_in
@@ -34,7 +34,7 @@ RULES = GateRules(commands=(("make", "check"), ("python3", "-m", "unittest")))
     ],
 )
 def test_a_file_that_configures_or_shadows_is_a_gate_file(path):
-    assert deciding_files.by_name(path)
+    assert guard.by_name(path)
 
 
 @pytest.mark.parametrize(
@@ -46,13 +46,13 @@ def test_a_file_that_configures_or_shadows_is_a_gate_file(path):
     ],
 )
 def test_work_is_none(path):
-    assert not deciding_files.by_name(path, packages={"src/pkg", "pkg"})
+    assert not guard.by_name(path, packages={"src/pkg", "pkg"})
 
 
 def test_what_main_has_already_shadows_nothing_new():
     packages = {"attr", "src/attr"}
-    assert deciding_files.by_name("attr/make.py", packages)
-    assert not deciding_files.by_name("attr/make.py", packages, known={"attr"})
+    assert guard.by_name("attr/make.py", packages)
+    assert not guard.by_name("attr/make.py", packages, known={"attr"})
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_what_main_has_already_shadows_nothing_new():
     ],
 )
 def test_of_some_files_only_parts_count(name, before, after, counts):
-    found = deciding_files.part_that_counts(f"sub/{name}", before.encode(), after.encode())
+    found = guard.part_that_counts(f"sub/{name}", before.encode(), after.encode())
     assert found is counts
 
 
@@ -154,8 +154,10 @@ def test_only_what_is_added_is_looked_at_for_secrets():
     ],
 )
 def test_code_that_reaches_for_the_machinery_of_tests_is_seen(text):
-    assert tamper_scan.reason("calc.py", b"", text.encode())
-    assert not tamper_scan.reason("calc.py", text.encode(), text.encode() + b"\nx = 1\n")
+    assert test_tampering.suspicious_code("calc.py", b"", text.encode())
+    assert not test_tampering.suspicious_code(
+        "calc.py", text.encode(), text.encode() + b"\nx = 1\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -167,13 +169,16 @@ def test_code_that_reaches_for_the_machinery_of_tests_is_seen(text):
     ],
 )
 def test_plain_code_is_not(text):
-    assert not tamper_scan.reason("calc.py", b"", text.encode())
+    assert not test_tampering.suspicious_code("calc.py", b"", text.encode())
 
 
 def test_scripts_are_looked_at_too():
-    assert tamper_scan.reason("a.js", b"", b"process.exit(0)") == "line 1 ends the process at once"
-    assert not tamper_scan.reason("a.js", b"", b"exports.add = (a, b) => a + b")
-    assert not tamper_scan.reason("a.rs", b"", b"process.exit(0)")
+    assert (
+        test_tampering.suspicious_code("a.js", b"", b"process.exit(0)")
+        == "line 1 ends the process at once"
+    )
+    assert not test_tampering.suspicious_code("a.js", b"", b"exports.add = (a, b) => a + b")
+    assert not test_tampering.suspicious_code("a.rs", b"", b"process.exit(0)")
 
 
 # --- which tests ran ---

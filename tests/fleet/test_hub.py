@@ -15,8 +15,14 @@ import pytest
 from leadhand.errors import Bug, Conflict, StoreCorrupt, UsageError
 from leadhand.fleet.repository import git as git_module
 from leadhand.fleet.repository import hub as locking
-from leadhand.fleet.repository.commits import message_of, trailers_of
-from leadhand.fleet.repository.git import GitFailed, GitResult, check_version, shown
+from leadhand.fleet.repository.git import (
+    GitFailed,
+    GitResult,
+    check_version,
+    message_of,
+    shown,
+    trailers_of,
+)
 from leadhand.fleet.repository.hub import MAIN, Hub, ref_of
 from leadhand.fleet.repository.user_repository import User
 from leadhand.fleet.workspace.slots import Slots

@@ -5,9 +5,8 @@ from hashlib import sha1
 from itertools import count
 from types import SimpleNamespace
 
-from leadhand.fleet import retention
-from leadhand.fleet import service as fleet_module
-from leadhand.fleet.retention import Keeping
+from leadhand.fleet import service
+from leadhand.fleet.service import Keeping
 from tests.fleet.places import run_git
 from tests.fleet.standing import epic, standing
 
@@ -24,7 +23,7 @@ async def test_homes_of_agents_go_with_their_epic(tmp_path, user, monkeypatch):
         async with asyncio.timeout(60):
             await fleet.idle()
         assert len(homes(tmp_path)) == 2
-    monkeypatch.setattr(fleet_module, "KEEP_S", 0.05)
+    monkeypatch.setattr(service, "KEEP_S", 0.05)
     async with opened() as fleet, asyncio.timeout(60):
         while homes(tmp_path):
             await asyncio.sleep(0.05)
@@ -73,10 +72,10 @@ async def test_many_loose_objects_are_packed_and_none_is_lost(hub, monkeypatch):
     """Not those either that no ref names: an agent's clone may need them."""
     data = blob_in_folder("17")
     sha = (await hub.git("hash-object", "-w", "--stdin", stdin=data)).text
-    monkeypatch.setattr(retention, "LOOSE_MAX", 257)
+    monkeypatch.setattr(service, "LOOSE_MAX", 257)
     await Keeping(hub, []).look()
     assert hub.loose() == 256, "a few are left alone"
-    monkeypatch.setattr(retention, "LOOSE_MAX", 256)
+    monkeypatch.setattr(service, "LOOSE_MAX", 256)
     await Keeping(hub, []).look()
     assert hub.loose() == 0
     assert await hub.blobs([sha]) == {sha: data}

@@ -7,15 +7,15 @@ import sys
 import pytest
 
 from leadhand.errors import Bug
-from leadhand.fleet import pull_requests, watch_loop
+from leadhand.fleet import background, pull_requests
+from leadhand.fleet.background import watch
 from leadhand.fleet.epic_folder import Intake
-from leadhand.fleet.gate import main_health
+from leadhand.fleet.gate import gate
 from leadhand.fleet.gate.gate import Gate, GateTrouble
+from leadhand.fleet.merge.conductor import Following
 from leadhand.fleet.merge.train import Train
-from leadhand.fleet.merge.upstream import Following
 from leadhand.fleet.pull_requests import RECORD
 from leadhand.fleet.status import journal
-from leadhand.fleet.watch_loop import watch
 from tests.fleet.places import commit_all, files_of, run_git, write
 from tests.fleet.standing import epic, standing
 
@@ -24,9 +24,9 @@ NO_FILES = OSError(errno.EMFILE, "Too many open files")
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr(watch_loop, "AGAIN_S", 0.05)
-    monkeypatch.setattr(main_health, "TROUBLE_S", 0.05)
-    monkeypatch.setattr(main_health, "LOOK_S", 0.05)
+    monkeypatch.setattr(background, "AGAIN_S", 0.05)
+    monkeypatch.setattr(gate, "TROUBLE_S", 0.05)
+    monkeypatch.setattr(gate, "LOOK_S", 0.05)
 
 
 def failing(monkeypatch, where, name, *errors):

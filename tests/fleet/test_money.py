@@ -67,7 +67,7 @@ async def test_while_the_fleet_is_stopped_no_model_is_asked_and_then_it_goes_on(
 
 
 async def test_answers_that_cannot_be_used_count_for_the_day_too(planned, tmp_path, monkeypatch):
-    monkeypatch.setattr("leadhand.fleet.planning.retry.PAUSES_S", (0.0,))
+    monkeypatch.setattr("leadhand.fleet.planning.backends.PAUSES_S", (0.0,))
     cut = ModelFailure("transient", "cut off", usage=Usage(700, 10))
     answers = ["no JSON at all", cut, wave(task("a")), done()]
     model = ScriptedModel(answers, price=Price(1000.0, 1000.0))

@@ -6,8 +6,8 @@ import pytest
 
 from leadhand.core import events as ev
 from leadhand.core.state.model import State, StepState
-from leadhand.fleet.planning.size_record import by_size, done_in
-from leadhand.fleet.status.facts import facts_of
+from leadhand.fleet.planning.planner import by_size, done_in
+from leadhand.fleet.status.figures import facts_of
 from leadhand.fleet.status.ladder import ladder as counted_ladder
 from leadhand.fleet.status.ladder import totals
 from tests.fleet.planned import (

@@ -14,8 +14,8 @@ from leadhand.core import events as ev
 from leadhand.core.policy import Policy
 from leadhand.core.state.model import State
 from leadhand.fleet.epic_folder import run_of
+from leadhand.fleet.planning.lint import PlanRules
 from leadhand.fleet.planning.progress import read_notes
-from leadhand.fleet.planning.rules import PlanRules
 from leadhand.fleet.planning.survey import survey
 from leadhand.fleet.repository.git import GitFailed
 from tests.fleet.places import commit_all, run_git, write
@@ -134,7 +134,7 @@ def test_a_question_in_the_notes_of_an_older_log_is_still_known():
 async def test_a_repository_that_cannot_be_read_for_a_while_is_waited_for(
     planned, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("leadhand.fleet.planning.retry.PAUSES_S", (0.0,) * 4)
+    monkeypatch.setattr("leadhand.fleet.planning.backends.PAUSES_S", (0.0,) * 4)
     troubles = [OSError("no room"), GitFailed(["ls-tree"], 128, "killed")] * 2
     script = Script(wave(task("a")), done())
     async with planned(script) as at_work:
@@ -147,7 +147,7 @@ async def test_a_repository_that_cannot_be_read_for_a_while_is_waited_for(
 
 
 async def test_a_repository_that_stays_unreadable_is_a_question(planned, tmp_path, monkeypatch):
-    monkeypatch.setattr("leadhand.fleet.planning.retry.PAUSES_S", (0.0,) * 4)
+    monkeypatch.setattr("leadhand.fleet.planning.backends.PAUSES_S", (0.0,) * 4)
     async with planned(Script(wave(task("a")), done())) as at_work:
         with _broken(monkeypatch, [GitFailed(["ls-tree"], 128, "bad object")] * 99):
             run = await settled(at_work, epic(tmp_path, there("a.py")))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from leadhand.fleet.planning.programs import is_there
+from leadhand.fleet.planning.choice import is_there
 from leadhand.fleet.planning.survey import drifted
 from leadhand.workers.sandbox.sandbox import Sandbox
 from tests.fleet.places import write

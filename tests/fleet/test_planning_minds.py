@@ -13,7 +13,7 @@ from leadhand.errors import UsageError
 from leadhand.fleet.gate.gate import GateRules
 from leadhand.fleet.merge.conductor import QueuedChange
 from leadhand.fleet.planning.backends import CommandMind, FunctionMind, MindFailed, ModelMind
-from leadhand.fleet.planning.rules import PlanRules
+from leadhand.fleet.planning.lint import PlanRules
 from leadhand.models.client import Client
 from leadhand.models.failures import ModelFailure
 from leadhand.models.messages import UserMessage
@@ -83,7 +83,7 @@ async def test_what_files_say_is_data_and_widens_nothing(planned, tmp_path, user
 async def test_a_model_that_is_down_is_asked_again_and_then_a_person(
     planned, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("leadhand.fleet.planning.retry.PAUSES_S", (0.0, 0.0))
+    monkeypatch.setattr("leadhand.fleet.planning.backends.PAUSES_S", (0.0, 0.0))
     down = ModelFailure("transient", "overloaded")
     model = ScriptedModel(lambda _request: down)
     async with planned(model) as at_work:
@@ -99,7 +99,7 @@ async def test_an_outage_of_minutes_is_waited_out_as_long_as_the_provider_says(m
     async def sleep(pause):
         slept.append(pause)
 
-    monkeypatch.setattr("leadhand.fleet.planning.retry.asyncio.sleep", sleep)
+    monkeypatch.setattr("leadhand.fleet.planning.backends.asyncio.sleep", sleep)
     monkeypatch.setattr(
         "leadhand.fleet.planning.backends.question", lambda doc: UserMessage(str(doc))
     )

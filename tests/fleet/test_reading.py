@@ -12,8 +12,14 @@ from leadhand.core.plan.model import FAILURE_CLASSES
 from leadhand.fleet.agents.base import CoderEvent
 from leadhand.fleet.agents.claude import ClaudeReading
 from leadhand.fleet.agents.codex import CodexReading
-from leadhand.fleet.agents.failures import STATUSES, classify, retry_after
-from leadhand.fleet.agents.supervision import AgentLines, document, fingerprint
+from leadhand.fleet.agents.process import (
+    STATUSES,
+    AgentLines,
+    classify,
+    document,
+    fingerprint,
+    retry_after,
+)
 
 # --- lines ---------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ import base64
 
 import pytest
 
-from leadhand.fleet.gate import deciding_files, tamper_scan, test_edits
+from leadhand.fleet.gate import guard, test_tampering
 from leadhand.fleet.gate.gate import GateRules
 from leadhand.fleet.gate.guard import findings, guarded
 from leadhand.fleet.gate.secret_scan import secrets_in, text_of
@@ -16,7 +16,7 @@ KEY = "AKIA" + "IOSFODNN7EXAMPLQ"
 
 
 def edited(old, new, path="tests/test_calc.py"):
-    return test_edits.reason(path, old.encode(), new.encode())
+    return test_tampering.suspicious_test_edit(path, old.encode(), new.encode())
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def edited(old, new, path="tests/test_calc.py"):
     ],
 )
 def test_an_edit_that_does_more_than_add_to_a_test_is_for_people(new):
-    assert edited(TEST, new) == test_edits.CHANGES
+    assert edited(TEST, new) == test_tampering.CHANGES
 
 
 @pytest.mark.parametrize(
@@ -68,10 +68,13 @@ def test_scripts_and_data_are_compared_by_lines():
     assert edited(JS_TEST, JS_TEST.replace("assert.equal", "((a) => a)"), script)
     assert edited(JS_TEST, "assert.equal = () => {};\n" + JS_TEST, script)
     assert edited(JS_TEST, JS_TEST + "test('more', () => assert.equal(1, 1));\n", script) == ""
-    assert test_edits.reason(script, None, JS_TEST.encode()) == ""
-    assert edited("1,2,3\n4,5,9\n", "1,2,3\n", "tests/cases.csv") == test_edits.CHANGES
+    assert test_tampering.suspicious_test_edit(script, None, JS_TEST.encode()) == ""
+    assert edited("1,2,3\n4,5,9\n", "1,2,3\n", "tests/cases.csv") == test_tampering.CHANGES
     assert edited("1,2,3\n", "1,2,3\n4,5,9\n", "tests/cases.csv") == ""
-    assert test_edits.reason("tests/cases.csv", b"1\n", None) == test_edits.REMOVES
+    assert (
+        test_tampering.suspicious_test_edit("tests/cases.csv", b"1\n", None)
+        == test_tampering.REMOVES
+    )
 
 
 @pytest.mark.parametrize(
@@ -93,7 +96,9 @@ def test_scripts_and_data_are_compared_by_lines():
     ],
 )
 def test_a_new_test_that_changes_what_others_see_is_for_people(text):
-    assert "changes what other tests see" in test_edits.reason("test_a.py", None, text.encode())
+    assert "changes what other tests see" in test_tampering.suspicious_test_edit(
+        "test_a.py", None, text.encode()
+    )
 
 
 def test_a_test_that_puts_things_back_is_not():
@@ -103,7 +108,7 @@ def test_a_test_that_puts_things_back_is_not():
         "    with mock.patch('calc.sub'):\n        assert calc.add(1, 2) == 2\n"
         "    made = calc.Calc()\n    made.size = 3\n"
     )
-    assert test_edits.reason("test_a.py", None, text.encode()) == ""
+    assert test_tampering.suspicious_test_edit("test_a.py", None, text.encode()) == ""
 
 
 @pytest.mark.parametrize(
@@ -133,13 +138,13 @@ def test_a_test_that_puts_things_back_is_not():
     ],
 )
 def test_other_spellings_of_the_machinery_of_tests_are_seen(text):
-    assert tamper_scan.reason("calc.py", b"", text.encode())
+    assert test_tampering.suspicious_code("calc.py", b"", text.encode())
 
 
 @pytest.mark.parametrize("path", ["pytest_asyncio/plugin.py", "pytest_x.py", "anyio.py"])
 def test_modules_that_pytest_loads_by_itself_are_gate_files(path):
-    assert deciding_files.by_name(path, {"pytest_asyncio"})
-    assert deciding_files.by_name(".pytest.toml")
+    assert guard.by_name(path, {"pytest_asyncio"})
+    assert guard.by_name(".pytest.toml")
 
 
 async def test_links_in_the_place_of_code_and_names_by_case_only(hub, slots):

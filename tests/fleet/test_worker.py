@@ -21,8 +21,7 @@ from leadhand.fleet.tasks import PlannedTask, wrong_with
 from leadhand.fleet.worker import CoderWorker
 from leadhand.fleet.workspace.capture import CapturedWork
 from leadhand.fleet.workspace.capture import CaptureLimits as TakingLimits
-from leadhand.fleet.workspace.setup import SetupFailed
-from leadhand.fleet.workspace.slots import Slots
+from leadhand.fleet.workspace.slots import SetupFailed, Slots
 from leadhand.stores.memory import MemoryStore
 from leadhand.workers.processes.processes import Processes
 from leadhand.workers.sandbox.sandbox import choose

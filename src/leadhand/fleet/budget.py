@@ -11,7 +11,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from leadhand.fleet.status.sources import PAID
+from leadhand.fleet.status.figures import PAID
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

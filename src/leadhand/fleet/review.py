@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from leadhand.core.hashing import canonical, digest
 from leadhand.fleet.agents.base import Assignment
 from leadhand.fleet.agents.transcripts import Transcript, place
+from leadhand.fleet.boundaries import within
 from leadhand.fleet.budget import DailyBudget
 from leadhand.fleet.gate.test_runs import listed
-from leadhand.fleet.path_patterns import within
 from leadhand.fleet.repository.git import GitFailed, raw_of, shown
 from leadhand.fleet.tasks import Left
 from leadhand.models.secret_patterns import scrub

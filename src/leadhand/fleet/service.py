@@ -22,36 +22,32 @@ from leadhand.app.lead import Lead
 from leadhand.codec.events import decode
 from leadhand.core.policy import Policy
 from leadhand.errors import UsageError
+from leadhand.fleet.agents.base import Assignment
 from leadhand.fleet.agents.transcripts import prune
+from leadhand.fleet.background import stop, watch
 from leadhand.fleet.budget import DailyBudget, Noting
-from leadhand.fleet.coder_workers import crew, tiers_of
 from leadhand.fleet.context import AttemptLimits, FleetContext
 from leadhand.fleet.epic_folder import Intake, submit
-from leadhand.fleet.gate.gate import Gate, GateRules
-from leadhand.fleet.gate.main_health import Soundness
+from leadhand.fleet.gate.gate import Gate, GateRules, Soundness
 from leadhand.fleet.governor import Governor
-from leadhand.fleet.merge.conductor import Conductor
+from leadhand.fleet.merge.conductor import Conductor, Following
 from leadhand.fleet.merge.train import Rules
-from leadhand.fleet.merge.upstream import Following
 from leadhand.fleet.planning.choice import epic_planner, epic_policy
 from leadhand.fleet.planning.examiner import Examiner
+from leadhand.fleet.planning.lint import PlanRules
+from leadhand.fleet.planning.planner import done_in
 from leadhand.fleet.planning.progress import EXAMINER
-from leadhand.fleet.planning.rules import PlanRules
-from leadhand.fleet.planning.size_record import done_in
 from leadhand.fleet.planning.steps import wanted_of
 from leadhand.fleet.pull_requests import Results
 from leadhand.fleet.repository.hub import Hub
-from leadhand.fleet.retention import LOOK_S as KEEP_S
-from leadhand.fleet.retention import Keeping
 from leadhand.fleet.review import AgentReviewer
 from leadhand.fleet.runs import EPIC, FLEET_DATABASE
 from leadhand.fleet.status.evidence import left_behind
+from leadhand.fleet.status.figures import DONE, REPLACED
 from leadhand.fleet.status.journal import Journal
 from leadhand.fleet.status.journal import read as read_journal
-from leadhand.fleet.watch_loop import stop, watch
-from leadhand.fleet.worker import CoderWorker
-from leadhand.fleet.workspace.setup import prepared
-from leadhand.fleet.workspace.slots import Slots
+from leadhand.fleet.worker import CoderWorker, crew, tiers_of
+from leadhand.fleet.workspace.slots import Slots, prepared
 from leadhand.models.registry import ModelRegistry
 from leadhand.workers.processes.leftovers import kill_leftovers
 from leadhand.workers.processes.processes import Processes
@@ -59,7 +55,7 @@ from leadhand.workers.sandbox.proxy import open_doors
 from leadhand.workers.sandbox.sandbox import SETUP, choose
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from leadhand.core.events import Event
@@ -68,7 +64,7 @@ if TYPE_CHECKING:
     from leadhand.engine.run import Run
     from leadhand.fleet.agents.base import Coder
     from leadhand.fleet.epics import Epic
-    from leadhand.fleet.planning.size_record import FinishedTask
+    from leadhand.fleet.planning.planner import FinishedTask
     from leadhand.workers.sandbox.proxy import Proxy
     from leadhand.workers.sandbox.sandbox import Sandbox
 
@@ -393,3 +389,56 @@ class Fleet:
 
 def _mark(folder: Path) -> str:
     return hashlib.sha256(str(folder.absolute()).encode()).hexdigest()[:12]
+
+
+# What a standing fleet puts away, so that it does not grow with each epic for ever.
+#
+# The homes of agents go when their epic has ended: nobody goes on with those conversations. Of an
+# epic that failed those of open tasks stay, since `redo` takes it up again. The hub's loose objects
+# go into packs (`Hub.pack`); nothing of them is thrown away.
+
+
+KEEP_S = 30.0
+LOOSE_MAX = 20_000
+"""So many more loose objects than after the last time are worth a pack."""
+
+
+class Keeping:
+    """Looks at what has ended, and tidies up after it."""
+
+    def __init__(self, hub: Hub, coders: Iterable[Coder]) -> None:
+        self._hub = hub
+        self._coders = {coder.name: coder for coder in coders}
+        self._owed: dict[str, list[str]] = {}
+        self._over: set[str] = set()
+        self._loose = 0
+
+    def heard(self, state: State) -> None:
+        """How an epic stands; one that has ended is tidied up after, once."""
+        if state.ended is None:
+            self._over.discard(state.run)
+        elif state.run not in self._over:
+            self._over.add(state.run)
+            open_ = state.ended.status == "failed"
+            self._owed[state.run] = [
+                step.id
+                for step in state.steps.values()
+                if step.attempts and (not open_ or step.status in (DONE, REPLACED))
+            ]
+
+    async def look(self) -> None:
+        """Put away what is due."""
+        while self._owed:
+            run = next(iter(self._owed))
+            await asyncio.to_thread(self._forget, run, self._owed[run])
+            del self._owed[run]
+        loose = await asyncio.to_thread(self._hub.loose)
+        if loose - self._loose >= LOOSE_MAX:
+            await self._hub.pack()
+            self._loose = await asyncio.to_thread(self._hub.loose)
+
+    def _forget(self, run: str, tasks: list[str]) -> None:
+        for name in (each for task in tasks for each in (task, f"{task}.review")):
+            for coder in self._coders.values():
+                with contextlib.suppress(OSError):  # what cannot go now goes at the next start
+                    coder.forget(Assignment(run=run, task=name, brief=""))

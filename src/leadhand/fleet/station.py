@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, Self
 from leadhand.core.calendar import iso
 from leadhand.errors import Conflict, LeadhandError, UsageError
 from leadhand.fleet.agents import transcripts
+from leadhand.fleet.background import watch
 from leadhand.fleet.status.evidence import Evidence, live_of, write_live
-from leadhand.fleet.watch_loop import watch
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from leadhand.core.report import Failure, Report
-from leadhand.fleet.path_patterns import outside
+from leadhand.fleet.boundaries import outside
 from leadhand.fleet.repository.git import shown
 from leadhand.models.secret_patterns import scrub
 

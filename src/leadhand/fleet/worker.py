@@ -30,11 +30,12 @@ import msgspec
 
 from leadhand.core.catalog import Offer, WorkerSpec
 from leadhand.core.report import Failure, Report
-from leadhand.errors import LeadhandError
+from leadhand.errors import LeadhandError, UsageError
 from leadhand.fleet import review
 from leadhand.fleet.agents import brief
 from leadhand.fleet.agents.base import Assignment, Coder, CoderEvent, CoderResult
 from leadhand.fleet.agents.transcripts import Transcript, place
+from leadhand.fleet.background import to_the_end
 from leadhand.fleet.context import AttemptLimits, AtWork, FleetContext
 from leadhand.fleet.gate.gate import GateTrouble
 from leadhand.fleet.gate.guard import findings, guarded
@@ -43,7 +44,6 @@ from leadhand.fleet.merge.conductor import Ejected, QueuedChange
 from leadhand.fleet.planning.survey import drifted
 from leadhand.fleet.repository.git import GitFailed, shown
 from leadhand.fleet.repository.hub import ref_of
-from leadhand.fleet.shielded import to_the_end
 from leadhand.fleet.status.ladder import CODER
 from leadhand.fleet.tasks import (
     PARAMETERS,
@@ -55,15 +55,15 @@ from leadhand.fleet.tasks import (
     overtaken,
     wrong_with,
 )
-from leadhand.fleet.workspace.setup import SetupFailed
-from leadhand.fleet.workspace.slots import SlotGone
+from leadhand.fleet.workspace.slots import SetupFailed, SlotGone
 from leadhand.models.secret_patterns import scrub
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 
-    from leadhand.fleet.agents.base import Assignment
+    from leadhand.fleet.agents.base import Assignment, Coder
     from leadhand.fleet.boundaries import Boundaries
+    from leadhand.fleet.context import AttemptLimits, FleetContext
     from leadhand.fleet.gate.gate import GateVerdict
     from leadhand.fleet.governor import Governor
     from leadhand.fleet.repository.hub import Hub
@@ -580,3 +580,39 @@ def _failed(kind: str, words: str, retry_after_s: float) -> Report:
 
 def _wip(assignment: Assignment) -> str:
     return ref_of("wip", assignment.run, assignment.task, assignment.attempt)
+
+
+# The agents of a fleet as workers, each with the one behind it.
+#
+#     coder ─► coder@fresh ─► coder@strong ─► …
+#
+# The first one stands twice: `coder@fresh` is the same agent for a conversation that begins anew,
+# so that what one conversation cannot get right is not at once a matter for a dearer model.
+
+
+FRESH = f"{CODER}@fresh"
+
+Made = tuple[str, "Coder", str]
+
+
+def crew(shop: FleetContext, made: Iterable[Made], limits: AttemptLimits) -> list[CoderWorker]:
+    """Workers from agents: a name (`coder`, `coder@strong`), the coder, its model."""
+    given = list(made)
+    names = [name for name, _coder, _model in given]
+    if CODER not in names:
+        raise UsageError(f"a fleet needs a coder that is called {CODER!r}")
+    if FRESH not in names:
+        at = names.index(CODER)
+        given.insert(at + 1, (FRESH, *given[at][1:]))
+        names.insert(at + 1, FRESH)
+    behind = dict(zip(names, [*names[1:], ""], strict=True))
+    return [
+        CoderWorker(shop, coder, name=name, model=model, limits=limits, stronger=behind[name])
+        for name, coder, model in given
+    ]
+
+
+def tiers_of(workers: Sequence[CoderWorker]) -> tuple[str, ...]:
+    """What a task may ask for besides the first one."""
+    names = [worker.spec.name for worker in workers]
+    return tuple(name.partition("@")[2] for name in names if name not in (CODER, FRESH))

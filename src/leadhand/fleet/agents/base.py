@@ -6,11 +6,11 @@ it is not for it to say.
 Laws
     1. What a coder says is a claim: its exit code, its closing words, its cost. `changed` is what
        we saw of the slot ourselves; acceptance and gate judge the rest elsewhere.
-    2. Every run ends: by its result, or by one of the clocks (`supervision.py`), and when `work`
+    2. Every run ends: by its result, or by one of the clocks (`process.py`), and when `work`
        returns, or is cancelled, no process of it is left.
     3. Nothing a coder prints can break the reading of it: unknown events are passed over, long
        lines are cut, memory is bounded.
-    4. A failure has a class of the core's own (`failures.py`), so that the ladder answers it as
+    4. A failure has a class of the core's own (`classify`), so that the ladder answers it as
        it answers any other.
 
 `ended` is how the run came to its end, `failure` what class that is; "" when it ended with a

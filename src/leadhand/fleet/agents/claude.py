@@ -25,9 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from leadhand.fleet.agents.base import Assignment, CoderEvent, Launch, Price
-from leadhand.fleet.agents.failures import classify, retry_after
-from leadhand.fleet.agents.installed import needed_by, started
-from leadhand.fleet.agents.process import ProcessCoder
+from leadhand.fleet.agents.process import ProcessCoder, classify, needed_by, retry_after, started
 from leadhand.models.messages import Usage
 from leadhand.workers.sandbox.sandbox import NoSandbox, Sandbox
 

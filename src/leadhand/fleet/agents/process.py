@@ -10,15 +10,25 @@ on a standard input that stays open. The clocks and limits go on as they were.
 
 from __future__ import annotations
 
+import asyncio
+import json
+import os
+import re
 import time
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from hashlib import sha256
+from hashlib import blake2b, sha256
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from leadhand.codec.events import escaped
+from leadhand.errors import LeadhandError
 from leadhand.fleet.agents.base import (
     AgentOutput,
     Assignment,
+    CoderEvent,
     CoderResult,
     Ended,
     Ending,
@@ -26,13 +36,615 @@ from leadhand.fleet.agents.base import (
     Launch,
     Workspace,
 )
-from leadhand.fleet.agents.supervision import GRACE_S, TERM_S, Attendance
 from leadhand.fleet.gate.gate import OURS
 from leadhand.fleet.workspace.clean_up import remove
+from leadhand.fleet.workspace.process_limits import TreeLimits, excess
 from leadhand.workers.processes.leftovers import ProcessError
-from leadhand.workers.processes.processes import Processes
-from leadhand.workers.processes.supervision import SpawnError
-from leadhand.workers.sandbox.sandbox import NoSandbox, Sandbox
+from leadhand.workers.processes.processes import Process, Processes
+from leadhand.workers.processes.supervision import Finished, SpawnError
+from leadhand.workers.sandbox.sandbox import NoSandbox, Sandbox, Wrapped
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Mapping
+
+
+# What went wrong, in the core's own words: from a status or a message to a failure class.
+#
+# Coders say their troubles in prose, and each in its own; what they have in common are the
+# providers behind them. A status is believed before a message, and a message is searched for the
+# narrower thing first: a rate limit that speaks of tokens is a rate limit.
+
+
+STATUSES = {
+    400: "permanent",
+    401: "denied",
+    402: "budget",
+    403: "denied",
+    404: "unavailable",
+    408: "transient",
+    413: "context_overflow",
+    429: "rate_limited",
+    529: "transient",
+}
+
+SAID: tuple[tuple[str, str], ...] = (
+    ("budget", r"credit balance|insufficient_quota|billing|exceeded your current quota"),
+    ("context_overflow", r"prompt is too long|context[ _-](?:length|window)|maximum context"),
+    ("context_overflow", r"ran out of room|input is too long|request_too_large"),
+    ("rate_limited", r"rate[ _-]?limit|too many requests|usage limit|quota exceeded|\b429\b"),
+    ("denied", r"authenticat|api[ _-]key|unauthori[sz]ed|not logged in|please run /login"),
+    ("denied", r"permission_error|oauth|\b40[13]\b"),
+    ("transient", r"connection refused|ECONNREFUSED"),
+    ("policy", r"usage polic|content[ _-](?:filter|policy)|refus|cyber_policy"),
+    ("transient", r"overloaded|timed? ?out|connection|stream (?:disconnected|closed|error)|ECONN"),
+    (
+        "transient",
+        r"\b5\d\d\b|internal server error|bad gateway|unavailable|try again|network|temporar",
+    ),
+)
+_SAID = tuple((name, re.compile(pattern, re.IGNORECASE)) for name, pattern in SAID)
+_AFTER = re.compile(
+    r"(?:retry|try again|available|resets?)[^.\n]{0,40}?\b(?:in|after)\D{0,3}"
+    r"(\d+(?:\.\d+)?)\s*(ms|milliseconds?|s|sec|seconds?|m|min|minutes?|h|hours?)?\b",
+    re.IGNORECASE,
+)
+_STATUS = re.compile(r"(?:API Error|status(?: code)?|HTTP)[: ]+(\d{3})\b", re.IGNORECASE)
+SCALES = {"ms": 0.001, "mi": 60.0, "m": 60.0, "h": 3600.0, "s": 1.0}
+
+
+def classify(message: str, status: int | None = None) -> str:
+    """The failure class of a trouble; empty if nothing is known about it."""
+    if status is None and (found := _STATUS.search(message)):
+        status = int(found[1])
+    of_message = next((name for name, pattern in _SAID if pattern.search(message)), "")
+    if status is None:
+        return of_message
+    of_status = STATUSES.get(status) or ("transient" if status >= 500 else "")
+    # A status says who is at fault; what exactly, only the message knows.
+    narrower = {
+        400: ("context_overflow", "policy", "budget", "denied"),
+        403: ("budget", "policy"),
+        404: ("denied",),
+        429: ("budget",),
+    }
+    return of_message if of_message in narrower.get(status, ()) else of_status or of_message
+
+
+def retry_after(message: str) -> float | None:
+    """The seconds that a message says to wait."""
+    found = _AFTER.search(message)
+    if not found:
+        return None
+    unit = (found[2] or "s").lower()
+    scale = SCALES.get(unit) or SCALES.get(unit[:2]) or SCALES[unit[0]]
+    if unit.startswith("milli"):
+        scale = 0.001
+    return float(found[1]) * scale
+
+
+# What of the disk a coder's program needs to be seen to run: itself, and its own package.
+#
+# A program is one file, as most are that stand in a folder such as ``~/bin``; or it is part of a
+# package, below ``node_modules`` or ``site-packages``, whose other files it reads. What lies beside
+# it is somebody else's. What it needs beyond that is named by people (`readable`).
+
+
+PACKAGES = ("node_modules", "site-packages", "dist-packages")
+
+
+def needed_by(program: str, apart: Sequence[Path] = ()) -> tuple[Path, ...]:
+    """What to show; nothing for a program that is looked for among the system's.
+
+    Nothing is shown that holds a home or what is to be kept `apart`.
+    """
+    if "/" not in program:
+        return ()
+    file = Path(program).resolve()
+    package = _package(file)
+    kept = [place.resolve() for place in (Path.home(), *apart)]
+    if package is None or any(place.is_relative_to(package) for place in kept):
+        return (file,)
+    return (package,)
+
+
+def started(program: str, sandbox: Sandbox) -> str:
+    """The same program as it is found inside, where a link that leads to it is not there."""
+    boxed = sandbox.kind != "none" and "/" in program
+    return str(Path(program).resolve()) if boxed else program
+
+
+def _package(file: Path) -> Path | None:
+    """The folder of the package that a file belongs to."""
+    for folder in file.parents:
+        holder = folder.parent
+        if holder.name in PACKAGES and not folder.name.startswith("@"):
+            return folder
+        if folder.name.startswith("@"):  # the scope of a package of npm
+            return None
+        if holder.name.startswith("@") and holder.parent.name in PACKAGES:
+            return folder
+    return None
+
+
+# Attending to one process of a coder: what it says, its three clocks, and its end.
+#
+#     process    it is alive; when it ends, that is all there is, result or not
+#     events     it speaks: anything but another try at the same request counts
+#     artefacts  the slot changes (`Fingerprint`), looked at only when it matters
+#
+# A coder is silent when neither an event nor a change came for `silence_s`: a compiler that writes
+# for ten minutes is no hang. It is stalled when it talks on while nothing has changed for
+# `stall_s`. Tries at the same request are counted apart: a coder that waits for its provider by
+# itself, ten times and for minutes, keeps a slot that others could use; after `RETRIES_MAX`, or
+# when it would wait longer than `WAIT_S_MAX`, it is ended, and the ladder waits without holding
+# one.
+#
+# The end is always the same: result, then a grace to leave by itself; `ending` is awaited so that
+# work in progress can be saved; then TERM to the group, KILL to all of it, and it is seen dead. All
+# of that is the supervisor's craft (`workers/processes/processes.py`), which is why coders run
+# under it: a host that is killed leaves no agent behind, and an agent that daemonises is found.
+
+
+# What a coder prints, as documents: one JSON object on each line, in bounded memory.
+#
+# A line that is longer than the most is dropped up to its end, and counted: a tool result of a
+# hundred megabytes must neither fill our memory nor end the conversation. What is no JSON is kept
+# as text, since that is how programs say what is wrong.
+
+
+LINE_BYTES_MAX = 10 << 20
+
+
+class AgentLines:
+    """Takes chunks as they come, gives lines when they are whole."""
+
+    def __init__(self, most: int = LINE_BYTES_MAX) -> None:
+        self._most = most
+        self._begun = bytearray()
+        self._skipping = False
+        self.dropped = 0
+        """Lines that were too long."""
+
+    def feed(self, chunk: bytes) -> Iterator[bytes]:
+        """The lines that are whole now."""
+        *whole, rest = chunk.split(b"\n")
+        for piece in whole:
+            self._take(piece)
+            if not self._skipping:
+                yield bytes(self._begun)
+            self._begun.clear()
+            self._skipping = False
+        self._take(rest)
+
+    def rest(self) -> Iterator[bytes]:
+        """What was printed last, without an end of line."""
+        if self._begun and not self._skipping:
+            yield bytes(self._begun)
+        self._begun.clear()
+
+    def _take(self, piece: bytes) -> None:
+        if self._skipping:
+            return
+        if len(self._begun) + len(piece) > self._most:
+            self._begun.clear()
+            self._skipping = True
+            self.dropped += 1
+        else:
+            self._begun += piece
+
+
+def document(line: bytes) -> Mapping[str, Any] | None:
+    """The object on a line; None if it is something else."""
+    if not line.lstrip().startswith(b"{"):
+        return None
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(value, dict):
+        return None
+    found: Mapping[str, Any] = escaped(value) if b"\\u" in line else value
+    return found
+
+
+# The third clock: whether anything in a slot has changed, and when.
+#
+# A fingerprint is made of names, sizes, kinds and change times, not of content: thousands of files
+# in some milliseconds. Change times (ctime) cannot be set by a program, so touching files back does
+# not hide a change. Git's own folder counts by its index and its HEAD only. What is larger than the
+# most is looked at in part; the part is the same every time, as long as nothing changes.
+
+
+ENTRIES_MAX = 50_000
+PASSED_OVER = frozenset({".git", "node_modules", "__pycache__", ".venv"})
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """A slot at one moment."""
+
+    digest: str
+    changed_at: float
+    """When the newest of its entries changed, by the clock on the wall."""
+
+
+def fingerprint(folder: Path) -> Fingerprint:
+    """What the folder looks like now; a folder that is gone has a fingerprint too."""
+    seen, newest, count = blake2b(digest_size=16), 0.0, 0
+    folders = [os.fspath(folder)]
+    for name in (".git/index", ".git/HEAD"):
+        try:
+            state = os.lstat(folder / name)
+        except OSError:
+            continue
+        seen.update(f"{name}\0{state.st_size}\0{state.st_ctime_ns}\n".encode())
+        newest = max(newest, state.st_ctime)
+    while folders and count < ENTRIES_MAX:
+        here = folders.pop()
+        try:
+            with os.scandir(here) as entries:
+                listed = sorted(entries, key=lambda entry: entry.name)
+        except OSError:
+            seen.update(b"gone\n")
+            continue
+        for entry in listed:
+            if entry.name in PASSED_OVER:
+                continue
+            count += 1
+            try:
+                state = entry.stat(follow_symlinks=False)
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+            except OSError:
+                continue
+            text = f"{entry.path}\0{state.st_mode}\0{state.st_size}\0{state.st_ctime_ns}\n"
+            seen.update(text.encode(errors="surrogateescape"))
+            newest = max(newest, state.st_ctime)
+    return Fingerprint(seen.hexdigest(), newest)
+
+
+GRACE_S = 30.0
+TERM_S = 5.0
+ENDING_S_MAX = 60.0
+TICK_S_MAX = 1.0
+LOOKS = 4  # at the slot, in the time after which it would be too late
+RETRIES_MAX = 3
+WAIT_S_MAX = 30.0
+SUM_MAX = 1e6
+"""Dollars or seconds: what a program says beyond that is no figure to be counted."""
+TAIL_LINES = 200
+NOISE_LINES = 20
+LINES_PER_S = 500
+"""Plain lines that are heard in a second. Of a flood only the last ones are: whoever prints a
+hundred megabytes must not keep all others from being heard."""
+LAST_CHARS = 200
+TAIL_CHARS = 8_000
+TEXT_CHARS = 20_000
+KEPT_BYTES = 64 << 10
+TREE = TreeLimits()
+"""For an agent with all that it starts."""
+
+
+class Attendance:
+    """One process of one coder, from its start until it is seen dead."""
+
+    def __init__(
+        self,
+        assignment: Assignment,
+        reading: AgentOutput,
+        heard: Heard,
+        *,
+        ending: Ending | None = None,
+        plain: bool = False,
+        grace_s: float = GRACE_S,
+        term_s: float = TERM_S,
+        tree: TreeLimits = TREE,
+    ) -> None:
+        """`plain`: to end with 0 is its way to say that it is done, and text is what it says."""
+        self.assignment = assignment
+        self._reading, self._heard, self._ending = reading, heard, ending
+        self._plain, self._grace_s, self._term_s, self._tree = plain, grace_s, term_s, tree
+        self._out, self._err = AgentLines(), AgentLines()
+        self._tail: deque[str] = deque(maxlen=TAIL_LINES)
+        self._noise: deque[str] = deque(maxlen=NOISE_LINES)
+        self._late: deque[tuple[str, bytes]] = deque(maxlen=NOISE_LINES)
+        self._second, self._plain_lines = 0.0, 0
+        self._wake = asyncio.Event()
+        self._verdict: tuple[Ended, str, str] | None = None
+        self._result: CoderEvent | None = None
+        self._result_at = 0.0
+        self._error = CoderEvent("other")
+        self._begun = self._event_at = time.monotonic()
+        self._looked_at = 0.0
+        self._retries = 0
+        self._texts = ""
+        self.started = False
+        self.session, self.cost = assignment.session, 0.0
+        self.tokens_in = self.tokens_out = self.turns = 0
+        self._before = self._now = Fingerprint("", 0.0)
+
+    def stop(self, ended: Ended, failure: str, why: str) -> None:
+        """Let it end for this reason, unless there is one already."""
+        if self._verdict is None:
+            self._verdict = (ended, failure, why)
+            self._wake.set()
+
+    async def attend(
+        self, processes: Processes, wrapped: Wrapped, stdin: bytes | None
+    ) -> CoderResult:
+        """Start it and stay until it is gone; also when this is cancelled."""
+        folder = wrapped.cwd
+        self._before = self._now = await asyncio.to_thread(fingerprint, folder)
+        process = await processes.spawn(
+            wrapped.argv,
+            cwd=folder,
+            env=wrapped.env,
+            stdin=stdin,
+            stdout_limit=KEPT_BYTES,
+            stderr_limit=KEPT_BYTES,
+            on_output=self._printed,
+        )
+        self.started = True
+        over = asyncio.ensure_future(process.wait())
+        watcher = asyncio.create_task(self._watch(process.pid))
+        try:
+            while not over.done() and self._verdict is None:
+                self._wake.clear()
+                await self._pause(over)
+                await self._look(wrapped)
+            finished = await self._end(process, over)
+        except BaseException:
+            await _all_the_same(self._leave(process, over))
+            raise
+        finally:
+            watcher.cancel()
+        self._drain()
+        self._now = await asyncio.to_thread(fingerprint, folder)
+        return self._judge(finished)
+
+    async def _watch(self, pid: int) -> None:
+        self.stop("failed", "criteria_unmet", await excess(pid, self._tree))
+
+    # --- what it says ---
+
+    def _printed(self, stream: str, chunk: bytes) -> None:
+        lines = self._out if stream == "stdout" else self._err
+        for line in lines.feed(chunk):
+            self._line(stream, line)
+
+    def _drain(self) -> None:
+        for stream, lines in (("stdout", self._out), ("stderr", self._err)):
+            for line in lines.rest():
+                self._line(stream, line)
+        self._catch_up()
+
+    def _line(self, stream: str, line: bytes) -> None:
+        found = document(line) if stream == "stdout" else None
+        if found is None and self._flooded():
+            self._late.append((stream, line))
+        else:
+            self._catch_up()
+            self._said(stream, line, found)
+
+    def _flooded(self) -> bool:
+        now = time.monotonic()
+        if now - self._second >= 1.0:
+            self._second, self._plain_lines = now, 0
+        self._plain_lines += 1
+        return self._plain_lines > LINES_PER_S
+
+    def _catch_up(self) -> None:
+        while self._late:
+            self._said(*self._late.popleft(), None)
+
+    def _said(self, stream: str, line: bytes, found: Mapping[str, Any] | None) -> None:
+        if found is None:
+            if text := line.decode(errors="replace").strip()[:TEXT_CHARS]:
+                said = self._plain and stream == "stdout"
+                self._noise.append(text)
+                self._take(CoderEvent("text" if said else "other", text=text))
+            return
+        try:
+            events = [_sane(event) for event in self._reading.read(found)]
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+            events = [CoderEvent("other")]  # a shape nobody has told us of
+        for event in events:
+            self._take(event)
+
+    def _take(self, event: CoderEvent) -> None:
+        self.session = event.session or self.session
+        self.cost = self.cost if event.cost is None else event.cost
+        self.turns += event.turn
+        if event.total:
+            self.tokens_in, self.tokens_out = event.tokens_in, event.tokens_out
+        else:
+            self.tokens_in += event.tokens_in
+            self.tokens_out += event.tokens_out
+        if event.kind == "retry":
+            self._retries += 1
+            self._error = event
+        else:
+            self._event_at = time.monotonic()
+            if event.kind in ("text", "tool", "file"):
+                self._retries = 0
+        if event.kind in ("text", "error", "other") and event.text:
+            self._tail.append(event.text[:TAIL_CHARS])
+        if event.kind == "text":
+            self._texts = event.text
+        elif event.kind == "error":
+            self._error = event
+        elif event.kind == "result" and self._result is None:
+            self._result, self._result_at = event, time.monotonic()
+        try:
+            self._heard(event)
+        except Exception as error:  # noqa: BLE001 - a view that fails must not deafen the clocks
+            context = {"message": "heard failed", "exception": error}
+            asyncio.get_running_loop().call_exception_handler(context)
+        self._check_limits()
+        self._wake.set()
+
+    def _check_limits(self) -> None:
+        task = self.assignment
+        if self._result is not None:
+            return  # what was spent is spent, and the work is there
+        if task.turns and self.turns > task.turns:
+            self.stop("limit", "too_complex", f"more than {task.turns} turns")
+        if task.cost and self.cost > task.cost:
+            self.stop("limit", "budget", f"{self.cost:.2f} spent, and {task.cost:.2f} allowed")
+        waits = self._retries and (self._error.retry_after_s or 0.0) > WAIT_S_MAX
+        if self._retries > RETRIES_MAX or waits:
+            self._give_up()
+
+    def _give_up(self) -> None:
+        failure = self._failure(self._error) or "transient"
+        self.stop(_ended(failure), failure, f"{self._retries} tries: {self._error.text}"[:500])
+
+    # --- the clocks ---
+
+    async def _pause(self, over: asyncio.Future[Finished]) -> None:
+        now = time.monotonic()
+        times = [TICK_S_MAX, self._begun + self.assignment.time_s - now]
+        times.append(self._event_at + self.assignment.silence_s - now)
+        if self._result is not None:
+            times.append(self._result_at + self._grace_s - now)
+        woken = asyncio.ensure_future(self._wake.wait())
+        try:
+            await asyncio.wait(
+                (over, woken),
+                timeout=max(0.01, min(times)),
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+        finally:
+            woken.cancel()
+
+    async def _look(self, wrapped: Wrapped) -> None:
+        """Whether one of the clocks has run out."""
+        task, now = self.assignment, time.monotonic()
+        if self._result is not None:
+            if now >= self._result_at + self._grace_s:
+                self.stop("result", "", "it had ended, and stayed")
+            return
+        if now >= self._begun + task.time_s:
+            self.stop("timeout", "timeout", f"not done after {task.time_s:g} s")
+        quiet = now - self._event_at
+        due = quiet >= task.silence_s or (
+            task.stall_s and now - max(self._begun, self._looked_at) >= task.stall_s / LOOKS
+        )
+        if not due:
+            return
+        self._looked_at = now
+        seen = await asyncio.to_thread(fingerprint, wrapped.cwd)
+        if seen.digest != self._now.digest:
+            self._now = seen
+        unchanged = min(time.time() - seen.changed_at, now - self._begun)
+        if seen.digest == self._before.digest:
+            unchanged = now - self._begun
+        if quiet >= task.silence_s and unchanged >= task.silence_s:
+            if self._retries:
+                self._give_up()
+            self.stop("silent", "timeout", f"neither a word nor a change for {task.silence_s:g} s")
+        elif quiet >= task.silence_s:
+            self._event_at = now - max(0.0, min(unchanged, task.silence_s))
+        if task.stall_s and unchanged >= task.stall_s:
+            self.stop(
+                "stalled", "too_complex", f"it talked, and changed nothing, {unchanged:.0f} s"
+            )
+
+    # --- the end ---
+
+    async def _end(self, process: Process, over: asyncio.Future[Finished]) -> Finished:
+        if not over.done() and self._verdict is not None:
+            await self._save(self._verdict[2])
+        if not over.done():
+            await process.end(self._term_s)
+        return await over
+
+    async def _leave(self, process: Process, over: asyncio.Future[Finished]) -> None:
+        """Somebody ends us: nobody will hear of it any more, and its work is kept all the same."""
+        if not over.done():
+            await self._save("its attempt was ended")
+        await process.end(self._term_s)
+
+    async def _save(self, why: str) -> None:
+        """Saving is the fleet's concern; that it fails must not keep an agent alive."""
+        if self._ending is not None:
+            with suppress(TimeoutError, OSError, RuntimeError, LeadhandError):
+                await asyncio.wait_for(self._ending(why), ENDING_S_MAX)
+
+    def _judge(self, finished: Finished) -> CoderResult:
+        ended, failure, why = self._verdict or ("result", "", "")
+        error = self._error
+        if self._verdict is None or ended == "result":
+            result = self._result
+            if result is not None and not result.failure:
+                ended, failure = "result", ""
+            elif result is not None or error.kind in ("error", "retry"):
+                told = result if result is not None and result.failure else error
+                failure = self._failure(told) or "permanent"
+                ended, why = _ended(failure), told.text[:500]
+            else:
+                ended, failure, why = self._crashed(finished)
+        waiting = error.retry_after_s or retry_after(error.text or why)
+        return CoderResult(
+            ended=ended,
+            failure=failure,
+            why=why,
+            said=((self._result and self._result.text) or self._texts)[:TEXT_CHARS],
+            session=self.session,
+            cost=self.cost,
+            tokens_in=self.tokens_in,
+            tokens_out=self.tokens_out,
+            turns=self.turns,
+            retry_after_s=waiting if failure in ("rate_limited", "transient") else None,
+            exit_code=finished.exit_code,
+            tail="\n".join(self._tail)[-TAIL_CHARS:],
+            changed=self._now.digest != self._before.digest,
+            seconds=time.monotonic() - self._begun,
+        )
+
+    def _crashed(self, finished: Finished) -> tuple[Ended, str, str]:
+        noise = "\n".join(self._noise)
+        if finished.exit_code == 126 and "sandbox: " in noise:
+            return "failed", "unavailable", noise[-500:]
+        if self._plain and finished.exit_code == 0:
+            return "result", "", ""
+        how = f"signal {finished.signal}" if finished.signal else f"exit code {finished.exit_code}"
+        last = f": {self._noise[-1][:LAST_CHARS]}" if self._noise else ""
+        return "crashed", classify(noise) or "lost", f"it ended without a result ({how}){last}"
+
+    def _failure(self, event: CoderEvent) -> str:
+        return event.failure or classify(event.text)
+
+
+def _sane(event: CoderEvent) -> CoderEvent:
+    """An event whose numbers can be added up and stored, whatever the program said."""
+    return replace(event, cost=_sum_of(event.cost), retry_after_s=_sum_of(event.retry_after_s))
+
+
+def _sum_of(said: float | None) -> float | None:
+    return said if said is not None and 0 <= said <= SUM_MAX else None
+
+
+def _ended(failure: str) -> Ended:
+    match failure:
+        case "rate_limited":
+            return "rate_limited"
+        case "policy":
+            return "refused"
+        case "budget":
+            return "limit"
+        case _:
+            return "failed"
+
+
+async def _all_the_same(work: Coroutine[Any, Any, None]) -> None:
+    """See to it although we are being cancelled ourselves; cancelled again, wait all the same."""
+    ending = asyncio.ensure_future(work)
+    while not ending.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait([ending])
+    ending.exception()
+
 
 GIT = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0"}
 """Git ends at once where it may not read the machine's configuration, as in a sandbox."""

@@ -21,7 +21,7 @@ from leadhand.errors import Conflict, LeadhandError, UsageError
 from leadhand.fleet.planning.progress import EXAMINER
 from leadhand.fleet.runs import FLEET_DATABASE
 from leadhand.fleet.settings import fleet_of, with_fleet
-from leadhand.fleet.status.sources import DONE, REPLACED
+from leadhand.fleet.status.figures import DONE, REPLACED
 
 if TYPE_CHECKING:
     from leadhand.core.state.model import State

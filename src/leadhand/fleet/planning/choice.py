@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -9,25 +13,47 @@ import msgspec
 from leadhand.errors import UsageError
 from leadhand.fleet.budget import DAY_S
 from leadhand.fleet.planning.backends import mind_of
+from leadhand.fleet.planning.lint import PlanRules
 from leadhand.fleet.planning.planner import EpicPlanner
-from leadhand.fleet.planning.programs import is_there
-from leadhand.fleet.planning.rules import PlanRules
 from leadhand.fleet.settings import fleet_of
 from leadhand.settings import source_of
 from leadhand.workers.functions.modules import load_module
-from leadhand.workers.sandbox.sandbox import PLANNER
+from leadhand.workers.sandbox.sandbox import PATH, PLANNER, SYSTEM
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from leadhand.core.policy import Policy
     from leadhand.fleet.budget import DailyBudget
     from leadhand.fleet.context import FleetContext
-    from leadhand.fleet.planning.size_record import FinishedTask
+    from leadhand.fleet.planning.planner import FinishedTask
     from leadhand.fleet.service import FleetConfig
     from leadhand.settings import Settings
     from leadhand.workers.processes.processes import Processes
+    from leadhand.workers.sandbox.sandbox import Sandbox
+
+
+# Which programs acceptance commands find: in the gate's PATH, and inside its sandbox.
+
+
+def is_there(name: str, sandbox: Sandbox, env: Mapping[str, str]) -> bool:
+    """Whether a program of this name, or at this whole path, can be started by the gate."""
+    places = [each for each in env.get("PATH", PATH).split(os.pathsep) if each.startswith("/")]
+    found = shutil.which(name, path=os.pathsep.join(places))
+    if found is None:
+        return False
+    if sandbox.kind == "none":
+        return True
+    shown = [*SYSTEM, sys.base_prefix, *map(str, sandbox.readable)]
+    # A link is followed inside too: both its place and its end must be there.
+    return all(_below(path, shown) for path in (Path(found), Path(found).resolve()))
+
+
+def _below(path: Path, folders: Iterable[str]) -> bool:
+    return any(
+        path.is_relative_to(folder) or path.is_relative_to(Path(folder).resolve())
+        for folder in folders
+    )
 
 
 IDLE_MAX = 1000

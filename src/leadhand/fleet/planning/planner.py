@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -29,29 +29,28 @@ from leadhand.core.wording import listed
 from leadhand.errors import UsageError
 from leadhand.fleet.epics import Epic
 from leadhand.fleet.planning import steps as shaping
-from leadhand.fleet.planning.backends import MindFailed, Tried
-from leadhand.fleet.planning.lint import Ground, wrong
+from leadhand.fleet.planning.backends import MindFailed, Tried, patiently
+from leadhand.fleet.planning.lint import Ground, PlanRules, wrong
 from leadhand.fleet.planning.progress import CHANGELOG, MOVABLE, EpicQuestion, read_notes, standing
 from leadhand.fleet.planning.prompt import told
 from leadhand.fleet.planning.reply import MisreadReply, read
-from leadhand.fleet.planning.result import entry_of, result_of
-from leadhand.fleet.planning.retry import patiently
-from leadhand.fleet.planning.rules import PlanRules
-from leadhand.fleet.planning.size_record import by_size
+from leadhand.fleet.planning.steps import ladder
 from leadhand.fleet.planning.survey import survey
 from leadhand.fleet.repository.git import GitFailed
+from leadhand.fleet.status.ladder import CODER
 from leadhand.models.secret_patterns import scrub
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from leadhand.core.report import Decision, PlannerView
+    from leadhand.core.state.model import State, StepState
     from leadhand.fleet.planning.backends import Mind
     from leadhand.fleet.planning.progress import EpicNotes, EpicProgress, Matter
     from leadhand.fleet.planning.reply import Reply
-    from leadhand.fleet.planning.size_record import FinishedTask
     from leadhand.fleet.planning.survey import Survey
     from leadhand.fleet.repository.hub import Hub
+
 
 NOTES_CHARS = 4000
 TROUBLES = (GitFailed, OSError)
@@ -302,3 +301,98 @@ def _asking(
 
 def _who(said: Mapping[str, Any]) -> str:
     return str(said.get("actor", "a person"))
+
+
+# What an epic came to: a summary, a changelog entry and the evidence, as data.
+
+
+COMMITS_TOLD = 500
+
+
+def entry_of(epic: Epic, notes: EpicNotes) -> str:
+    """The entry for the changelog: the planner's words, else the epic's own title."""
+    return (notes.done or {}).get("changelog", "").strip() or epic.title
+
+
+async def result_of(
+    hub: Hub, view: PlannerView, epic: Epic, notes: EpicNotes, stand: EpicProgress
+) -> dict[str, Any]:
+    """The result of the run. Commits are those that git has, by their trailers."""
+    own = [c for c in await hub.commits() if c.trailers.get("Leadhand-Run") == view.run]
+    tasks = len(stand.landed)
+    check = stand.check
+    words = (notes.done or {}).get("summary", "").strip()
+    data = check.data if check is not None and isinstance(check.data, dict) else {}
+    return {
+        "achieved": True,
+        "summary": words or f"{epic.title}: {tasks} tasks landed in {notes.waves} waves.",
+        "changelog": entry_of(epic, notes),
+        "commits": [
+            {"sha": commit.sha, "task": commit.trailers.get("Leadhand-Task", "")}
+            for commit in own[-COMMITS_TOLD:]
+        ],
+        "waves": notes.waves,
+        "tasks": tasks,
+        "dropped": list(notes.dropped),
+        "acceptance": {
+            "commit": data.get("commit", ""),
+            "commands": [list(argv) for argv in epic.acceptance],
+            "looks": len(stand.checks),
+        },
+        "ladder": ladder(stand, notes, _same_conversation(view)),
+    }
+
+
+def _same_conversation(view: PlannerView) -> dict[str, int]:
+    """For each task how many attempts went on with a conversation, as far as they failed."""
+    found: dict[str, int] = {}
+    for each in view.failed_attempts:
+        details = each.failure.details
+        if isinstance(details, dict) and details.get("conversation") == "same":
+            found[each.step] = found.get(each.step, 0) + 1
+    return found
+
+
+# First-pass success by the size of a task: what a planner learns from, counted from the log.
+#
+# The size of a task is the number of paths it may write, known before anybody starts.
+
+
+SIZES = ((1, "1 path"), (3, "2-3 paths"), (7, "4-7 paths"), (1 << 30, "8 or more paths"))
+
+
+class FinishedTask(NamedTuple):
+    """A task that is over."""
+
+    paths: int
+    attempts: int
+    landed: bool
+
+
+def done_in(state: State) -> list[FinishedTask]:
+    """The tasks of a run that are over."""
+    return [
+        FinishedTask(len(step.doc.get("writes") or ()), _tries(step), step.status == "succeeded")
+        for step in state.steps.values()
+        if step.worker.partition("@")[0] == CODER
+        and (step.status in ("succeeded", "failed") or (step.superseded_by and step.failures))
+    ]
+
+
+def _tries(step: StepState) -> int:
+    """Its attempts but those whose host was killed: nobody came to an end, well or badly."""
+    cut = [f for f in step.failures if f.get("class") == "lost" and not f.get("details")]
+    return step.attempts - len(cut)
+
+
+def by_size(tasks: Iterable[FinishedTask]) -> list[dict[str, Any]]:
+    """The table; sizes nobody tried are left out."""
+    rows: dict[str, dict[str, Any]] = {}
+    for task in tasks:
+        name = next(words for most, words in SIZES if task.paths <= most)
+        row = rows.setdefault(name, {"size": name, "tasks": 0, "landed": 0, "first_pass": 0})
+        row["tasks"] += 1
+        row["landed"] += task.landed
+        row["first_pass"] += task.landed and task.attempts == 1
+    order = [words for _, words in SIZES]
+    return sorted(rows.values(), key=lambda row: order.index(row["size"]))

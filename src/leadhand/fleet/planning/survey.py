@@ -9,16 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from leadhand.fleet.path_patterns import within
-from leadhand.fleet.repository.commits import read_log
-from leadhand.fleet.repository.git import name_of, shown
+from leadhand.fleet.boundaries import within
+from leadhand.fleet.repository.git import name_of, read_log, shown
 from leadhand.models.secret_patterns import scrub
 from leadhand.planners.model.prompt import clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from leadhand.fleet.repository.commits import Commit
+    from leadhand.fleet.repository.git import Commit
     from leadhand.fleet.repository.hub import Hub
 
 GUIDES = ("AGENTS.md", "CLAUDE.md", "README.md", "README.rst", "README.txt", "README")

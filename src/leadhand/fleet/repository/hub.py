@@ -37,8 +37,15 @@ from urllib.parse import quote
 
 from leadhand.errors import Bug, Conflict, StoreCorrupt, UsageError
 from leadhand.fleet.merge.same_change import TreeEntry, same_lines, strangers
-from leadhand.fleet.repository.commits import Commit, message_of, read_log
-from leadhand.fleet.repository.git import Git, GitFailed, check_version, name_of
+from leadhand.fleet.repository.git import (
+    Commit,
+    Git,
+    GitFailed,
+    check_version,
+    message_of,
+    name_of,
+    read_log,
+)
 from leadhand.fleet.repository.user_repository import Fetched, User
 
 # Who owns a hub, and the traces a killed git leaves in it.

@@ -24,14 +24,19 @@ from leadhand.core.state.evolve import evolve_all
 from leadhand.core.state.model import State
 from leadhand.core.views.run import run_status
 from leadhand.errors import UsageError
-from leadhand.fleet.repository.commits import Commit, read_log
-from leadhand.fleet.repository.git import Git
+from leadhand.fleet.repository.git import Commit, Git, read_log
 from leadhand.fleet.repository.hub import MAIN, OLDER_MAX, START
 from leadhand.fleet.runs import EPIC, FLEET_DATABASE
 from leadhand.fleet.status import journal
-from leadhand.fleet.status.facts import EpicFacts, facts_of
-from leadhand.fleet.status.figures import figures
-from leadhand.fleet.status.sources import DONE, SECOND, Landing, Sources
+from leadhand.fleet.status.figures import (
+    DONE,
+    SECOND,
+    EpicFacts,
+    Landing,
+    Sources,
+    facts_of,
+    figures,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -29,22 +29,33 @@ Laws
        cancellation: a thread cannot be stopped, so it is awaited.
 """
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
 import json
 import os
+import shlex
+import tempfile
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 from leadhand.errors import LeadhandError
+from leadhand.fleet.background import to_the_end
 from leadhand.fleet.repository.git import GitFailed, shown
 from leadhand.fleet.repository.hub import Hub
-from leadhand.fleet.shielded import to_the_end
 from leadhand.fleet.workspace.capture import CapturedWork, CaptureLimits, Mark, marks, read_files
 from leadhand.fleet.workspace.clean_up import make_git_folder, open_folder, remove, remove_foreign
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from leadhand.fleet.gate.gate import Gate
+
 
 COPY_S = 1800.0
 AGAIN_S = 5.0
@@ -287,3 +298,35 @@ class Slots:
 
 async def _in_thread(work: Callable[..., object], *given: object) -> None:
     await to_the_end(asyncio.to_thread(work, *given))
+
+
+# Preparing a slot: the project's set-up commands, run before an agent gets it.
+#
+# They are the gate's own, run in the same way: in the sandbox, with the slot and a home that is
+# thrown away, and with the shared cache of dependencies to read. What they leave among the files is
+# not the agent's work.
+
+
+SAID_CHARS = 2_000
+
+
+class SetupFailed(LeadhandError):
+    """A slot could not be prepared, which says nothing about the task."""
+
+
+def prepared(gate: Gate, folder: Path) -> Callable[[Slot], Awaitable[None]]:
+    """Runs the set-up commands of a gate in a slot."""
+
+    async def prepare(slot: Slot) -> None:
+        home = Path(tempfile.mkdtemp(prefix="setup-", dir=folder))
+        try:
+            for argv in gate.rules.setup:
+                network = gate.rules.setup_network
+                code, said = await gate.run(argv, slot, home, network=network)
+                if code:
+                    words = f"{shlex.join(argv)} ended with {code}"
+                    raise SetupFailed(f"a slot cannot be prepared: {words}\n{said[-SAID_CHARS:]}")
+        finally:
+            await asyncio.shield(asyncio.to_thread(remove, home))
+
+    return prepare
