@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import sys
 import traceback
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.openapi.utils import get_openapi
 from starlette.exceptions import HTTPException
 
 from leadhand.errors import LeadhandError
-from leadhand.server import shapes
+from leadhand.server.openapi import openapi
 from leadhand.server.problems import MEDIA, RequestRefused, refusal_of, title_of
 from leadhand.server.routes import (
     events,
@@ -29,7 +28,6 @@ from leadhand.server.routes import (
 from leadhand.server.rules import API
 
 if TYPE_CHECKING:
-    from leadhand.core.plan.model import Doc
     from leadhand.server.app_state import AppState
 
 ROUTERS = (session, runs, run_details, plans, reviews, inbox, host, events, fleet)
@@ -61,7 +59,7 @@ def build(office: AppState) -> FastAPI:
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(Exception, _failed)
-    app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
+    app.openapi = lambda: openapi(app)  # type: ignore[method-assign]
     return app
 
 
@@ -94,27 +92,3 @@ async def _failed(_request: Request, error: Exception) -> Response:
     if refused.status == 500:
         traceback.print_exception(error, file=sys.stderr)
     return _problem(refused)
-
-
-def _openapi(app: FastAPI) -> Doc:
-    if app.openapi_schema is None:
-        found: Any = get_openapi(
-            title=app.title,
-            version=app.version,
-            description=app.description,
-            routes=app.routes,
-            separate_input_output_schemas=False,
-        )
-        parts = found.setdefault("components", {})
-        models = parts.setdefault("schemas", {})
-        for model in (shapes.Problem, shapes.Finding):
-            schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
-            schema.pop("$defs", None)
-            models.setdefault(model.__name__, schema)
-        parts["securitySchemes"] = {
-            "token": {"type": "http", "scheme": "bearer"},
-            "session": {"type": "apiKey", "in": "cookie", "name": "leadhand_session"},
-        }
-        found["security"] = [{"token": []}, {"session": []}]
-        app.openapi_schema = found
-    return app.openapi_schema

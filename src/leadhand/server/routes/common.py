@@ -10,6 +10,7 @@ from fastapi import Query, Request, Response
 from leadhand.app.approvals import approver_key
 from leadhand.core.views.run import run_status
 from leadhand.server.app_state import answer, app_state_of, person_of
+from leadhand.server.openapi import PROBLEM, answered
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,10 +22,9 @@ if TYPE_CHECKING:
     from leadhand.core.state.model import Now, State
     from leadhand.server.accounts import Person
 
-_PROBLEM = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
 PROBLEMS: dict[int | str, Doc] = {
-    "4XX": {"description": "Refused; nothing was done.", "content": _PROBLEM},
-    "5XX": {"description": "It cannot be done now.", "content": _PROBLEM},
+    "4XX": {"description": "Refused; nothing was done.", "content": PROBLEM},
+    "5XX": {"description": "It cannot be done now.", "content": PROBLEM},
 }
 UNCHANGED: dict[int | str, Doc] = {304: {"description": "As you know it."}}
 
@@ -32,14 +32,14 @@ Limit = Annotated[int, Query(ge=1, le=500, description="How many, at most.")]
 Cursor = Annotated[str | None, Query(max_length=200, description="`next` of the page before.")]
 
 
-def document(model: Any, description: str = "As it stands.") -> dict[int | str, Doc]:
-    """The answers of a route that shows something."""
-    return {200: {"model": model, "description": description}, **UNCHANGED, **PROBLEMS}
+def document(model: type[Any]) -> dict[int | str, Doc]:
+    """Return the answers of a route that shows a `model`."""
+    return {200: answered(model, "As it stands."), **UNCHANGED, **PROBLEMS}
 
 
-def done(model: Any, status: int = 200) -> dict[int | str, Doc]:
-    """The answers of a route that does something."""
-    return {status: {"model": model, "description": "Done, and durable."}, **PROBLEMS}
+def done(model: type[Any], status: int = 200) -> dict[int | str, Doc]:
+    """Return the answers of a route that does something and tells a `model`."""
+    return {status: answered(model, "Done, and durable."), **PROBLEMS}
 
 
 async def say(request: Request, run: str, verb: str, **details: Any) -> Response:

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 
 from leadhand.errors import UsageError
-from leadhand.server import shapes
+from leadhand.server import documents
 from leadhand.server.app_state import answer, app_state_of, person_of
 from leadhand.server.problems import missing
 from leadhand.server.request_forms import Form, ReasonForm, Text
@@ -28,13 +28,13 @@ class MessageForm(Form):
     text: Text = Field(min_length=1)
 
 
-class FleetShape(shapes.Shape):
+class FleetDocument(documents.Document, kw_only=True):
     """A fleet's figures, as `leadhand fleet status --json`; null where there is none."""
 
     fleet: dict[str, Any] | None
 
 
-class Words(shapes.Shape):
+class AgentWords(documents.Document, kw_only=True):
     """What the last agent of a task said and did."""
 
     run: str
@@ -43,14 +43,14 @@ class Words(shapes.Shape):
     lines: list[dict[str, Any]]
 
 
-class Told(shapes.Shape):
+class AgentTold(documents.Document, kw_only=True):
     """What was done."""
 
     task: str
     attempt: int
 
 
-@router.get("/fleet", responses=done(FleetShape))
+@router.get("/fleet", responses=done(FleetDocument))
 async def fleet(
     request: Request,
     since: Annotated[int, Query(ge=0, le=YEAR_S, description="Seconds; 0: all time.")] = 0,
@@ -61,7 +61,7 @@ async def fleet(
     return answer({"fleet": found}, headers={"Cache-Control": "private, no-cache"})
 
 
-@router.get("/fleet/{run}/{task}/words", responses=done(Words))
+@router.get("/fleet/{run}/{task}/words", responses=done(AgentWords))
 async def words(request: Request, run: str, task: str) -> Response:
     """What a task's last agent said and did; without what looks like a secret."""
     station = _station(request)
@@ -71,13 +71,13 @@ async def words(request: Request, run: str, task: str) -> Response:
         raise missing(str(error)) from None
 
 
-@router.post("/fleet/{run}/{task}/stop", responses=done(Told))
+@router.post("/fleet/{run}/{task}/stop", responses=done(AgentTold))
 async def stop(request: Request, run: str, task: str, form: ReasonForm) -> Response:
     """End the agent that works on a task; its work is saved, and the ladder goes on."""
     return answer(_station(request).order("stop", f"{run}/{task}", form.reason, _who(request)))
 
 
-@router.post("/fleet/{run}/{task}/message", responses=done(Told))
+@router.post("/fleet/{run}/{task}/message", responses=done(AgentTold))
 async def message(request: Request, run: str, task: str, form: MessageForm) -> Response:
     """Tell the agent that works on a task something."""
     return answer(_station(request).order("message", f"{run}/{task}", form.text, _who(request)))

@@ -11,7 +11,7 @@ from leadhand.app.loading import planner_name
 from leadhand.app.metrics import figures
 from leadhand.errors import StoreError, UsageError
 from leadhand.models.names import TIERS
-from leadhand.server import shapes
+from leadhand.server import documents
 from leadhand.server.app_state import answer, app_state_of, of_database, person_of, seen
 from leadhand.server.problems import missing
 from leadhand.server.request_forms import ReasonForm
@@ -29,7 +29,7 @@ BYTES = {
 }
 
 
-@router.get("/workers", responses=done(shapes.Workers))
+@router.get("/workers", responses=done(documents.WorkersDocument))
 async def workers(request: Request) -> Response:
     """Who can do what, and which planners and contexts there are."""
     office = app_state_of(request)
@@ -47,7 +47,7 @@ async def workers(request: Request) -> Response:
     )
 
 
-@router.get("/metrics", responses=document(shapes.Metrics))
+@router.get("/metrics", responses=document(documents.MetricsDocument))
 async def metrics(request: Request) -> Response:
     """What all runs amount to."""
     counted = app_state_of(request).counted
@@ -58,7 +58,7 @@ async def metrics(request: Request) -> Response:
     return await seen(request, of_database, make)
 
 
-@router.get("/settings", responses=done(shapes.Settings))
+@router.get("/settings", responses=done(documents.SettingsDocument))
 async def settings(request: Request) -> Response:
     """Everything that is configured and where it came from; secrets never."""
     office = app_state_of(request)
@@ -91,7 +91,7 @@ async def artifact(request: Request, ref: str) -> Response:
     return Response(data, 200, headers, "application/octet-stream")
 
 
-@router.post("/stop-all", responses=done(shapes.Stopped))
+@router.post("/stop-all", responses=done(documents.StopState))
 async def stop(request: Request, form: ReasonForm) -> Response:
     """Start nothing new in any run, now and after restarts."""
     office, person = app_state_of(request), person_of(request)
@@ -99,7 +99,7 @@ async def stop(request: Request, form: ReasonForm) -> Response:
     return answer(await office.conductor.say("", "stop_all", person.name, details))
 
 
-@router.delete("/stop-all", responses=done(shapes.Stopped))
+@router.delete("/stop-all", responses=done(documents.StopState))
 async def lift(request: Request) -> Response:
     """Let runs start steps again."""
     office, person = app_state_of(request), person_of(request)

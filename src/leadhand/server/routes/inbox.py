@@ -11,7 +11,7 @@ from leadhand.core.commands import Command
 from leadhand.core.review import protected_change
 from leadhand.engine.approvals import words_with
 from leadhand.errors import Conflict
-from leadhand.server import shapes
+from leadhand.server import documents
 from leadhand.server.app_state import app_state_of, of_database, person_of, seen
 from leadhand.server.problems import RequestRefused, missing
 from leadhand.server.request_forms import AnswerForm
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 router = APIRouter(tags=["inbox"])
 
 
-@router.get("/inbox", responses=document(shapes.Inbox))
+@router.get("/inbox", responses=document(documents.InboxPage))
 async def inbox(request: Request, cursor: Cursor = None, limit: Limit = 100) -> Response:
     """What waits for a person, oldest first; `total` is how much that is in all."""
 
@@ -39,7 +39,7 @@ async def inbox(request: Request, cursor: Cursor = None, limit: Limit = 100) -> 
     return await seen(request, of_database, make)
 
 
-@router.post("/inbox/{run}/{question}/answer", responses=done(shapes.Done))
+@router.post("/inbox/{run}/{question}/answer", responses=done(documents.CommandDone))
 async def answered(request: Request, run: str, question: str, form: AnswerForm) -> Response:
     """Answer a question. A review is decided at the run's review, bound to what was shown.
 

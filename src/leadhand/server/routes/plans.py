@@ -14,7 +14,7 @@ from leadhand.core.library import find, spoken
 from leadhand.core.lint.later import later
 from leadhand.core.lint.plan import lint as check
 from leadhand.errors import PlanInvalid, UsageError
-from leadhand.server import shapes
+from leadhand.server import documents
 from leadhand.server.app_state import answer, app_state_of, of_database, person_of, seen
 from leadhand.server.bodies import apart
 from leadhand.server.problems import finding_document, missing
@@ -31,13 +31,13 @@ router = APIRouter(tags=["plans"])
 Name = Annotated[str, Path(max_length=120)]
 
 
-@router.post("/plans/draft", responses=done(shapes.Draft))
+@router.post("/plans/draft", responses=done(documents.DraftDocument))
 async def drafted(request: Request, form: StartForm) -> Response:
     """The plan that would run, what is wrong with it, and who must allow it. Nothing runs."""
     return answer(await draft(app_state_of(request), form, person_of(request).name))
 
 
-@router.post("/plans/lint", responses=done(shapes.Lint))
+@router.post("/plans/lint", responses=done(documents.LintDocument))
 async def linted(request: Request, form: LintForm) -> Response:
     """Everything there is to say about a plan."""
     office = app_state_of(request)
@@ -74,7 +74,7 @@ def _library_plans(desk: CachedReader) -> dict[str, Doc]:
 # The library.
 
 
-@router.get("/library", responses=document(shapes.Library))
+@router.get("/library", responses=document(documents.LibraryPage))
 async def library(request: Request) -> Response:
     """The plans that are kept, with how often and how well they ran."""
 
@@ -89,7 +89,7 @@ async def library(request: Request) -> Response:
     return await seen(request, of_database, make)
 
 
-@router.get("/library/{name}", responses=document(shapes.SavedPlan))
+@router.get("/library/{name}", responses=document(documents.LibraryPlan))
 async def kept(request: Request, name: Name) -> Response:
     """A plan of the library, NAME or NAME@VERSION, whole, with how its versions fared."""
 
@@ -106,7 +106,7 @@ async def kept(request: Request, name: Name) -> Response:
     return await seen(request, of_database, make)
 
 
-@router.put("/library/{name}", responses=done(shapes.Kept))
+@router.put("/library/{name}", responses=done(documents.LibraryChange))
 async def keep(request: Request, name: Name, form: SaveForm) -> Response:
     """Keep a plan as the next version of a name; the same content makes no new one."""
 
@@ -123,7 +123,7 @@ async def keep(request: Request, name: Name, form: SaveForm) -> Response:
     return answer(await app_state_of(request).conductor.say("", "save_plan", person.name, details))
 
 
-@router.delete("/library/{name}", responses=done(shapes.Kept))
+@router.delete("/library/{name}", responses=done(documents.LibraryChange))
 async def remove(request: Request, name: Name) -> Response:
     """Take a name out, with all its versions. Runs that used it keep what they ran."""
     office, person = app_state_of(request), person_of(request)

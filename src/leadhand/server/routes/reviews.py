@@ -19,7 +19,7 @@ from leadhand.core.state.model import REPLACEABLE
 from leadhand.core.views.run import run_status
 from leadhand.engine.approvals import own_words
 from leadhand.errors import Conflict, UsageError
-from leadhand.server import shapes
+from leadhand.server import documents
 from leadhand.server.app_state import now, of_run, person_of, seen
 from leadhand.server.bodies import apart
 from leadhand.server.problems import missing
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 router = APIRouter(tags=["reviews"])
 
 
-@router.get("/runs/{run}/review", responses=document(shapes.Review))
+@router.get("/runs/{run}/review", responses=document(documents.ReviewDocument))
 async def review(request: Request, run: str) -> Response:
     """All that will run, the hash an approval is bound to, who has allowed it, who must."""
 
@@ -51,7 +51,7 @@ async def review(request: Request, run: str) -> Response:
     return await seen(request, of_run(run), make)
 
 
-@router.post("/runs/{run}/review/approve", responses=done(shapes.Done))
+@router.post("/runs/{run}/review/approve", responses=done(documents.CommandDone))
 async def approve(request: Request, run: str, form: ApproveForm) -> Response:
     """Allow exactly what was shown."""
     person = person_of(request)
@@ -71,19 +71,19 @@ async def approve(request: Request, run: str, form: ApproveForm) -> Response:
     return await said(request, run, Saying(word))
 
 
-@router.post("/runs/{run}/review/reject", responses=done(shapes.Done))
+@router.post("/runs/{run}/review/reject", responses=done(documents.CommandDone))
 async def reject(request: Request, run: str, form: RejectForm) -> Response:
     """Refuse what was shown, and with it the run."""
     return await _answered(request, run, form.hash, "reject", form.reason)
 
 
-@router.post("/runs/{run}/review/request_changes", responses=done(shapes.Done))
+@router.post("/runs/{run}/review/request_changes", responses=done(documents.CommandDone))
 async def request_changes(request: Request, run: str, form: ChangesForm) -> Response:
     """Send what was shown back to the planner, with what should be different."""
     return await _answered(request, run, form.hash, "request_changes", form.text)
 
 
-@router.post("/runs/{run}/review/amend", responses=done(shapes.Done))
+@router.post("/runs/{run}/review/amend", responses=done(documents.CommandDone))
 async def amend(request: Request, run: str, form: AmendForm) -> Response:
     """Change steps that have not started; it makes a new revision."""
     if (form.plan is None) == (not form.set and not form.unset):
@@ -112,7 +112,7 @@ async def amend(request: Request, run: str, form: AmendForm) -> Response:
     return await said(request, run, Saying(word), told)
 
 
-@router.post("/runs/{run}/steps/{step}/reassign", responses=done(shapes.Reassigned))
+@router.post("/runs/{run}/steps/{step}/reassign", responses=done(documents.StepReassigned))
 async def reassign(request: Request, run: str, step: str, form: ReassignForm) -> Response:
     """Have another worker do a step that is not under way; it makes a new revision."""
     person, told = person_of(request), dict[str, Any]()

@@ -14,7 +14,7 @@ from leadhand.core.plan.revisions import revisions as all_revisions
 from leadhand.core.review.approval import allowed, digests
 from leadhand.core.views.ledger import describe, ledger_of
 from leadhand.errors import UsageError
-from leadhand.server import shapes
+from leadhand.server import documents
 from leadhand.server.app_state import app_state_of, of_run, seen
 from leadhand.server.problems import RequestRefused, missing
 from leadhand.server.routes.common import PROBLEMS, Cursor, Limit, document
@@ -31,13 +31,13 @@ TEXT = {200: {"description": "What it printed.", "content": {"text/plain": {}}},
 Number = Annotated[int | None, Query(ge=0, le=1_000_000)]
 
 
-@router.get("/runs/{run}/graph", responses=document(shapes.Graph))
+@router.get("/runs/{run}/graph", responses=document(documents.GraphDocument))
 async def graph(request: Request, run: str) -> Response:
     """All steps, and which waits for which."""
     return await seen(request, of_run(run), lambda desk: graph_document(desk.state(run)))
 
 
-@router.get("/runs/{run}/attempts", responses=document(shapes.Attempts))
+@router.get("/runs/{run}/attempts", responses=document(documents.AttemptsDocument))
 async def attempts(request: Request, run: str) -> Response:
     """When each attempt was, of the steps that had more than one."""
 
@@ -47,7 +47,7 @@ async def attempts(request: Request, run: str) -> Response:
     return await seen(request, of_run(run), make)
 
 
-@router.get("/runs/{run}/steps/{step}", responses=document(shapes.Step))
+@router.get("/runs/{run}/steps/{step}", responses=document(documents.StepDocument))
 async def step(request: Request, run: str, step: str) -> Response:
     """All there is of a step."""
 
@@ -89,7 +89,7 @@ async def output(
     return Response(text.encode("utf-8", "replace"), 200, None, "text/plain; charset=utf-8")
 
 
-@router.get("/runs/{run}/revisions", responses=document(shapes.Revisions))
+@router.get("/runs/{run}/revisions", responses=document(documents.RevisionPage))
 async def revisions(request: Request, run: str) -> Response:
     """Every version of a run's plan."""
 
@@ -99,7 +99,7 @@ async def revisions(request: Request, run: str) -> Response:
     return await seen(request, of_run(run), make)
 
 
-@router.get("/runs/{run}/revisions/{number}", responses=document(shapes.Revision))
+@router.get("/runs/{run}/revisions/{number}", responses=document(documents.RevisionDocument))
 async def revision(request: Request, run: str, number: int) -> Response:
     """One version of a run's plan, whole."""
 
@@ -139,7 +139,7 @@ def _rows(desk: CachedReader, run: str) -> list[Doc]:
     ]
 
 
-@router.get("/runs/{run}/diff", responses=document(shapes.Diff))
+@router.get("/runs/{run}/diff", responses=document(documents.DiffDocument))
 async def diff(
     request: Request,
     run: str,
@@ -155,7 +155,7 @@ async def diff(
     return await seen(request, of_run(run), make)
 
 
-@router.get("/runs/{run}/ledger", responses=document(shapes.Ledger))
+@router.get("/runs/{run}/ledger", responses=document(documents.LedgerPage))
 async def ledger(
     request: Request,
     run: str,

@@ -12,7 +12,7 @@ from leadhand.core.rollback import rollback_id
 from leadhand.core.views.run import ENDED, run_status, summary
 from leadhand.engine.approvals import signed_releases
 from leadhand.errors import Conflict
-from leadhand.server import shapes
+from leadhand.server import documents
 from leadhand.server.app_state import (
     answer,
     app_state_of,
@@ -41,7 +41,7 @@ WAITING_SHOWN = 100
 """Questions that a run's document shows; the inbox has all."""
 
 
-@router.get("/runs", responses=document(shapes.RunPage))
+@router.get("/runs", responses=document(documents.RunPage))
 async def runs(
     request: Request,
     status: Annotated[str | None, Query(max_length=40)] = None,
@@ -76,7 +76,7 @@ def run_page(desk: CachedReader, status: str | None, q: str, cursor: str | None,
     return {"items": found, "next": None}
 
 
-@router.get("/runs/{run}", responses=document(shapes.Run))
+@router.get("/runs/{run}", responses=document(documents.RunDocument))
 async def run(request: Request, run: str, cursor: Cursor = None, limit: Limit = 500) -> Response:
     """One run: how it stands, a page of its steps, what waits, what it cost."""
     unhosted = app_state_of(request).conductor.unhosted.get(run)
@@ -109,7 +109,7 @@ def _steps_page(steps: list[Doc], cursor: str | None, limit: int) -> Doc:
 # Begin.
 
 
-@router.post("/runs", status_code=201, responses=done(shapes.Started, 201))
+@router.post("/runs", status_code=201, responses=done(documents.RunBegun, 201))
 async def begin(
     request: Request,
     form: StartForm,
@@ -156,26 +156,26 @@ def _started(state: State) -> Doc:
 # Control.
 
 
-@router.post("/runs/{run}/pause", responses=done(shapes.Done))
+@router.post("/runs/{run}/pause", responses=done(documents.CommandDone))
 async def pause(request: Request, run: str, form: ReasonForm) -> Response:
     """Start nothing new in a run."""
     return await say(request, run, "pause", reason=form.reason)
 
 
-@router.post("/runs/{run}/resume", responses=done(shapes.Done))
+@router.post("/runs/{run}/resume", responses=done(documents.CommandDone))
 async def resume(request: Request, run: str, form: ReasonForm) -> Response:
     """Lift a pause, and take the run up again if nobody drives it."""
     app_state_of(request).conductor.unhosted.pop(run, None)
     return await say(request, run, "resume", reason=form.reason)
 
 
-@router.post("/runs/{run}/cancel", responses=done(shapes.Done))
+@router.post("/runs/{run}/cancel", responses=done(documents.CommandDone))
 async def cancel(request: Request, run: str, form: ReasonForm) -> Response:
     """Stop a run."""
     return await say(request, run, "cancel", reason=form.reason)
 
 
-@router.post("/runs/{run}/rollback", responses=done(shapes.Done))
+@router.post("/runs/{run}/rollback", responses=done(documents.CommandDone))
 async def rollback(request: Request, run: str, form: ReasonForm) -> Response:
     """Take back what a run did that has ended, in a run of its own."""
     office, person = app_state_of(request), person_of(request)
@@ -195,21 +195,21 @@ async def rollback(request: Request, run: str, form: ReasonForm) -> Response:
     return answer({"run": back.run, "status": run_status(back)})
 
 
-@router.post("/runs/{run}/steps/{step}/redo", responses=done(shapes.Done))
+@router.post("/runs/{run}/steps/{step}/redo", responses=done(documents.CommandDone))
 async def redo(request: Request, run: str, step: str, form: RedoForm) -> Response:
     """Have a step tried again that failed."""
     await _refuse_unknown(request, run, step)
     return await say(request, run, "redo", step=step, reason=form.reason)
 
 
-@router.post("/runs/{run}/steps/{step}/hold", responses=done(shapes.Done))
+@router.post("/runs/{run}/steps/{step}/hold", responses=done(documents.CommandDone))
 async def hold(request: Request, run: str, step: str, form: ReasonForm) -> Response:
     """Stop before a step that has not started."""
     await _refuse_unknown(request, run, step)
     return await say(request, run, "hold", steps=[step], reason=form.reason)
 
 
-@router.post("/runs/{run}/steps/{step}/release", responses=done(shapes.Done))
+@router.post("/runs/{run}/steps/{step}/release", responses=done(documents.CommandDone))
 async def release(request: Request, run: str, step: str, form: ReasonForm) -> Response:
     """Let a step go on that is held."""
     office, person = app_state_of(request), person_of(request)

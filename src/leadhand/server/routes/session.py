@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter, Request, Response
 
 from leadhand.core.calendar import iso
-from leadhand.server import shapes
+from leadhand.server import documents
 from leadhand.server.accounts import COOKIE, SESSION_S
 from leadhand.server.app_state import answer, app_state_of, person_of
 from leadhand.server.request_forms import SignIn
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 router = APIRouter(tags=["session"])
 
 
-@router.post("/session", responses=done(shapes.Session))
+@router.post("/session", responses=done(documents.SessionDocument))
 async def sign_in(request: Request, form: SignIn) -> Response:
     """Sign in with a token: the answer sets a cookie for this browser."""
     office = app_state_of(request)
@@ -41,7 +41,7 @@ async def sign_in(request: Request, form: SignIn) -> Response:
     return found
 
 
-@router.get("/session", responses=done(shapes.Session))
+@router.get("/session", responses=done(documents.SessionDocument))
 async def who(request: Request) -> Response:
     """Who is signed in."""
     office = app_state_of(request)

@@ -1,25 +1,19 @@
-"""What answers look like, for the OpenAPI document. Tests hold every answer against these.
-
-Documents are written from the builders that `--json` uses, never through these models: they
-describe, and cost nothing when a page is served.
-"""
+"""The documents that the server answers with; the OpenAPI document is made from them."""
 
 from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from msgspec import UNSET, Struct, UnsetType
 
 Doc = dict[str, Any]
 
 
-class Shape(BaseModel):
+class Document(Struct, kw_only=True):
     """A document; more fields may come."""
 
-    model_config = ConfigDict(extra="allow")
 
-
-class Finding(Shape):
+class FindingRow(Document, kw_only=True):
     """Something that is wrong with a plan, and its fix."""
 
     rule: str
@@ -29,30 +23,31 @@ class Finding(Shape):
     fix: str
 
 
-class Problem(Shape):
+class ProblemDocument(Document, kw_only=True):
     """RFC 9457: why a request was not carried out."""
 
     type: str
     title: str
     status: int
     detail: str
-    fix: str | None = None
-    findings: list[Finding] | None = None
+    fix: str | UnsetType | None = UNSET
+    findings: list[FindingRow] | UnsetType | None = UNSET
 
 
-class Session(Shape):
+class SessionDocument(Document, kw_only=True):
     """Who is signed in."""
 
     person: str
     role: Literal["viewer", "operator", "approver"]
-    expires: str | None = Field(description="When the session ends; null with a bearer token.")
+    expires: str | None
+    """When the session ends; null with a bearer token."""
     version: str
     store: str
     stopped: bool
     stopped_by: str
 
 
-class RunRow(Shape):
+class RunRow(Document, kw_only=True):
     """A run in a list."""
 
     run: str
@@ -63,33 +58,34 @@ class RunRow(Shape):
     settled: int | None
     succeeded: int | None
     failed: int | None
-    replaced: int | None = Field(description="Steps that others took the place of.")
+    replaced: int | None
+    """Steps that others took the place of."""
     waiting: int | None
-    cost: float | None = Field(
-        description="What counts against the budget: money, and the cost units of workers."
-    )
-    money: float | None = Field(description="What models and coding agents cost, in dollars.")
+    cost: float | None
+    """What counts against the budget: money, and the cost units of workers."""
+    money: float | None
+    """What models and coding agents cost, in dollars."""
     created: str
     updated: str
     started: str
     host: int | None
 
 
-class RunPage(Shape):
+class RunPage(Document, kw_only=True):
     """Runs, the latest first."""
 
     items: list[RunRow]
     next: str | None
 
 
-class Choice(Shape):
+class AnswerChoice(Document, kw_only=True):
     """An answer, and what follows from it."""
 
     answer: str
     leads_to: str
 
 
-class Asked(Shape):
+class InboxRow(Document, kw_only=True):
     """Something that waits for a person."""
 
     id: str
@@ -97,30 +93,32 @@ class Asked(Shape):
     run: str
     step: str | None
     goal: str
-    plan: str = Field(description="The plan's own id; empty where it has none.")
-    risk: str | None = Field(
-        description="Of the steps concerned: a level, or `not declared`; null where there are none."
-    )
+    plan: str
+    """The plan's own id; empty where it has none."""
+    risk: str | None
+    """Of the steps concerned: a level, or `not declared`; null where there are none."""
     effects: list[str]
-    cost: float | None = Field(description="What workers declare, in cost units.")
+    cost: float | None
+    """What workers declare, in cost units."""
     asked_by: str
     text: str
-    choices: list[Choice]
+    choices: list[AnswerChoice]
     since: str
-    default: str | None = Field(description="The answer that counts when none came by `until`.")
+    default: str | None
+    """The answer that counts when none came by `until`."""
     until: str | None
-    commit: str | None = None
+    commit: str | UnsetType | None = UNSET
     """Of a protected change, and so are those below: what is to be approved."""
-    base: str | None = None
-    digest: str | None = None
-    diff: str | None = None
-    paths: list[str] | None = None
-    people: int | None = None
+    base: str | UnsetType | None = UNSET
+    digest: str | UnsetType | None = UNSET
+    diff: str | UnsetType | None = UNSET
+    paths: list[str] | UnsetType | None = UNSET
+    people: int | UnsetType | None = UNSET
     """How many different people must approve it."""
-    approved_by: list[str] | None = None
+    approved_by: list[str] | UnsetType | None = UNSET
 
 
-class StepRow(Shape):
+class StepRow(Document, kw_only=True):
     """A step of a run."""
 
     id: str
@@ -130,44 +128,54 @@ class StepRow(Shape):
     error: Doc | None
 
 
-class Run(Shape):
+class RunDocument(Document, kw_only=True):
     """A run, as `leadhand show RUN --json`."""
 
     run: str
     status: str
     goal: str
     result: Any
-    steps: list[StepRow] = Field(description="A page of them.")
+    steps: list[StepRow]
+    """A page of them."""
     steps_total: int
-    next: str | None = Field(description="The cursor of the next page of steps.")
+    next: str | None
+    """The cursor of the next page of steps."""
     cost: float
     money: float
     duration: float
     reason: str
-    origin: str = Field(description="Where the cause of an end without success lies.")
+    origin: str
+    """Where the cause of an end without success lies."""
     host: int | None
     started: str
     plan: Doc
     params: Doc
     revision: int
-    proposed_revision: int | None = Field(description="The one that waits for a person, if any.")
+    proposed_revision: int | None
+    """The one that waits for a person, if any."""
     planner: str
     can_roll_back: bool
-    worked: float = Field(description="Seconds in which workers were at work, of `duration`.")
-    begun: bool = Field(description="Whether anything of it has started.")
+    worked: float
+    """Seconds in which workers were at work, of `duration`."""
+    begun: bool
+    """Whether anything of it has started."""
     seq: int
     rollback: Doc | None
     fault: Doc | None
-    refused: list[Doc] = Field(description="Proposals that were refused, with the reasons.")
+    refused: list[Doc]
+    """Proposals that were refused, with the reasons."""
     recovery: Doc
-    waiting_for: list[Asked] = Field([], description="The oldest 100; the inbox has all.")
-    dropped: list[Doc] = Field([], description="Steps that were given up by name, with the reason.")
+    waiting_for: list[InboxRow] | UnsetType = UNSET
+    """The oldest 100; the inbox has all."""
+    dropped: list[Doc] | UnsetType = UNSET
+    """Steps that were given up by name, with the reason."""
     limits: Doc
     paused: bool
-    unhosted: str | None = Field(description="Why nobody drives it, if that is so.")
+    unhosted: str | None
+    """Why nobody drives it, if that is so."""
 
 
-class Node(Shape):
+class StepNode(Document, kw_only=True):
     """A step in the graph."""
 
     id: str
@@ -185,19 +193,19 @@ class Node(Shape):
     superseded_by: str | None
 
 
-class Graph(Shape):
+class GraphDocument(Document, kw_only=True):
     """All steps, and which waits for which."""
 
     run: str
-    nodes: list[Node]
-    edges: list[tuple[str, str]] = Field(description="The second one waits for the first.")
-    replaces: list[tuple[str, str]] = Field(
-        description="A step that was given up, and the one that took its place."
-    )
+    nodes: list[StepNode]
+    edges: list[tuple[str, str]]
+    """The second one waits for the first."""
+    replaces: list[tuple[str, str]]
+    """A step that was given up, and the one that took its place."""
     revision: int
 
 
-class Attempt(Shape):
+class AttemptRow(Document, kw_only=True):
     """One try of a step."""
 
     attempt: int
@@ -213,14 +221,13 @@ class Attempt(Shape):
     recommendations: list[str]
 
 
-class Step(Node):
+class StepDocument(StepNode, kw_only=True):
     """All there is of a step."""
 
     run: str
     planned: Doc
-    inputs: Doc | None = Field(
-        description="The parameters as the last attempt's worker got them; secrets by name."
-    )
+    inputs: Doc | None
+    """The parameters as the last attempt's worker got them; secrets by name."""
     depends_on: list[str]
     dependents: list[str]
     replaces: list[str]
@@ -229,15 +236,15 @@ class Step(Node):
     recommendations: list[str]
     """What its last report recommends, whether it succeeded or not."""
     held: str | None
-    questions: list[Asked]
-    attempts_made: list[Attempt]
+    questions: list[InboxRow]
+    attempts_made: list[AttemptRow]
     others: list[str]
     models: Doc | None
     data: Any
     output: str
 
 
-class Wait(Shape):
+class StepWait(Document, kw_only=True):
     """Something that kept a step, or the plan, waiting."""
 
     kind: Literal["question", "approval", "retry", "held", "scheduled"]
@@ -246,21 +253,21 @@ class Wait(Shape):
     outcome: str | None
 
 
-class Attempts(Shape):
+class AttemptsDocument(Document, kw_only=True):
     """The attempts of steps that had more than one, and what each step waited for."""
 
     run: str
     steps: dict[str, list[Doc]]
-    waits: dict[str, list[Wait]] = Field(
-        description="By step; waits for an approval of the plan are under the empty name."
-    )
+    waits: dict[str, list[StepWait]]
+    """By step; waits for an approval of the plan are under the empty name."""
 
 
-class Approval(Shape):
+class ApprovalRow(Document, kw_only=True):
     """Who allowed a revision, or `policy`."""
 
     revision: int
-    digest: str = Field(description="What was shown to whoever allowed it.")
+    digest: str
+    """What was shown to whoever allowed it."""
     by: str
     at: str
     why: str
@@ -269,33 +276,36 @@ class Approval(Shape):
     key: str
 
 
-class RevisionRow(Shape):
+class RevisionRow(Document, kw_only=True):
     """One version of a run's plan."""
 
     number: int
-    hash: str = Field(description="Of what it changes, and of the revision before.")
-    digest: str = Field(description="What an approver is shown, and approves.")
+    hash: str
+    """Of what it changes, and of the revision before."""
+    digest: str
+    """What an approver is shown, and approves."""
     author: str
-    status: str = Field(description="proposed, approved, rejected or amended.")
+    status: str
+    """proposed, approved, rejected or amended."""
     steps: int
-    approvals: list[Approval]
+    approvals: list[ApprovalRow]
 
 
-class Revisions(Shape):
+class RevisionPage(Document, kw_only=True):
     """All versions of a run's plan."""
 
     items: list[RevisionRow]
     next: None
 
 
-class Revision(RevisionRow):
+class RevisionDocument(RevisionRow, kw_only=True):
     """One version, whole."""
 
     plan: Doc
     heirs: dict[str, str]
 
 
-class Diff(Shape):
+class DiffDocument(Document, kw_only=True):
     """What differs, by meaning."""
 
     old: str
@@ -305,7 +315,7 @@ class Diff(Shape):
     difference: list[str]
 
 
-class Line(Shape):
+class LedgerLine(Document, kw_only=True):
     """One line of a ledger."""
 
     seq: int
@@ -316,14 +326,14 @@ class Line(Shape):
     step: str | None
 
 
-class Ledger(Shape):
+class LedgerPage(Document, kw_only=True):
     """What happened, oldest first."""
 
-    items: list[Line]
+    items: list[LedgerLine]
     next: str | None
 
 
-class Review(Shape):
+class ReviewDocument(Document, kw_only=True):
     """All that waits in a run, as `leadhand review RUN --json`."""
 
     run: str
@@ -332,15 +342,16 @@ class Review(Shape):
     reason: str
     revision: int
     binding: str
-    digest: str = Field(description="The same as `binding`: what an approval is of.")
+    digest: str
+    """The same as `binding`: what an approval is of."""
     people: int
-    approvals: list[Approval]
+    approvals: list[ApprovalRow]
     steps: list[Doc]
     resolved: dict[str, Doc]
     """By step: what stands at each place that holds a reference whose value is known."""
     unresolved: dict[str, list[str]]
     """By step: the places whose values are known only when the step starts."""
-    choices: list[Choice]
+    choices: list[AnswerChoice]
     """What can be answered: approve, reject, and request_changes where the planner reads words."""
     risk: str
     effects: list[str]
@@ -361,72 +372,76 @@ class Review(Shape):
     """Who may revise the plan, and within which envelope once this is allowed; None: nobody."""
 
 
-class Done(Shape):
+class CommandDone(Document, kw_only=True):
     """A word that a run has heard; it is durable."""
 
     run: str
     status: str
 
 
-class Reassigned(Done):
+class StepReassigned(CommandDone, kw_only=True):
     """A step that somebody else does now, under a new id."""
 
     step: str
 
 
-class Started(Done):
+class RunBegun(CommandDone, kw_only=True):
     """A run that has begun."""
 
     goal: str
     steps: int
 
 
-class Reach(Shape):
+class DraftReach(Document, kw_only=True):
     """What a plan may do, at most."""
 
     workers: list[str]
     effects: list[str]
     writes: list[str]
-    risk: str = Field(description="A level, or `not declared`.")
-    policy_risk: str = Field(description="The level that policies count it as.")
-    cost: float = Field(description="In cost units, as workers declare them.")
+    risk: str
+    """A level, or `not declared`."""
+    policy_risk: str
+    """The level that policies count it as."""
+    cost: float
+    """In cost units, as workers declare them."""
 
 
-class DraftLimits(Shape):
+class DraftLimits(Document, kw_only=True):
     """The limits that a run would start with."""
 
     budget: float | None
     planner_calls: int
 
 
-class Draft(Shape):
+class DraftDocument(Document, kw_only=True):
     """A plan that does not run yet."""
 
     plan: Doc
-    findings: list[Finding]
-    reach: Reach | None
+    findings: list[FindingRow]
+    reach: DraftReach | None
     decision: Literal["let through", "one person", "two people", "refused"]
     reason: str
     limits: DraftLimits | None
     """What a run of it may spend, and how often its planner is asked; of a refused plan nothing."""
 
 
-class Lint(Shape):
+class LintDocument(Document, kw_only=True):
     """What there is to say about a plan."""
 
     valid: bool
-    findings: list[Finding]
+    findings: list[FindingRow]
 
 
-class Inbox(Shape):
+class InboxPage(Document, kw_only=True):
     """What waits for people, oldest first."""
 
-    items: list[Asked]
+    items: list[InboxRow]
     next: str | None
-    total: int = Field(description="How much waits, on this page and on all others.")
+    total: int
+    """How much waits, on this page and on all others."""
 
 
-class Saved(Shape):
+class LibraryRow(Document, kw_only=True):
     """A plan of the library."""
 
     name: str
@@ -439,27 +454,27 @@ class Saved(Shape):
     steps: int
 
 
-class Library(Shape):
+class LibraryPage(Document, kw_only=True):
     """The plans of the library."""
 
-    items: list[Saved]
+    items: list[LibraryRow]
     next: None
 
 
-class SavedPlan(Saved):
+class LibraryPlan(LibraryRow, kw_only=True):
     """A plan of the library, whole, with how its versions fared."""
 
     document: Doc
     history: list[Doc]
 
 
-class Kept(Shape):
+class LibraryChange(Document, kw_only=True):
     """What the library did."""
 
     name: str
 
 
-class Workers(Shape):
+class WorkersDocument(Document, kw_only=True):
     """Who can do what."""
 
     digest: str
@@ -468,7 +483,7 @@ class Workers(Shape):
     planners: list[str]
 
 
-class Metrics(Shape):
+class MetricsDocument(Document, kw_only=True):
     """What all runs amount to, as `leadhand metrics --json`."""
 
     runs: dict[str, int]
@@ -479,24 +494,24 @@ class Metrics(Shape):
     recovery: list[Doc]
 
 
-class Setting(Shape):
+class SettingRow(Document, kw_only=True):
     """A value, and where it came from."""
 
     value: Any
 
 
-class Settings(Shape):
+class SettingsDocument(Document, kw_only=True):
     """Everything that is configured, without secrets."""
 
-    settings: dict[str, Setting]
+    settings: dict[str, SettingRow]
     files: list[str]
     version: str
     store: str
 
 
-class Stopped(Shape):
+class StopState(Document, kw_only=True):
     """Whether anything may start."""
 
     stopped: bool
-    unreached: list[str] | None = None
+    unreached: list[str] | UnsetType | None = UNSET
     """Runs that Temporal hosts and that have not confirmed it."""

@@ -1,0 +1,103 @@
+"""The OpenAPI document: its answers are described by the structs that the routes answer with."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+import itertools
+import sys
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from fastapi.openapi.utils import get_openapi
+
+from leadhand.server.documents import ProblemDocument
+from leadhand.server.problems import MEDIA
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from fastapi import FastAPI
+
+    from leadhand.core.plan.model import Doc
+
+REF = "#/components/schemas/{name}"
+PROBLEM = {MEDIA: {"schema": {"$ref": REF.format(name=ProblemDocument.__name__)}}}
+DOCUMENTS: dict[str, type[Any]] = {ProblemDocument.__name__: ProblemDocument}
+"""The structs that routes answer with, by name."""
+
+
+def answered(model: type[Any], description: str) -> Doc:
+    """Return the description of an answer that holds `model`, and keep `model` for `openapi`."""
+    name = model.__name__
+    if DOCUMENTS.setdefault(name, model) is not model:
+        raise ValueError(f"two documents are named {name}")
+    schema = {"$ref": REF.format(name=name)}
+    return {"description": description, "content": {"application/json": {"schema": schema}}}
+
+
+def described(models: Iterable[type[Any]]) -> dict[str, Doc]:
+    """Return the JSON Schemas of structs and of those they hold, by the names of the classes.
+
+    A field's description is the text that stands below it in its class.
+    """
+    _, found = msgspec.json.schema_components(models, ref_template=REF)
+    texts: dict[str, dict[str, str]] = {}
+    for kind in _structs(msgspec.Struct):
+        if kind.__name__ in found:
+            names = dict(zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True))
+            texts[kind.__name__] = {
+                names[field]: text
+                for base in reversed(kind.__mro__)
+                for field, text in _texts_of(base.__module__).get(base.__name__, {}).items()
+            }
+    for name, schema in found.items():
+        for field, text in texts[name].items():
+            schema["properties"][field]["description"] = text
+    return found
+
+
+def _structs(base: type[Any]) -> Iterator[type[Any]]:
+    for kind in base.__subclasses__():
+        yield kind
+        yield from _structs(kind)
+
+
+@functools.cache
+def _texts_of(module: str) -> dict[str, dict[str, str]]:
+    """Return the texts below the fields of a module's classes, by class and field."""
+    found: dict[str, dict[str, str]] = {}
+    if not module.startswith("leadhand."):
+        return found
+    tree = ast.parse(inspect.getsource(sys.modules[module]))
+    for kind in (node for node in tree.body if isinstance(node, ast.ClassDef)):
+        for field, text in itertools.pairwise(kind.body):
+            if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
+                name = ast.unparse(field.target)
+                found.setdefault(kind.name, {})[name] = inspect.cleandoc(
+                    ast.literal_eval(text.value)
+                )
+    return found
+
+
+def openapi(app: FastAPI) -> Doc:
+    """Return the OpenAPI document of the application, made once."""
+    if app.openapi_schema is None:
+        found: Any = get_openapi(
+            title=app.title,
+            version=app.version,
+            description=app.description,
+            routes=app.routes,
+            separate_input_output_schemas=False,
+        )
+        parts = found.setdefault("components", {})
+        schemas = {**parts.get("schemas", {}), **described(DOCUMENTS.values())}
+        parts["schemas"] = dict(sorted(schemas.items()))
+        parts["securitySchemes"] = {
+            "token": {"type": "http", "scheme": "bearer"},
+            "session": {"type": "apiKey", "in": "cookie", "name": "leadhand_session"},
+        }
+        found["security"] = [{"token": []}, {"session": []}]
+        app.openapi_schema = found
+    return app.openapi_schema
