@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadhand.codec.edits import amended, editable, edited, split, typed
+from leadhand.codec.edits import amended, split, typed
 from leadhand.core import events as ev
 from leadhand.core.catalog import ANY_ACTION, Catalog, Offer, WorkerSpec
 from leadhand.core.decide.planner_answer import findings, revision_hash
@@ -15,7 +15,7 @@ from leadhand.core.plan.canonical import follow
 from leadhand.core.plan.diff import diff
 from leadhand.core.plan.graph import order
 from leadhand.core.plan.revisions import plan_of, revisions, standalone
-from leadhand.errors import DocumentError, UsageError
+from leadhand.errors import UsageError
 from tests.core.driver import Drive, failure, finished, step
 
 PLAN = {
@@ -180,15 +180,6 @@ def test_paths_and_assignments():
     assert split("a=b=c") == ("a", "b=c")
     assert edit(PLAN) == PLAN
     assert edit(PLAN) is not PLAN
-
-
-def test_yaml_for_an_editor_and_back():
-    """Notes are comments; what comes back is the same plan, or an error with its place."""
-    text = editable(PLAN, ["step a has started\nand cannot change"])
-    assert text.startswith("# step a has started\n# and cannot change\n")
-    assert edited(text) == PLAN
-    with pytest.raises(DocumentError, match=r"the edited plan.yaml:\d+"):
-        edited(text + "  bad: [")
 
 
 # --- the delta of a run --------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import json
 import random
+from copy import deepcopy
 
 import pytest
 from hypothesis import assume, given
@@ -9,8 +10,8 @@ from hypothesis import strategies as st
 
 from leadhand.codec.documents import read_document, write_json, write_yaml
 from leadhand.core.hashing import canonical
-from leadhand.core.plan.canonical import document, normal
-from leadhand.core.plan.diff import Change, apply, diff, differences, lines, path_text
+from leadhand.core.plan.canonical import normal, ordered
+from leadhand.core.plan.diff import Change, diff, differences, lines, path_text
 from tests.core.driver import step
 
 
@@ -21,6 +22,46 @@ def plan(*steps, **more):
 def told(old, new, **more):
     """Each difference in a line."""
     return [f"{line.mark} {line.text}" for line in lines(diff(old, new, **more))]
+
+
+def apply(doc, changes):
+    """A plan in its normal form with changes made: what shows that a difference is complete."""
+    renames = {change.old: change.new for change in changes if change.kind == "renamed"}
+    found = deepcopy(normal(doc, renames))
+    for change in changes:
+        if change.kind not in ("order", "hold"):
+            _put(found, deepcopy(change))
+    return found
+
+
+def _put(holder, change):
+    *parts, last = change.path
+    for part in parts:
+        holder = holder[part]
+    match change.kind:
+        case "removed":
+            del holder[last]
+        case "renamed":
+            holder[change.new] = {**holder.pop(last), "id": change.new, "supersedes": last}
+        case "entries":
+            went = {canonical(each) for each in change.old}
+            kept = [each for each in holder[last] if canonical(each) not in went]
+            holder[last] = ordered([*kept, *change.new])
+        case _:
+            holder[last] = change.new
+
+
+def document(normalized):
+    """A plan in its normal form as a document that can be read again: steps in a list."""
+    found = dict(normalized)
+    if isinstance(found.get("steps"), dict):
+        found["steps"] = [
+            {key: value for key, value in each.items() if key != "depends_on" or value}
+            for each in found["steps"].values()
+        ]
+    if isinstance(found.get("rollback_plan"), dict):
+        found["rollback_plan"] = document(found["rollback_plan"])
+    return found
 
 
 BASE = plan(

@@ -9,7 +9,7 @@ import pytest
 
 from leadhand.core.catalog import Catalog, Offer, WorkerSpec
 from leadhand.core.lint.plan import lint
-from leadhand.core.lint.rules import RESERVED, RULES
+from leadhand.core.lint.rules import RULES
 from leadhand.core.wording import shown
 
 TEXT = {"type": "string"}
@@ -238,30 +238,6 @@ CASES = [
     ),
     ("boundary-undeclared", "steps[0]", plan(step("a", "deployer")), plan(step("a", "bounded"))),
     (
-        "pronoun",
-        "steps[0].description",
-        plan(step(description="Send it to Ann")),
-        plan(step(description="Read the report and send it to Ann")),
-    ),
-    (
-        "back-reference",
-        "steps[0].description",
-        plan(step(description="Do the tests as above")),
-        plan(step(description="Run the tests above 90 %")),
-    ),
-    (
-        "verb-vague",
-        "steps[0].description",
-        plan(step(description="Handle the report")),
-        plan(step(description="Print the report")),
-    ),
-    (
-        "qualifier-vague",
-        "steps[0].description",
-        plan(step(description="Log in as needed")),
-        plan(step(description="Log in once")),
-    ),
-    (
         "dependency-outside",
         "steps[0].description",
         plan(step(description="Read https://a.example/x.")),
@@ -289,12 +265,6 @@ CASES = [
         plan(step("a"), step("b", "checked")),
     ),
     # granularity
-    (
-        "step-coarse",
-        "steps[0].description",
-        plan(step(description="Fetch the data, clean the table and write a report")),
-        plan(step(description="Fetch the data and the table")),
-    ),
     ("step-fine", "steps[0].est", plan(step(est=0.001)), plan(step(est=1))),
     (
         "step-dominant",
@@ -505,8 +475,7 @@ def test_rules_of_the_whole_are_all_shown_here():
 
 
 def test_every_number_is_given_once_and_stays_in_its_hundred():
-    """Also those that are only kept free."""
-    codes = [rule.code for rule in RULES.values()] + list(RESERVED)
+    codes = [rule.code for rule in RULES.values()]
     assert len(codes) == len(set(codes))
     assert all(code[:2] == "LH" and code[2] in "123456" and len(code) == 5 for code in codes)
 

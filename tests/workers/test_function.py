@@ -812,12 +812,13 @@ def test_a_worker_serves_several_event_loops_one_after_the_other():
 @contextmanager
 def capturing():
     """Inside a test, not as a fixture: pytest changes the streams between the two."""
+    before = sys.stdout, sys.stderr
     capture.install_capture()
     capture.install_capture()
     try:
         yield
     finally:
-        capture.remove_capture()
+        sys.stdout, sys.stderr = before
 
 
 async def test_what_is_printed_belongs_to_the_attempt(capsys):

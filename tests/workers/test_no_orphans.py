@@ -14,7 +14,7 @@ import pytest
 
 from leadhand.workers.processes import leftovers, supervision
 from leadhand.workers.processes import processes as module
-from leadhand.workers.processes.leftovers import StillAlive, alive, kill_leftovers, kill_recorded
+from leadhand.workers.processes.leftovers import StillAlive, alive, kill_leftovers
 from leadhand.workers.processes.processes import Processes
 from leadhand.workers.processes.supervision import SupervisorLost
 from tests.support.commands import (
@@ -250,28 +250,15 @@ async def test_the_supervisor_is_not_ended_by_what_ends_a_terminal(processes):
     assert (await process.end(5)).signal == signal.SIGTERM
 
 
-async def test_a_recorded_process_is_killed_only_if_it_is_the_one(processes):
+async def test_a_recorded_process_is_alive_only_if_it_is_the_one(processes):
     """A pid that is used again belongs to somebody else."""
     process = await processes.spawn(SLEEP, cwd="/", env=ENV)
     record = process.pid, process.start_time, process.boot_id
     for other in ((record[0], record[1] + 1, record[2]), (record[0], record[1], "another boot")):
         assert not alive(*other)
-        assert not await kill_recorded(*other)
     assert alive(*record)
-    assert await kill_recorded(*record)
+    await process.end(5)
     assert not alive(*record)
-    assert (await process.wait()).signal == signal.SIGKILL
-
-
-async def test_a_recorded_process_is_killed_with_its_group(processes):
-    """Without help of a supervisor, which after a restart is no more."""
-    boot_id = (await processes.spawn(["true"], cwd="/", env=ENV)).boot_id
-    command = ["sh", "-c", "sleep 1000 & echo $!; wait"]
-    with subprocess.Popen(command, start_new_session=True, stdout=subprocess.PIPE) as process:
-        job = int(process.stdout.readline())
-        start_time = leftovers._look(process.pid).start_time
-        assert await kill_recorded(process.pid, start_time, boot_id)
-        assert not running(job)
 
 
 async def test_an_empty_prefix_kills_nobody():

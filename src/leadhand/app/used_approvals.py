@@ -19,8 +19,6 @@ from leadhand.errors import Conflict
 from leadhand.settings.trust import state_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from leadhand.core.review.approval import Approval
 
 FILE = "approvals.used"
@@ -34,9 +32,9 @@ class ApprovalUse(msgspec.Struct, frozen=True):
     database: str
 
 
-def used_file(env: Mapping[str, str] | None = None) -> Path:
+def used_file() -> Path:
     """Where uses are written down."""
-    return state_folder(os.environ if env is None else env) / FILE
+    return state_folder(os.environ) / FILE
 
 
 class UsedApprovals:

@@ -126,11 +126,11 @@ def verify_head(entries: Sequence[Entry], header: RunHeader) -> list[ChainProble
 
 
 def verify_batches(
-    batches: Iterable[Batch], hashes: Iterable[tuple[int, bytes]], start: bytes = GENESIS
+    batches: Iterable[Batch], hashes: Iterable[tuple[int, bytes]]
 ) -> list[ChainProblem]:
     """What is wrong with the batch chain over (position, entry hash) pairs in order."""
     problems: list[ChainProblem] = []
-    prev, number, position = start, 0, 0
+    prev, number, position = GENESIS, 0, 0
     stored = dict(hashes)
     for batch in batches:
         if batch.number != number + 1 or batch.first != position + 1:

@@ -1,4 +1,4 @@
-"""Edits as people write them: `PATH=VALUE` on a command line or in a form, YAML in an editor.
+"""Edits as people write them: `PATH=VALUE` on a command line or in a form.
 
 There is one reading of a typed value, for the command line, the page and the API: see `typed`.
 """
@@ -9,7 +9,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from leadhand.codec.documents import is_json, read_document, read_value, write_yaml
+from leadhand.codec.documents import is_json, read_value
 from leadhand.core.jsonschema import follow
 from leadhand.core.plan.amend import MISSING, edit, look, step_at
 from leadhand.core.plan.references import find
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 _SPLIT = re.compile(
     r"""((?:[^="'\[\]]|\[[^\]"']*\]|\["(?:[^"\\]|\\.)*"\]|\['[^']*'\])+)=(.*)""", re.DOTALL
 )
-_NOTE = "# "
 _BRANCHES = ("anyOf", "oneOf", "allOf")
 DEPTH_MAX = 20
 """How far references of a schema are followed."""
@@ -128,14 +127,3 @@ def _kinds(schema: Any, parts: Sequence[str | int], root: Doc, depth: int = 0) -
         return found | _kinds(schema.get("items"), parts[1:], root, depth + 1)
     inner = (schema.get("properties") or {}).get(first, schema.get("additionalProperties"))
     return found | _kinds(inner, parts[1:], root, depth + 1)
-
-
-def editable(plan: Doc, notes: Iterable[str] = ()) -> str:
-    """A plan as YAML for an editor, with notes above it."""
-    head = "".join(f"{_NOTE}{line}\n" for note in notes for line in note.splitlines() or [""])
-    return head + write_yaml(plan)
-
-
-def edited(text: str, name: str = "the edited plan") -> Doc:
-    """What a person made of it; DocumentError says what is wrong and where."""
-    return read_document(text.encode(), name=f"{name}.yaml" if "." not in name else name)

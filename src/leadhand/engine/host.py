@@ -76,6 +76,9 @@ if TYPE_CHECKING:
     from leadhand.engine.secrets import Secrets
     from leadhand.ports import Machine, Planner, Reviewer, Store, Workers
 
+SPACE_PATIENCE_S = 30.0
+"""How long a store may stay full before the host gives up."""
+
 
 # The host's breakers: which workers are not called now, whoever wishes to.
 #
@@ -238,7 +241,6 @@ class Host:
         machine: Machine | None = None,
         max_concurrency: int = 1000,
         on_notice: Callable[[str, str, str], None] | None = None,
-        space_patience_s: float = 30.0,
     ) -> None:
         """`on_notice(kind, run, text)` hears what waits for a person, what ended, and trouble."""
         self.store = store
@@ -256,7 +258,6 @@ class Host:
         self._machine = machine
         self._max_concurrency = max_concurrency
         self._on_notice = on_notice or (lambda _kind, _run, _text: None)
-        self._patience_s = space_patience_s
         self._head = GENESIS
         self.full_since: int | None = None
         self._background: set[asyncio.Task[Any]] = set()
@@ -596,7 +597,7 @@ class Host:
         if self.full_since is None:
             self.full_since = self.time().at
             self.notice("trouble", "", f"{error} Waiting for space; nothing is lost.")
-        elif self.time().at - self.full_since > self._patience_s * 1e6:
+        elif self.time().at - self.full_since > SPACE_PATIENCE_S * 1e6:
             self.fail(error)
             return
         await asyncio.sleep(SPACE_LOOK_S)

@@ -50,8 +50,10 @@ _REFUSED = {
 class Station:
     """Open it with `async with`, around a fleet that is open."""
 
-    def __init__(self, fleet: Fleet, url: str = "") -> None:
-        self.fleet, self.url = fleet, url
+    def __init__(self, fleet: Fleet) -> None:
+        self.fleet = fleet
+        self.url = ""
+        """Where the page of the fleet is served."""
         self.folder = fleet.config.folder
         self.evidence = Evidence(self.folder)
         self.drained = asyncio.Event()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from fastapi import Request, Response
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from leadhand.stores.group_commit import Took
 
 
-T = TypeVar("T")
 JSON = "application/json"
 
 

@@ -74,9 +74,9 @@ class CachedReader(Reader):
 class CachedReaders:
     """All desks of a server."""
 
-    def __init__(self, place: Place, threads: int = THREADS) -> None:
+    def __init__(self, place: Place) -> None:
         self._place = place
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="leadhand-read")
+        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="leadhand-read")
         self._own = threading.local()
         self._all: list[CachedReader] = []
         self.driver = Driver()

@@ -92,7 +92,6 @@ class RequestGate:
         app: App,
         people: Accounts,
         *,
-        table: RouteRules | None = None,
         hosts: tuple[str, ...] = (),
         limits: RequestLimits | None = None,
         room: Callable[[], bool] = lambda: True,
@@ -100,7 +99,7 @@ class RequestGate:
     ) -> None:
         self._app = app
         self._people = people
-        self._table = table or RouteRules()
+        self._table = RouteRules()
         self._hosts = frozenset((*LOOPBACK, *hosts))
         self._limits = limits or RequestLimits()
         self._room = room

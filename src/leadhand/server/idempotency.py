@@ -21,7 +21,6 @@ from leadhand.server.problems import RequestRefused
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-HEADER = "idempotency-key"
 KEEP_S = 24 * 3600
 KEPT_MAX = 10_000
 _FORM = re.compile(r"[\x21-\x7e]{1,200}")

@@ -72,10 +72,10 @@ RULES: tuple[RouteRule, ...] = (
 class RouteRules:
     """Finds the rules of a path."""
 
-    def __init__(self, rules: tuple[RouteRule, ...] = RULES) -> None:
+    def __init__(self) -> None:
         self._exact: dict[str, dict[str, RouteRule]] = {}
         self._patterns: dict[str, tuple[re.Pattern[str], dict[str, RouteRule]]] = {}
-        for rule in rules:
+        for rule in RULES:
             if "{" not in rule.path:
                 self._exact.setdefault(rule.path, {})[rule.method] = rule
                 continue

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from leadhand.codec.events import decode
 from leadhand.core import events as ev
 from leadhand.core.hashing import canonical, digest
-from leadhand.core.host import HOST_STREAM
 from leadhand.core.views.ledger import describe
 from leadhand.errors import Fenced, LeadhandError, StoreError, StoreFull
 from leadhand.planners.document import DocumentPlanner, RevisableDocument
@@ -413,7 +412,3 @@ class World:
     def log(self, run: str) -> list[tuple[int, ev.Event]]:
         """A run's log as it is on disk."""
         return [(e.at, decode(e.version, e.body)) for e in self.disk.logs.get(run, ())]
-
-    def host_log(self) -> list[Entry]:
-        """The stream of the host."""
-        return self.disk.logs.get(HOST_STREAM, [])

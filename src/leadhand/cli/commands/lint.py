@@ -53,7 +53,6 @@ def lint(
     3; warnings and notes keep nothing from running. Without workers only the plan itself is
     checked. Values given with --set are checked too.
     """
-    from leadhand.core.lint.later import later
     from leadhand.core.lint.plan import lint as check
     from leadhand.workers.requirements import missing_programs
 
@@ -75,7 +74,7 @@ def lint(
         planners=partial(planner_problem, settings=settings, running=False),
         run_refs="warning",
     )
-    found = [*without_echo(wrong, found), *later(doc)]
+    found = without_echo(wrong, found)
     if not any(each.level == "error" for each in found):
         found += missing_programs(doc, registry, "warning")
     findings = with_lines(plan, found)

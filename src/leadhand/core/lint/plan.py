@@ -21,7 +21,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from leadhand.core import calendar, durations
-from leadhand.core.lint.advice import check_contract, check_coupling, check_estimates, check_words
+from leadhand.core.lint.advice import check_contract, check_coupling, check_estimates
 from leadhand.core.lint.context import Whole
 from leadhand.core.lint.facts import check_facts
 from leadhand.core.lint.findings import Finding, Findings, name_steps
@@ -74,7 +74,6 @@ def check_whole(whole: Whole, out: Findings, *, advice: bool) -> None:
     check_estimates(whole, out, advice=advice)
     if advice:
         check_contract(whole, out)
-        check_words(whole, out)
 
 
 def _check_promises(whole: Whole, out: Findings) -> None:
@@ -233,10 +232,13 @@ def _check_rollback(plan: Doc, inside: _Around, prefix: str, out: Findings) -> N
             _lint(inner, inside._replace(depth=inside.depth + 1), None, place, out)
 
 
+_NO_PLANNER = "it has no effect in a plan that names no planner"
+
+
 def _check_planner(
     plan: Doc, steps: list[tuple[int, Doc]], around: _Around, prefix: str, out: Findings
 ) -> None:
-    """Report a planner that cannot revise the plan, and steps that ask for a missing planner."""
+    """Report a planner that cannot revise the plan; without one, what has no effect."""
     name, place = plan.get("planner"), join(prefix, "planner")
     if name is not None:
         wrong = around.planners(name) if around.planners is not None else None
@@ -248,7 +250,14 @@ def _check_planner(
             fix = 'Say what is wanted: "goal": {"text": …, "want": ["summary"]}.'
             out.add("planner-unfit", place, message, fix)
         return
-    for i, step in steps if around.advice else ():
+    if not around.advice:
+        return
+    if "mode" in plan:
+        out.add("field-later", join(prefix, "mode"), _NO_PLANNER)
+    if plan.get("final") is False:
+        message = f"{_NO_PLANNER}: nobody adds to a document, and its run fails at the end"
+        out.add("field-later", join(prefix, "final"), message, "Take it out, or name a planner.")
+    for i, step in steps:
         if failure_action_of(step.get("failure_action")) == "replan":
             own = shown(step.get("id"))
             message = f"step {own} asks for a replan, and the plan names no planner: you are asked"

@@ -106,16 +106,11 @@ _CONTRACT = {
     "criteria-idle": ("LH302", _W, "a criterion that does not look at the report"),
     "result-undeclared": ("LH303", _N, "a result is used whose form its worker does not declare"),
     "boundary-undeclared": ("LH304", _N, "a step with effects does not say what it writes"),
-    "pronoun": ("LH305", _N, "a description speaks of something it does not name"),
-    "back-reference": ("LH306", _N, "a description points at another text"),
-    "verb-vague": ("LH307", _N, "a description begins with a verb that does not say what is done"),
-    "qualifier-vague": ("LH308", _N, "a description leaves open how much is enough"),
     "dependency-outside": ("LH309", _W, "a description names an address that no field declares"),
     "step-repeated": ("LH310", _W, "two steps do the same thing at the same point"),
 }
 
 _GRANULARITY = {
-    "step-coarse": ("LH401", _N, "a step is several tasks in one"),
     "step-fine": ("LH402", _N, "a step takes hardly longer than starting it"),
     "step-dominant": ("LH403", _N, "one step is most of the plan"),
     "estimate-missing": ("LH405", _N, "a step has no estimate, and others have"),
@@ -149,13 +144,3 @@ RULES: dict[str, LintRule] = {
     for group in (_STRUCTURE, _SEMANTICS, _CONTRACT, _GRANULARITY, _COUPLING, _RESILIENCE)
     for name, row in group.items()
 }
-
-RESERVED: dict[str, str] = {
-    "LH207": "repeats an attempt that is known to fail: decided in a run, by the planner's memory",
-    "LH208": "repeats a failure too soon: decided in a run, by the ladder",
-    "LH209": "uses a fact that is out of date: decided in a run, where facts have versions",
-    "LH404": "plans too far ahead: a document does not say who wrote it",
-    "LH506": "a split without a shared interface: a document does not say what was there before",
-    "LH605": "no stop condition: every run has limits, and what nobody handles asks a person",
-}
-"""Codes of rules that a plan document cannot decide, and why."""

@@ -121,20 +121,6 @@ def normal_step(step: Doc, heirs: Mapping[str, str] | None = None) -> Doc:
     return found
 
 
-def document(plan: Doc) -> Doc:
-    """Return a canonical plan as a readable plan document: steps as a list."""
-    found = dict(plan)
-    if isinstance(found.get("steps"), dict):
-        steps = [
-            {key: value for key, value in step.items() if key != "depends_on" or value}
-            for step in found["steps"].values()
-        ]
-        found["steps"] = steps
-    if isinstance(found.get("rollback_plan"), dict):
-        found["rollback_plan"] = document(found["rollback_plan"])
-    return found
-
-
 def ordered(items: Iterable[Json]) -> list[Json]:
     """Return the items sorted by their canonical JSON, without duplicates."""
     return [value for _, value in sorted({canonical(each): each for each in items}.items())]

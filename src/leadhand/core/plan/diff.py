@@ -20,7 +20,6 @@ from leadhand.core.plan.canonical import (
     heirs_of,
     named_steps,
     normal,
-    ordered,
     same,
 )
 from leadhand.core.plan.graph import ancestors, dependencies
@@ -152,20 +151,6 @@ def _past(old: Doc, heirs: Mapping[str, str]) -> dict[str, str]:
     steps = named_steps(old.get("steps")) or {}
     gone = {name: heir for name, heir in heirs.items() if name not in steps}
     return {name: heir for name in gone if (heir := follow(name, gone)) in steps}
-
-
-def apply(plan: Doc, changes: Iterable[Change]) -> Doc:
-    """Return `plan` in canonical form with `changes` applied.
-
-    `document` makes it readable again.
-    """
-    changes = list(changes)
-    renames = {change.old: change.new for change in changes if change.kind == "renamed"}
-    found: Doc = _clone(normal(plan, renames))
-    for change in changes:
-        if change.kind not in ("order", "hold"):
-            _put(found, change)
-    return found
 
 
 def path_text(path: Path) -> str:
@@ -301,31 +286,3 @@ def _value(old: Json, new: Json, path: Path) -> Iterator[Change]:
             yield from _value(one, other, (*path, i))
     elif not same(old, new):
         yield Change("changed", path, old=old, new=new)
-
-
-# Making changes.
-
-
-def _clone(value: Json) -> Json:
-    if isinstance(value, dict):
-        return {key: _clone(each) for key, each in value.items()}
-    return [_clone(each) for each in value] if isinstance(value, list) else value
-
-
-def _put(plan: Doc, change: Change) -> None:
-    holder: Json = plan
-    for part in change.path[:-1]:
-        holder = holder[part]
-    last = change.path[-1]
-    match change.kind:
-        case "removed":
-            del holder[last]
-        case "renamed":
-            step = holder.pop(last)
-            holder[change.new] = {**step, "id": change.new, "supersedes": last}
-        case "entries":
-            went = {canonical(each) for each in change.old}
-            kept = [each for each in holder[last] if canonical(each) not in went]
-            holder[last] = ordered([*kept, *_clone(change.new)])
-        case _:
-            holder[last] = _clone(change.new)

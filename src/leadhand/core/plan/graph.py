@@ -27,10 +27,6 @@ USERS = frozenset({"parameters", "undo", "context"})
 """The fields in which a step can use the result of another."""
 
 
-WAITERS = USERS | {"depends_on"}
-"""The fields that can make a step wait for another."""
-
-
 def dependencies(step: Doc) -> dict[str, bool]:
     """Return the ids a step waits for, each with whether the step may start although it failed.
 

@@ -44,10 +44,9 @@ def _held(
     reason: str,
     actor: str,
     catalog: Catalog | None = None,
-    place: int = 1,
 ) -> Moves:
-    """Hold steps under a question of their own, the `place`th that a move asks."""
-    ident = f"q{state.asked + place}"
+    """Hold steps under a question of their own."""
+    ident = f"q{state.asked + 1}"
     names = [step.id for step in steps]
     people = max(1, needed(state, steps, catalog).people) if actor == POLICY else 1
     several = f"; {people} different people must release it" if people > 1 else ""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from leadhand.core.plan.model import Doc
-    from leadhand.core.state.model import State, StepState
+    from leadhand.core.state.model import StepState
 
 
 # What was proposed in a run and refused, with the reasons. Pure, from a log.
@@ -92,11 +92,6 @@ def origin_of(step: StepState) -> str:
     # A step that never started could not be done as planned, unless a person said that it cannot.
     unready = kind == "permanent" and not step.attempts and "by" not in failure
     return "planning" if unready else "execution"
-
-
-def origin(state: State) -> str:
-    """Where the cause of an end without success lies; empty for all others."""
-    return state.ended.origin if state.ended is not None else ""
 
 
 def fault_doc(found: FailureOrigin) -> Doc | None:

@@ -19,7 +19,7 @@ from leadhand.core.facts import wanted_values
 from leadhand.core.hashing import canonical
 from leadhand.core.plan.model import Goal
 from leadhand.core.report import FailedAttempt, Failure, PlannerView, Recommendation, StepView
-from leadhand.core.state.model import IN_FLIGHT, SETTLED, STARTABLE
+from leadhand.core.state.model import SETTLED, STARTABLE
 from leadhand.core.views.inbox import inbox_row
 
 if TYPE_CHECKING:
@@ -473,17 +473,3 @@ def _ended_as(state: State, status: str) -> int:
     if state.succeeded == settled(state):
         return 0
     return sum(step.status == status for step in state.steps.values())
-
-
-def progress(state: State) -> Doc:
-    """Counts for a live view."""
-    counts: dict[str, int] = {}
-    for step in state.steps.values():
-        word = shown_status(step)
-        counts[word] = counts.get(word, 0) + 1
-    return {
-        "total": len(state.steps),
-        "settled": sum(step.status in SETTLED for step in state.steps.values()),
-        "in_flight": sum(step.status in IN_FLIGHT for step in state.steps.values()),
-        "counts": counts,
-    }

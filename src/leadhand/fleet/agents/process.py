@@ -338,12 +338,11 @@ class Attendance:
         plain: bool = False,
         grace_s: float = GRACE_S,
         term_s: float = TERM_S,
-        tree: TreeLimits = TREE,
     ) -> None:
         """`plain`: to end with 0 is its way to say that it is done, and text is what it says."""
         self.assignment = assignment
         self._reading, self._heard, self._ending = reading, heard, ending
-        self._plain, self._grace_s, self._term_s, self._tree = plain, grace_s, term_s, tree
+        self._plain, self._grace_s, self._term_s = plain, grace_s, term_s
         self._out, self._err = AgentLines(), AgentLines()
         self._tail: deque[str] = deque(maxlen=TAIL_LINES)
         self._noise: deque[str] = deque(maxlen=NOISE_LINES)
@@ -403,7 +402,7 @@ class Attendance:
         return self._judge(finished)
 
     async def _watch(self, pid: int) -> None:
-        self.stop("failed", "criteria_unmet", await excess(pid, self._tree))
+        self.stop("failed", "criteria_unmet", await excess(pid, TREE))
 
     # --- what it says ---
 

@@ -278,12 +278,11 @@ class Gate:
         *,
         processes: Processes,
         sandbox: CommandSandbox,
-        flakes: Flakes | None = None,
     ) -> None:
         self._hub, self._slots, self.rules = hub, slots, rules
         self._processes, self._sandbox = processes, sandbox
         self.known = KnownTests(hub.path / "tests.json")
-        self.flakes = flakes or Flakes(hub.path / "flakes.jsonl", rules.flaky)
+        self.flakes = Flakes(hub.path / "flakes.jsonl", rules.flaky)
         self._failures = re.compile(rules.failures, re.MULTILINE) if rules.failures else None
         for left in slots.folder.glob("home-*"):  # by a process that was killed
             remove(left)

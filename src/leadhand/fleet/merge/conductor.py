@@ -127,7 +127,6 @@ class Conductor:
         rules: Rules | None = None,
         *,
         protected: Sequence[str] = (),
-        clock: Callable[[], float] = time.monotonic,
         pause_s: float = PAUSE_S,
         patience_s: float = PATIENCE_S,
         note: Callable[..., None] = lambda _what, **_more: None,
@@ -136,7 +135,7 @@ class Conductor:
         self._note = note
         self.train = Train(rules or Rules())
         self._hub, self._gate, self._protected = hub, gate, tuple(protected)
-        self._clock, self._pause_s, self._patience_s = clock, pause_s, patience_s
+        self._pause_s, self._patience_s = pause_s, patience_s
         self._main = hub.main()
         self._waiting: dict[str, _Waiting] = {}
         self._events: asyncio.Queue[train.Event] = asyncio.Queue()
@@ -165,7 +164,7 @@ class Conductor:
 
     async def land(self, change: QueuedChange) -> Landed | Ejected:
         """Until it is on main, or has to go back. Being cancelled withdraws it."""
-        began = self._clock()
+        began = time.monotonic()
         told = self._before(change) or await self._refusal(change) or self._replaced(change)
         if told is not None:
             return self._counted(told, change, 0.0)
@@ -174,7 +173,7 @@ class Conductor:
         self._count += 1
         name = f"{self._count}"
         answer: asyncio.Future[Landed | Ejected] = asyncio.get_running_loop().create_future()
-        self._waiting[name] = _Waiting(change, self._clock(), answer)
+        self._waiting[name] = _Waiting(change, time.monotonic(), answer)
         self._events.put_nowait(train.Added(name))
         self._note("queued", **change.about)
         try:
@@ -185,7 +184,7 @@ class Conductor:
         finally:
             if name in self._waiting:
                 self._events.put_nowait(train.Withdrawn(name))
-        return self._counted(told, change, self._clock() - began)
+        return self._counted(told, change, time.monotonic() - began)
 
     async def ended(self) -> None:
         """Until the train has stopped; raises what stopped it."""
@@ -199,10 +198,11 @@ class Conductor:
 
     def status(self) -> dict[str, Any]:
         """The train now, for views."""
-        oldest = min((waiting.since for waiting in self._waiting.values()), default=self._clock())
+        now = time.monotonic()
+        oldest = min((waiting.since for waiting in self._waiting.values()), default=now)
         return {
             "waiting": len(self._waiting),
-            "oldest_s": self._clock() - oldest,
+            "oldest_s": now - oldest,
             "gates": len(self._probes),
             "gate_runs": self.train.tests,
             "batch": self.train.batch,
@@ -313,9 +313,9 @@ class Conductor:
 
     async def _endure(self, error: Exception, names: Sequence[str]) -> None:
         """Wait a little; after a long time without any verdict, tell those who wait."""
-        since = self._trouble_since = self._trouble_since or self._clock()
+        since = self._trouble_since = self._trouble_since or time.monotonic()
         self.trouble = str(error) or type(error).__name__
-        if self._clock() - since >= self._patience_s:
+        if time.monotonic() - since >= self._patience_s:
             self._give_up(error, names)
         await asyncio.sleep(self._pause_s)
 
@@ -433,17 +433,17 @@ class Conductor:
             return
         self._note("moved", size=len(names), tip=tip)
         for name in names:
-            waited = self._clock() - self._waiting[name].since if name in self._waiting else 0.0
+            waited = time.monotonic() - self._waiting[name].since if name in self._waiting else 0.0
             self._answer(name, Landed(commits[name], tip, waited))
 
     async def _advance(self, new: str, old: str) -> bool:
-        until = self._clock() + self._patience_s
+        until = time.monotonic() + self._patience_s
         while True:
             try:
                 moved = await self._hub.advance(new, old)
             except (GitFailed, OSError) as error:
                 self.trouble = str(error)
-                if self._clock() >= until:
+                if time.monotonic() >= until:
                     raise
                 await asyncio.sleep(self._pause_s)
             else:

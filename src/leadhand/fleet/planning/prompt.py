@@ -146,11 +146,6 @@ def question(doc: Doc) -> UserMessage:
     return UserMessage("\n\n".join([*lasting, *_moving(doc)]), len("\n\n".join(lasting)))
 
 
-def as_text(doc: Doc) -> str:
-    """The document for a model: what people want as it is, everything else as data."""
-    return question(doc).text
-
-
 def _lasting(doc: Doc) -> list[str]:
     """What stays the same while an epic lasts; it comes first, so that a provider can cache it."""
     epic, limits, tree = doc["epic"], doc["limits"], doc["repository"]

@@ -180,7 +180,6 @@ class GoalPlanner:
         self.splits = bool(self.methods)
         """Whether it can split a step: only a method says how."""
         self.nodes_max = nodes_max
-        self.proposal: Doc | None = None
         self._known: tuple[Catalog, Operators] | None = None
 
     def with_methods(self, methods: Iterable[Method]) -> Self:
@@ -241,12 +240,6 @@ class GoalPlanner:
     async def draft(self, view: PlannerView) -> Decision:
         """The whole plan as one final proposal; nothing is under way yet."""
         return await self.decide(replace(view, goal=replace(view.goal, mode=WHOLE)))
-
-    def starting_with(self, proposal: Doc) -> GoalPlanner:
-        """The same planner, whose first answer is known: it is asked only if that goes wrong."""
-        made = self.with_methods(())
-        made.proposal = proposal
-        return made
 
     def _locked(self, scene: Scene) -> list[str]:
         """The facts whose methods wait until a giver finds them too much, and none has failed."""

@@ -67,8 +67,6 @@ if TYPE_CHECKING:
 STYLES = ("whole", "next_step", "list")
 ROUNDS = 3
 LOOKS_MAX = 3
-TRIES_MAX = 3
-"""How often a call is made in one decision when the provider is at fault."""
 BACKOFF_S = (1.0, 4.0)
 WAIT_MAX_S = 30.0
 PASSING = frozenset({"rate_limited", "transient", "timeout"})

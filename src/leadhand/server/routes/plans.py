@@ -11,7 +11,6 @@ from leadhand.app.contexts import in_context
 from leadhand.app.library_history import history_rows, record, saved_row, timed_saved, uses
 from leadhand.app.loading import planner_problem
 from leadhand.core.library import find, spoken
-from leadhand.core.lint.later import later
 from leadhand.core.lint.plan import lint as check
 from leadhand.errors import PlanInvalid, UsageError
 from leadhand.server import documents
@@ -59,7 +58,6 @@ async def linted(request: Request, form: LintForm) -> Response:
             run_refs="warning",
             planners=partial(planner_problem, settings=settings, served=True),
         )
-        found = [*found, *later(doc)]
         valid = not any(each.level == "error" for each in found)
         return {"valid": valid, "findings": [finding_document(each) for each in found]}
 

@@ -60,11 +60,11 @@ class Shared(Protocol):
 class Blobs:
     """All results of one log. May be used from several threads."""
 
-    def __init__(self, address: Address, shared: Shared | None = None) -> None:
+    def __init__(self, address: Address) -> None:
         self._address = address
         self._session = Session(address, "artifacts")
         folder = address.artifacts
-        self._shared = shared or (ArtifactFolder(folder) if folder is not None else None)
+        self._shared = ArtifactFolder(folder) if folder is not None else None
 
     def put(self, data: bytes) -> str:
         """Keep bytes durably; gives back their name."""

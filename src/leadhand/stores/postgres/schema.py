@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 
 FILE = FOLDER / "roles.sql"
-KINDS = ("reader", "writer")
 
 
 def statements(kind: str, role: str) -> list[words.Composed]:

@@ -52,6 +52,7 @@ SYNCHRONOUS = {
 }
 
 
+READER_BUSY_S = 30.0
 DAMAGE = (sqlite3.Error, UnicodeDecodeError)
 """What reading or writing a damaged file raises; the second where a schema holds no text."""
 
@@ -90,7 +91,7 @@ def open_writer(path: Path, *, synchronous: str, busy_s: float) -> sqlite3.Conne
     return connection
 
 
-def open_reader(path: Path, *, busy_s: float = 30.0) -> sqlite3.Connection:
+def open_reader(path: Path) -> sqlite3.Connection:
     """A connection that can only read, beside a living writer or after a dead one."""
     try:
         if not path.is_file():
@@ -98,13 +99,13 @@ def open_reader(path: Path, *, busy_s: float = 30.0) -> sqlite3.Connection:
     except OSError as error:
         raise explain_os(error, path) from error
     try:
-        return _open_read_only(path, "mode=ro", busy_s)
+        return _open_read_only(path, "mode=ro")
     except DAMAGE as error:
         # In a folder we cannot write to, SQLite cannot make the shared memory that goes with
         # a write-ahead log. Without a log nothing but the file matters, and it stands still.
         if not Path(f"{path}-wal").exists() and not os.access(path.parent, os.W_OK):
             try:
-                return _open_read_only(path, "immutable=1", busy_s)
+                return _open_read_only(path, "immutable=1")
             except DAMAGE as second:
                 raise explain(second, path) from second
         raise explain(error, path) from error
@@ -123,11 +124,11 @@ def begun(path: Path) -> bool:
     return True
 
 
-def _open_read_only(path: Path, how: str, busy_s: float) -> sqlite3.Connection:
+def _open_read_only(path: Path, how: str) -> sqlite3.Connection:
     connection = sqlite3.connect(
         f"file:{quote(str(path))}?{how}",
         uri=True,
-        timeout=busy_s,
+        timeout=READER_BUSY_S,
         isolation_level=None,
         check_same_thread=False,
     )

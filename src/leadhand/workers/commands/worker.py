@@ -137,8 +137,6 @@ class CommandWorker:
         spec: WorkerSpec,
         programs: Mapping[str, CommandAction],
         *,
-        processes: Processes | None = None,
-        environ: Mapping[str, str] | None = None,
         declared: tuple[bytes, Path] | None = None,
     ) -> None:
         """`declared` is its table, and the folder of the settings that it stands in.
@@ -146,9 +144,8 @@ class CommandWorker:
         Without a version of its own, the version follows both: see `command_files`.
         """
         self.spec = spec
-        self.processes = processes
+        self.processes: Processes | None = None
         self._programs = dict(programs)
-        self._environ = os.environ if environ is None else environ
         self._declared = declared if not spec.version else None
         self.coverage = Coverage(declared=spec.version)
         self.renewed()
@@ -157,7 +154,7 @@ class CommandWorker:
         """Look at its files and values again; gives back its description as it is now."""
         if self._declared is not None:
             table, folder = self._declared
-            self.coverage = look(table, self._programs, folder, self._environ)
+            self.coverage = look(table, self._programs, folder, os.environ)
             if self.coverage.version != self.spec.version:
                 self.spec = msgspec.structs.replace(self.spec, version=self.coverage.version)
         return self.spec
@@ -184,7 +181,7 @@ class CommandWorker:
         return {
             name: value
             for program in self._programs.values()
-            for name, value in given_values(program.env, program.set_env, self._environ).items()
+            for name, value in given_values(program.env, program.set_env, os.environ).items()
             if name not in program.public
         }
 
@@ -269,7 +266,7 @@ class CommandWorker:
 
     def _environment(self, program: CommandAction, task: Task, context: Context) -> dict[str, str]:
         names = (*INHERITED, *program.env, *program.secrets)
-        inherited = {name: self._environ[name] for name in names if name in self._environ}
+        inherited = {name: os.environ[name] for name in names if name in os.environ}
         attempt = {
             "LEADHAND_RUN": task.run,
             "LEADHAND_STEP": task.step,

@@ -210,11 +210,10 @@ class FunctionWorker:
         actions: Iterable[FunctionAction],
         *,
         threads: Threads | None = None,
-        processes: Processes | None = None,
     ) -> None:
         self.name = name
         self.threads = threads or Threads()
-        self.processes = processes
+        self.processes: Processes | None = None
         self._all = list(actions)
         self._actions: dict[str, FunctionAction] = {}
         for each in self._all:

@@ -34,12 +34,10 @@ class HttpWorker:
         calls: Mapping[str, HttpAction],
         *,
         resolve: Resolve | None = None,
-        environ: Mapping[str, str] | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self.spec = spec
         self._calls = dict(calls)
-        self._environ = os.environ if environ is None else environ
         self._network = Network(resolve, tls)
 
     @property
@@ -92,7 +90,7 @@ class HttpWorker:
 
     async def _send(self, call: HttpAction, parameters: Mapping[str, Any], key: str) -> Report:
         try:
-            request = call.request(parameters, self._environ)
+            request = call.request(parameters, os.environ)
         except Missing as problem:
             return Report.failed("unavailable", str(problem))
         except (ValueError, TypeError) as problem:

@@ -193,11 +193,3 @@ def install_capture() -> None:
         stream = getattr(sys, name)
         if stream is not None and not isinstance(stream, _Proxy):
             setattr(sys, name, cast("TextIO", _Proxy(stream)))
-
-
-def remove_capture() -> None:
-    """Put the real streams back."""
-    for name in ("stdout", "stderr"):
-        stream = getattr(sys, name)
-        if isinstance(stream, _Proxy):
-            setattr(sys, name, stream.original)

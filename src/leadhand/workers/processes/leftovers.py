@@ -13,8 +13,8 @@ well they hide their marker. It goes all the same, lest it serve one more reques
 
 Limits: a daemon that emptied its environment *and* lost its supervisor cannot be told from any
 other process; only a sandbox with a process namespace closes that gap. Another user's processes are
-not looked for. Without /proc (macOS) nothing is found by marker, ``alive`` can only tell that the
-pid is in use, and ``kill_recorded`` refuses rather than hit a stranger.
+not looked for. Without /proc (macOS) nothing is found by marker, and ``alive`` can only tell that
+the pid is in use.
 """
 
 import asyncio
@@ -68,16 +68,6 @@ def own_start() -> tuple[int, str]:
     """When this process started, and in which life of the machine; 0 and nothing without /proc."""
     seen = _look(os.getpid()) if PROC else None
     return (seen.start_time, _boot_id()) if seen is not None else (0, "")
-
-
-async def kill_recorded(pid: int, start_time: int, boot_id: str) -> bool:
-    """Kill the process group of a recorded command and see it gone; false if it was gone before."""
-    if not alive(pid, start_time, boot_id):
-        return False
-    if not PROC:
-        raise StillAlive([pid])
-    await _until_gone(lambda: [seen for seen in _everyone().values() if seen.group == pid])
-    return True
 
 
 async def kill_leftovers(marker_prefix: str) -> int:

@@ -95,13 +95,13 @@ class Proxy:
         *,
         refused: Callable[[str], None] | None = None,
         answered: Answered | None = None,
-        trust: ssl.SSLContext | None = None,
     ) -> None:
         self._hosts = frozenset(_host(each) for each in hosts)
         self._routes = dict(routes or {})
         for route in self._routes.values():
             _parts(route.address)
-        self._refused, self._answered, self._trust = refused, answered, trust
+        self._refused, self._answered = refused, answered
+        self._trust: ssl.SSLContext | None = None
         self._folder: Path | None = None
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
