@@ -1,1 +1,1 @@
-"""Decisions: what a run does next, recovery after failures, planner answers."""
+"""Decisions: the next move of a run, recovery after failures, planner answers."""

@@ -1,15 +1,14 @@
-"""When a worker is left alone for a while: one breaker for each, over all runs of a host.
+"""Circuit breakers: one per worker, across all runs of a host.
 
-A worker that fails for reasons of its own (it is down, it is overloaded, it does not answer) five
-times in a row, at three different steps at least, is not called for 30 s; then one attempt is let
-through, and its outcome closes the circuit or opens it for twice as long, up to ten minutes. One
-step that fails again and again opens nothing: its own backoff is enough.
+A worker that fails for reasons of its own (down, overloaded, unresponsive) five times in a row, at
+three or more different steps, is not called for 30 s; then one attempt is let through, and its
+outcome closes the circuit or opens it for twice as long, up to ten minutes. Repeated failures of
+one step open nothing: its own backoff is enough.
 
-A worker that says how long it wants to be left alone (Retry-After) is believed at once, by all; for
-a day at most, then one attempt looks whether it still is so.
+A worker that requests a pause (Retry-After) gets it at once, in all runs; for a day at most, then
+one attempt tests whether the outage persists.
 
-What is counted is forgotten with the host. What follows from it, an open circuit, is an event of
-the `$host` stream, and survives.
+The counts are lost with the host. An open circuit is an event of the `$host` stream, and survives.
 """
 
 from __future__ import annotations
@@ -25,17 +24,17 @@ if TYPE_CHECKING:
 
 
 TROUBLE = frozenset({"transient", "rate_limited", "unavailable", "timeout"})
-"""Classes that speak of the worker, not of the task."""
+"""Failure classes caused by the worker, not by the task."""
 SILENT = frozenset({"lost"})
-"""Classes that say nothing of the worker."""
+"""Failure classes that say nothing about the worker."""
 UNHEARD: Doc = {"class": "lost"}
-"""An outcome of one of these."""
+"""An outcome of such a class."""
 FAILURES = 5
 STEPS = 3
 OPEN_S = 30.0
 OPEN_MAX_S = 600.0
 HOLD_MAX_S = 86_400.0
-"""However long a worker asks to be left alone, it is looked at again after this."""
+"""The longest pause a worker can request, in seconds."""
 
 
 class Circuit(msgspec.Struct):
@@ -47,46 +46,45 @@ class Circuit(msgspec.Struct):
 
 
 def left_alone(down: Container[str], worker: str) -> str:
-    """Return why a worker is not called now, as far as `down` knows: it asked for so long, or it
-    failed so often in a row."""
+    """Return why a worker is not called now, as far as `down` knows the reason."""
     why: Callable[[str], str] | None = getattr(down, "why", None)
     return (why(worker) if why is not None else "") or "is left alone for now"
 
 
 class FailureStreak(msgspec.Struct):
-    """Failures of a worker in a row, and at which steps they were."""
+    """Consecutive failures of a worker, and the steps they occurred at."""
 
     failures: int = 0
     steps: set[tuple[str, str]] = msgspec.field(default_factory=set)
 
     def add(self, run: str, step: str) -> None:
-        """One more."""
+        """Add one failure."""
         self.failures += 1
         if len(self.steps) < STEPS:
             self.steps.add((run, step))
 
     @property
     def enough(self) -> bool:
-        """Whether this is the worker's doing."""
+        """Whether the failures are attributed to the worker."""
         return self.failures >= FAILURES and len(self.steps) >= STEPS
 
 
 def asked_for_s(failure: Doc | None) -> float:
-    """How long a failed worker asked to be left alone, as far as it is heeded."""
+    """Return the pause a failed worker requested in seconds, capped."""
     asked = (failure or {}).get("retry_after")
     return max(0.0, min(float(asked), HOLD_MAX_S)) if asked is not None else 0.0
 
 
 def is_trouble(failure: Doc | None) -> bool:
-    """Whether a failure says that the worker is in trouble."""
+    """Return whether a failure says that the worker is in trouble."""
     return (failure or {}).get("class") in TROUBLE
 
 
 def is_silent(failure: Doc | None) -> bool:
-    """Whether an outcome says nothing of the worker: its host died, or it was told to stop."""
+    """Return whether an outcome says nothing about the worker: its host died, or it was stopped."""
     return (failure or {}).get("class") in SILENT
 
 
 def open_for_s(trips: int) -> float:
-    """How long a circuit stays open that opens for the nth time in a row."""
+    """Return how long a circuit stays open that opens for the nth time in a row."""
     return float(min(OPEN_MAX_S, OPEN_S * 2.0 ** min(trips - 1, 30)))

@@ -1,17 +1,17 @@
-"""`decide`: what is now true, and what should be done about it.
+"""`decide`: the next move of a run, from its state and the time.
 
     while (move := decide(state, now, room)) is not None:
         evolve every event of the move; keep its effects until the events are durable
 
-Each call answers with one small move, the most urgent one, or None when there is nothing to
-do before something arrives or a timer is due. Events and effects of a move belong together:
-the shell commits the events, then performs the effects.
+Each call returns one small move, the most urgent one, or None if there is nothing to do before an
+input arrives or a timer is due. Events and effects of a move belong together: the engine commits
+the events, then performs the effects.
 
-Order of urgency: what was lost or is overdue; failures that wait for a decision; steps that
-can no longer run; the planner's answer; stopping; starting; asking the planner; the end.
+Order of urgency: lost or overdue attempts; failures that wait for a decision; steps that can no
+longer run; the planner's answer; stopping; starting; asking the planner; the end.
 
-`room` is how many attempts the host grants across all its runs. Everything else stands in
-the state, the policy constants included: they were recorded when the run started.
+`room` is how many attempts the host grants across all its runs. Everything else is in the state,
+the policy constants included: they were recorded when the run started.
 """
 
 from __future__ import annotations
@@ -63,11 +63,11 @@ if TYPE_CHECKING:
     from leadhand.core.state.model import Now, State, StepState
 
 
-# The most urgent part of `decide`: what was lost with its host, and what is overdue.
+# The most urgent part of `decide`: attempts lost with their host, and overdue ones.
 
 
 def _allowed_s(state: State, step: StepState) -> float:
-    """Return how long an attempt of a step may take: its own timeout, its worker's, the run's."""
+    """Return the time limit of an attempt: the step's own timeout, its worker's, or the run's."""
     own = step.doc.get("timeout")
     offer = state.catalog.offer(step.worker, step.action)
     limit_s = seconds(own) if own is not None else offer.timeout_s if offer else None
@@ -75,6 +75,7 @@ def _allowed_s(state: State, step: StepState) -> float:
 
 
 def lost(state: State) -> Move | None:
+    """Return the move for the first attempt, probe or planner call lost with its host."""
     reason = "its host ended before it reported"
     while state.orphans:
         ident, epoch = state.orphans[0]
@@ -92,6 +93,7 @@ def lost(state: State) -> Move | None:
 
 
 def overdue(state: State, now: Now) -> Move | None:
+    """Return the move for the first timer that is due, or None."""
     if not state.awake:
         state.wake()
     calendar = state.calendar
@@ -139,7 +141,7 @@ UNLIMITED = 1 << 30
 
 
 def decide(state: State, now: Now, room: int = UNLIMITED) -> Move | None:
-    """The next move, or None."""
+    """Return the next move, or None. `room` is the number of attempts the host grants."""
     if state.started is None or state.ended is not None:
         return None
     move = lost(state) if state.orphans else None
@@ -161,7 +163,7 @@ def decide(state: State, now: Now, room: int = UNLIMITED) -> Move | None:
 
 
 def next_wake(state: State) -> tuple[int | None, int | None]:
-    """When to look again though nothing arrived: on the run clock, and on the calendar."""
+    """Return when to call `decide` again without input: on the run clock, and on the calendar."""
     state.tidy_timers()
     return (
         state.timers[0][0] if state.timers else None,
@@ -274,7 +276,7 @@ def _start(state: State, now: Now, room: int) -> Move | None:
 
 
 def _too_early(step: StepState, wall: int) -> int:
-    """When a step may start by the calendar, if not now; a clock that was set back counts."""
+    """Return when a step may start by the calendar, 0 for now; a clock set back counts."""
     if step.not_before > wall:
         return step.not_before
     if "window" not in step.doc:
@@ -284,7 +286,7 @@ def _too_early(step: StepState, wall: int) -> int:
 
 
 def _over_budget(state: State, step: StepState, budget: float) -> bool:
-    committed = round(state.spent + state.reserved, 9)  # Three times 0.1 is within 0.3.
+    committed = round(state.spent + state.reserved, 9)  # Three times 0.1 must be within 0.3.
     return committed >= budget or round(committed + state.price(step), 9) > budget
 
 
@@ -336,7 +338,7 @@ def _task(
     at: int,
     limit_s: float | None,
 ) -> Move:
-    """A step that a person does is a question; the answer is its report."""
+    """Ask a person to do the step; the answer is its report."""
     text = task_text(step, spec, parameters, limit_s)
     offer = spec.offer(step.action)
     otherwise = "cannot" if offer is None or offer.silence is None else "done"
@@ -364,10 +366,10 @@ def _consult(state: State, now: Now) -> Move | None:
     if why == "report" and state.final:
         return None
     if any(question.kind == "planning" for question in state.questions.values()):
-        return None  # A person is asked what the planner should do.
+        return None  # A person is already asked what the planner should do.
     failing = planner.rounds >= state.policy.planner_rounds_max
     if failing and state.unsettled and goes_on(state):
-        return None  # A person is asked when nothing else goes on.
+        return None  # A person is asked once nothing else is in progress.
     return _ask_planner(state, why, now.at)
 
 
@@ -442,14 +444,14 @@ def _succeed(state: State, result: object) -> Move | None:
     if state.goal_met is False:
         reason = "the goal is not met: " + "; ".join(state.goal_findings)
         return _end("failed", reason, origin="planning")
-    # Wanted facts stand in their steps: the result is read from there, not from a planner's word.
+    # Wanted facts are in their steps: the result is read from there, not from a planner's claim.
     return _end("succeeded", "", result=None if goal_of(state).want else result)
 
 
 def _stalled(state: State, now: Now, room: int) -> Move | None:
-    """What is left waits for a failed step, and the planner has not said what to do instead.
+    """Resolve a stall: the rest waits for a failed step the planner has not dealt with.
 
-    Otherwise a net: no plan that passed the checks should ever come here.
+    The final case is a safety net: no plan that passed the checks should reach it.
     """
     if state.questions or room <= 0 or goes_on(state):
         return None
@@ -465,7 +467,7 @@ def _stalled(state: State, now: Now, room: int) -> Move | None:
 
 
 def _blamed(state: State) -> str:
-    """Where the cause lies when failed steps end a run: what failed last decides."""
+    """Return the origin of the failure when failed steps end a run: the last failure decides."""
     failed = [step for step in state.steps.values() if state.is_bad(step) and step.failure]
     return origin_of(max(failed, key=lambda step: step.ended)) if failed else "execution"
 

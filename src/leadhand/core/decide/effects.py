@@ -1,4 +1,4 @@
-"""What the core wishes the shell to do, once the events beside it are durable."""
+"""Effects: actions the core requests from the engine once the events beside them are durable."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class StartAttempt(Effect, frozen=True):
     worker: str
     action: str
     parameters: dict[str, Any]
-    """Resolved; large results stand as artifact references that the shell loads."""
+    """Resolved; large results are artifact references that the engine loads."""
     deadline: int
 
 
 class StopAttempt(Effect, frozen=True):
-    """End an attempt that is in flight; whatever it still reports is ignored or fenced."""
+    """Stop an attempt in flight; a later report of it is ignored or fenced."""
 
     step: str
     attempt: int
@@ -36,7 +36,7 @@ class StopAttempt(Effect, frozen=True):
 
 
 class StartProbe(Effect, frozen=True):
-    """Ask a worker whether an attempt that nobody saw end did happen."""
+    """Ask a worker whether an attempt of unknown outcome took effect."""
 
     step: str
     attempt: int
@@ -55,7 +55,7 @@ class CallPlanner(Effect, frozen=True):
 
 
 class Examine(Effect, frozen=True):
-    """Have the automatic reviewers look at a revision."""
+    """Let the automatic reviewers examine a revision."""
 
     number: int
 
@@ -67,25 +67,25 @@ class VerifyGoal(Effect, frozen=True):
 
 
 class Notify(Effect, frozen=True):
-    """Tell the outside: something waits for a person, or the run ended."""
+    """Notify the outside: a person is awaited, or the run ended."""
 
     kind: str
     text: str
 
 
-# A move: facts to record, and what to do once they are durable.
+# A move: events to record, and effects to perform once they are durable.
 
 
 SECOND = 1_000_000
 
 
 class Move(NamedTuple):
-    """Facts to record, and what to do once they are durable."""
+    """Events to record, and effects to perform once they are durable."""
 
     events: list[ev.Event]
     effects: list[Effect]
 
 
 def stop_failed(reason: str, limit: str = "", origin: str = "limits") -> Move:
-    """The run stops as failed; `origin` says where the cause lies."""
+    """Return the move that stops the run as failed; `origin` is the origin of the cause."""
     return Move([ev.StopDecided("failed", reason, limit, origin=origin)], [])

@@ -1,11 +1,11 @@
-"""From a planner's answer to a revision that is let through, waits, or is refused.
+"""From a planner's answer to a revision: approved, pending or refused.
 
-The answer is checked against the state at the time it arrives: what the planner saw may have
-moved on. A revision is a delta on the one before, and its hash covers that base, so that a
-chain of small revisions costs what it adds and still names the whole plan.
+The answer is checked against the state at its arrival: the run may have moved on since the planner
+saw it. A revision is a delta on the one before, and its hash covers that base, so that a chain of
+small revisions costs only its additions and still names the whole plan.
 
-Which approvals it needs is said by `review/ruling.py`. What follows from that, and from what people
-then say, stands here and in `review/decisions.py`.
+`review/ruling.py` determines the approvals it needs. The consequences of that, and of people's
+decisions, are here and in `review/decisions.py`.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ Moves = tuple[list[ev.Event], list[Effect]]
 GIVE = "give"
 """The answer that gives the facts a planner asks for."""
 GO_ON, HAND_OVER, ABORT, ROLLBACK = "go_on", "hand_over", "abort", "rollback"
-"""What a person may say to a planner that is out of ideas."""
+"""The answers a person may give to a planner without ideas."""
 GOAL = "goal"
-"""The planner that a run can be handed over to: it needs neither a model nor user code."""
+"""The planner a run can be handed over to: it needs neither a model nor user code."""
 ANSWERED = "answer"
-"""Why a planner is to be asked when a person has answered it."""
+"""Why a planner is asked after a person has answered it."""
 NAMED_MAX = 5
 NO_INPUT = "no person is to be asked in this run (no_input)"
 
 
 def answered(state: State, call: int, epoch: int, answer: Doc, now: Now) -> Moves:
-    """Record an answer as it arrives.
+    """Record an answer on arrival.
 
-    A proposal that stands becomes a revision at once, and its steps are logged only there; any
-    other answer is logged whole, and `decide` acts on it.
+    A valid proposal becomes a revision at once, and its steps are logged only there; any other
+    answer is logged whole, and `decide` acts on it.
     """
     if state.planner.epoch != epoch:
         return [], []
@@ -63,7 +63,7 @@ def answered(state: State, call: int, epoch: int, answer: Doc, now: Now) -> Move
     busy = state.stopping is not None or state.pending is not None
     proposes = answer.get("kind") == "propose" and not says_nothing(answer)
     if not proposes or busy or state.undecided or state.doomed:
-        return [whole], []  # What is more urgent comes first, in `decide`.
+        return [whole], []  # More urgent moves come first, in `decide`.
     events, effects = _proposed(state, answer, now)
     if not isinstance(events[0], ev.RevisionProposed):
         return [whole], []
@@ -73,7 +73,7 @@ def answered(state: State, call: int, epoch: int, answer: Doc, now: Now) -> Move
 
 
 def answer_moves(state: State, now: Now) -> Moves:
-    """What follows from the planner's last answer."""
+    """Return the events and effects that follow from the planner's last answer."""
     answer = state.planner.answer or {}
     match answer.get("kind"):
         case "propose" if says_nothing(answer):
@@ -87,7 +87,7 @@ def answer_moves(state: State, now: Now) -> Moves:
         case "ask":
             return _asked(state, answer, now)
         case "give_up" if state.questions or state.planner.due == ANSWERED:
-            # What waits for a person waits, and what a person said is heard first.
+            # Open questions stay open, and answers of people are handled first.
             return [ev.PlannerWaits(state.planner.calls, list(state.questions)[:NAMED_MAX])], []
         case "give_up":
             reason = f"the planner gave up: {answer.get('reason', '')}"
@@ -97,12 +97,12 @@ def answer_moves(state: State, now: Now) -> Moves:
 
 
 def says_nothing(answer: Doc) -> bool:
-    """Whether a proposal changes nothing: that is a wait."""
+    """Return whether a proposal changes nothing: that counts as a wait."""
     return not any(answer.get(key) for key in ("steps", "cancel", "drop", "final"))
 
 
 def _waits(state: State, what: str, because: str) -> Moves:
-    """A wait holds while something is open, or when something changed while it was thought of."""
+    """Accept a wait while something is open, or if the state changed since the question."""
     if not (state.questions or state.planner.due or goes_on(state)):
         why = f" ({because})" if because else ""
         return [_refused(state, [f"{what}, and nothing is under way{why}"])], []
@@ -111,7 +111,7 @@ def _waits(state: State, what: str, because: str) -> Moves:
 
 
 def _finished(state: State, answer: Doc) -> Moves:
-    """A finish holds only when every accepted step is settled or given up by name."""
+    """Accept a finish only if every accepted step is settled or dropped."""
     drop: dict[str, str] = answer.get("drop") or {}
     if asked := _waits_for_person(state, drop):
         return [_refused(state, asked, early=True)], []
@@ -138,7 +138,7 @@ def _finished(state: State, answer: Doc) -> Moves:
 
 
 def _with_dependents(state: State, drop: dict[str, str]) -> set[str]:
-    """Steps that are given up, and those that wait for them and mind."""
+    """Return the dropped steps, and the steps that wait for them and mind."""
     gone, stack = set(drop), list(drop)
     while stack:
         for name, tolerant in state.steps[stack.pop()].dependents:
@@ -149,9 +149,9 @@ def _with_dependents(state: State, drop: dict[str, str]) -> set[str]:
 
 
 def unsettled_failures(state: State, *gone: Container[str]) -> list[StepState]:
-    """Failed and skipped steps that nothing has replaced, tolerated or given up.
+    """Return failed and skipped steps that are not replaced, tolerated or dropped.
 
-    `gone` are those that the answer at hand replaces or gives up.
+    `gone` are the steps that the current answer replaces or drops.
     """
     if not state.bad:
         return []
@@ -172,7 +172,7 @@ def _needs_word(steps: list[StepState]) -> str:
 
 
 def out_of_ideas(state: State, reason: str) -> Moves:
-    """A planner that is stuck, answers nothing or is refused again and again: ask a person."""
+    """Ask a person about a planner that is stuck, answers nothing or is refused repeatedly."""
     reason = reason.rstrip(".")
     if state.policy.no_input:
         reason += f"; {NO_INPUT}"
@@ -192,7 +192,7 @@ def out_of_ideas(state: State, reason: str) -> Moves:
 
 
 def _can_hand_over(state: State) -> bool:
-    """Whether the goal planner can take over; a document that names no planner is never revised."""
+    """Return whether the goal planner can take over; plain documents are never revised."""
     planner = state.started.planner if state.started is not None else ""
     taken = planner == DOCUMENT or GOAL in (planner, state.planner.handed)
     return bool(goal_of(state).want) and not taken
@@ -204,7 +204,7 @@ def _asked(state: State, answer: Doc, now: Now) -> Moves:
     text = str(answer.get("question", ""))
     choices = [str(choice) for choice in answer.get("choices", ())]
     if answer.get("facts") and GIVE not in choices:
-        choices = [GIVE, *choices]  # What is given otherwise would count for nothing.
+        choices = [GIVE, *choices]  # Facts given by another answer would not count.
     within_s = min(float(answer.get("within_s") or 0.0), SECONDS_MAX)
     default = str(answer.get("default", "")) if within_s else ""
     if default == GIVE:
@@ -225,7 +225,7 @@ def _asked(state: State, answer: Doc, now: Now) -> Moves:
 
 
 def _too_soon(state: State, drop: Container[str], found: list[str]) -> bool:
-    """Whether all that is wrong is that steps which are to be dropped have begun meanwhile."""
+    """Return whether the only problem is that steps to be dropped have started meanwhile."""
     begun = [ident for ident in state.in_flight if ident in drop]
     running = {f"it drops {ident}, which is {state.steps[ident].status}" for ident in begun}
     return running.issuperset(found)
@@ -253,7 +253,7 @@ def _proposed(state: State, answer: Doc, now: Now) -> Moves:
 
 
 def _touched(answer: Doc) -> list[str]:
-    """The steps that a proposal takes out, gives up or replaces."""
+    """Return the steps that a proposal cancels, drops or replaces."""
     return [
         *answer.get("cancel", ()),
         *(answer.get("drop") or ()),
@@ -262,13 +262,13 @@ def _touched(answer: Doc) -> list[str]:
 
 
 def _waits_for_person(state: State, names: Iterable[str]) -> list[str]:
-    """Which of these steps a person is asked about: no planner answers in their place."""
+    """Report steps that a person is being asked about: a planner must not answer instead."""
     asked = {q.step: q.id for q in state.questions.values() if q.kind in ("failure", "unseen")}
     return [f"{name} waits for a person ({asked[name]})" for name in names if name in asked]
 
 
 def unseen_repeats(state: State, add: list[Doc]) -> list[str]:
-    """Which new steps would do again what may have happened, unless a person has looked."""
+    """Report new steps that would repeat a possible effect, unless a person has looked."""
     names = (
         step
         for step, _, _, failure in state.failed_attempts
@@ -286,7 +286,7 @@ def unseen_repeats(state: State, add: list[Doc]) -> list[str]:
         for old in unseen:
             theirs = state.catalog.offer(old.worker, old.action)
             open_ = not old.settled and not gives.isdisjoint(given(old.doc, theirs))
-            # A step that was left to the planner is the planner's to replace.
+            # A step left to the planner may be replaced by the planner.
             taken = _replaced(doc) == old.id and old.id not in state.forsaken
             if open_ or taken or does == _does(state, old.doc):
                 what = f"{doc['id']} would do again what {old.id} may have done"
@@ -304,13 +304,13 @@ def _does(state: State, doc: Doc) -> tuple[str, str, bytes]:
     template = doc.get("parameters") or {}
     try:
         parameters = resolve(template, state.lookup)
-    except Unresolved:  # What it would be is not known yet: its text stands for it.
+    except Unresolved:  # Its value is not known yet: the text stands for it.
         parameters = template
     return doc["worker"], doc.get("action", ""), canonical(parameters)
 
 
 def _unfit_heirs(state: State, answer: Doc) -> list[str]:
-    """Steps that take a place they do not fill, or that are taken out without a word."""
+    """Report successors that do not give the promised facts, and removals without a reason."""
     found = []
     for doc in answer.get("steps", ()):
         old = state.steps.get(_replaced(doc))
@@ -331,7 +331,7 @@ def _unfit_heirs(state: State, answer: Doc) -> list[str]:
 
 
 def _gates(state: State, add: list[Doc]) -> list[str]:
-    """Which steps of a planner go round a gate; a document that a person wrote is its word."""
+    """Report steps of a planner that bypass a gate; a document by a person may."""
     started = state.started
     if started is None or (not state.steps and digest(canonical(add)) == started.linted):
         return []
@@ -339,7 +339,7 @@ def _gates(state: State, add: list[Doc]) -> list[str]:
 
 
 def propose(state: State, author: str, answer: Doc, now: Now) -> Moves:
-    """A revision by somebody, and what follows from who must allow it."""
+    """Propose a revision by `author`, with the consequences of the approvals it needs."""
     add: list[Doc] = answer.get("steps", [])
     cancel: list[str] = answer.get("cancel", [])
     drop: dict[str, str] = answer.get("drop") or {}
@@ -372,7 +372,7 @@ def revision_hash(
     *,
     final: bool,
 ) -> str:
-    """The name of a plan revision: what it stands on and what it changes."""
+    """Return the hash of a plan revision: of its base and its changes."""
     return digest(base, canonical([add, cancel, final, *([drop] if drop else [])]))
 
 
@@ -384,7 +384,7 @@ def findings(
     *,
     final: bool,
 ) -> list[str]:
-    """What speaks against a revision as the run stands now."""
+    """Return the findings against a revision in the current state of the run."""
     drop = drop or {}
     if len(state.steps) + len(add) > state.policy.steps_max:
         return [f"the plan would have more than {state.policy.steps_max} steps"]
@@ -404,7 +404,7 @@ def findings(
 
 
 class _Heirs(Mapping[str, "StepState"]):
-    """The run's steps under every name: a superseded one gives the step that took its place."""
+    """The run's steps under every name: a superseded name maps to its successor."""
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -423,7 +423,7 @@ class _Heirs(Mapping[str, "StepState"]):
 
 
 def _undroppable(state: State, drop: dict[str, str], gone: Container[str]) -> list[str]:
-    """What is wrong with steps that are given up by name; `gone` are taken out otherwise."""
+    """Report steps that cannot be dropped; `gone` are removed otherwise."""
     found = []
     for ident, reason in drop.items():
         step = state.steps.get(ident)
@@ -442,7 +442,7 @@ def _replaced(doc: Doc) -> str:
 
 
 def _misfits(state: State, add: list[Doc], cancel: list[str], drop: dict[str, str]) -> list[str]:
-    """What it takes out or replaces, and may not."""
+    """Report steps that may not be removed or replaced."""
     found = _undroppable(state, drop, {*cancel, *map(_replaced, add)})
     gone: set[str] = set()
     for ident in cancel:

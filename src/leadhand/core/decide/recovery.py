@@ -1,16 +1,16 @@
-"""What follows a failed attempt: the ladder, as a pure function.
+"""Recovery after a failed attempt: the ladder, as a pure function.
 
-A failure has a class (from the report, never read out of prose) and an effect: none (nothing
-happened outside), done (it happened all the same) or unknown (nobody saw). The class picks a
-row of LADDER; the rungs are tried from left to right, and the first that is possible is
-taken. When no rung is left, the step's failure action decides, or, where it names none,
-the planner is asked to plan around it if it can, else a person.
+A failure has a class (from the report, never parsed from prose) and an effect: none (nothing
+happened outside), done (it happened all the same) or unknown (not observed). The class selects a
+row of LADDER; the rungs are tried from left to right, and the first possible one is taken. When no
+rung is left, the step's failure action decides; if it has none, the planner is asked to plan around
+the failure if it can, else a person.
 
 Two rules stand above the ladder:
-- An unknown effect is never repeated blindly. Unless the step is idempotent, the worker's
-  probe is asked first, and without a probe a person is.
-- What happened is not made to happen again: after effect "done", only an idempotent step may
-  be retried or given to another worker.
+- An unknown effect is never repeated blindly. Unless the step is idempotent, the worker's probe is
+  asked first, and without a probe a person is.
+- An effect is not caused twice: after effect "done", only an idempotent step may be retried or
+  given to another worker.
 
 `choose` returns a small value; `decide` writes it into the log with its reason.
 """
@@ -54,11 +54,11 @@ LADDER: dict[str, tuple[str, ...]] = {
 
 
 HARMLESS = ("abort", "rollback", "continue")
-"""Failure actions that repeat nothing, so they need not know what happened."""
+"""Failure actions that repeat nothing, so they need not know the effect."""
 
 
 class Recovery(NamedTuple):
-    """One decision: what to do, why, when, and by whom."""
+    """One recovery decision: strategy, reason, time and worker."""
 
     strategy: str
     """retry, reroute, park, simplify, probe, ask, replan, continue, abort, abandon."""
@@ -66,11 +66,11 @@ class Recovery(NamedTuple):
     wait_s: float = 0.0
     worker: str = ""
     rollback: bool = False
-    """With abort: what was done is to be taken back."""
+    """With abort: completed steps are to be undone."""
 
 
 class Retry(NamedTuple):
-    """A step's retry policy, its own words first, the run's policy behind them."""
+    """A step's retry policy: its own settings, completed by the run's policy."""
 
     attempts: int
     backoff_s: float
@@ -79,7 +79,7 @@ class Retry(NamedTuple):
 
 
 def retry_policy(step: Doc, policy: Policy) -> Retry:
-    """How often and with what backoff a step may be tried by one worker."""
+    """Return how often and with which backoff one worker may try a step."""
     own = step.get("retry")
     if own is None:
         own = {}
@@ -94,7 +94,7 @@ def retry_policy(step: Doc, policy: Policy) -> Retry:
 
 
 def backoff(run: str, step: str, attempt: int, tries: int, retry: Retry, jitter: float) -> float:
-    """Seconds to wait before the next try; the jitter is drawn from the names, not from dice."""
+    """Return the seconds to wait before the next attempt; the jitter is derived from the names."""
     try:
         wait = min(retry.max_s, retry.backoff_s * retry.factor ** (tries - 1))
     except OverflowError:
@@ -105,7 +105,7 @@ def backoff(run: str, step: str, attempt: int, tries: int, retry: Retry, jitter:
 
 
 def choose(state: State, step: StepState) -> Recovery:
-    """What to do about a step whose last attempt failed."""
+    """Return the recovery for a step whose last attempt failed."""
     failure = step.failure or {}
     kind = str(failure.get("class", "unavailable"))
     message = str(failure.get("message", "")) or kind
@@ -128,24 +128,24 @@ def choose(state: State, step: StepState) -> Recovery:
 
 
 def lost_with_host(failure: Doc) -> bool:
-    """Whether nobody saw how it ended, since whoever ran it was gone."""
+    """Return whether the outcome is unknown because the host of the attempt died."""
     return failure.get("class") == "lost" and failure.get("effect") == "unknown"
 
 
 def _restarts(step: StepState) -> int:
-    """How often it was lost like that since a person let it start over."""
+    """Return how often it was lost with its host since a person last restarted it."""
     return sum(map(lost_with_host, step.failures[step.forgiven :]))
 
 
 def idempotent(step: StepState, offer: Offer | None) -> bool:
-    """Whether doing it twice is the same as doing it once: see `core/promises.py`."""
+    """Return whether running it twice has the same effect as once: see `core/promises.py`."""
     return is_idempotent(step.doc, offer, widened=step.widened)
 
 
 def may_have_happened(step: StepState) -> bool:
-    """Whether any attempt since a person last looked may have had its effect.
+    """Return whether any attempt since a person last looked may have taken effect.
 
-    The last failure alone does not tell: it may be one that did nothing, after one that did.
+    The last failure alone does not tell: it may have had no effect, after one that did.
     """
     return any(each.get("effect", "none") != "none" for each in step.failures[step.forgiven :])
 
@@ -174,7 +174,7 @@ def _retry(
     wait = backoff(state.run, step.id, step.attempts, tries, retry, state.policy.jitter)
     asked = (step.failure or {}).get("retry_after")
     if asked is not None and float(asked) > state.policy.park_s:
-        return None  # a long outage that may not be waited for any longer
+        return None  # a long outage beyond the time a step may be parked
     if asked is not None:
         wait = max(wait, min(float(asked), SECONDS_MAX))
     when = f" in {text(wait)}" if wait else ""
@@ -188,9 +188,9 @@ def _retry_once(state: State, step: StepState, message: str) -> Recovery | None:
 
 
 def _park(state: State, step: StepState, message: str) -> Recovery | None:
-    """A long outage is not worth a try: somebody else does it, or the step waits it out."""
+    """Handle a long outage without using an attempt: another worker does it, or the step parks."""
     asked = (step.failure or {}).get("retry_after")
-    if asked is None or not float(asked) > state.policy.park_s:  # which NaN is not
+    if asked is None or not float(asked) > state.policy.park_s:  # false for NaN, too
         return None
     wait = min(float(asked), SECONDS_MAX)
     if step.parked_s + wait > state.policy.outage_s:
@@ -212,13 +212,13 @@ def _reroute(state: State, step: StepState, message: str) -> Recovery | None:
 
 
 def alternative(state: State, step: StepState, down: Container[str] = ()) -> str:
-    """The first other worker that may do a step, has not tried, and is not `down`; or nothing."""
+    """Return the first other worker that may do a step, has not tried it, and is not `down`."""
     happened = may_have_happened(step)
     for worker in doers(step.doc, state.catalog.workers)[1:]:
         theirs = state.catalog.offer(worker, step.action)
         if theirs is None or worker == step.worker or step.tried(worker) or worker in down:
             continue
-        # What may have happened already is given only to a worker that may do it again.
+        # A possible effect is repeated only by a worker that is idempotent.
         if not happened or idempotent(step, theirs):
             return str(worker)
     return ""
@@ -254,5 +254,5 @@ def _last(state: State, step: StepState, kind: str, message: str) -> Recovery:
         case "replan" if replans:
             return Recovery("replan", message)
         case _:
-            apart = "\n" if "\n" in message else " "  # what was printed stays as it was printed
+            apart = "\n" if "\n" in message else " "  # printed output keeps its lines
             return Recovery("ask", f"{message}{apart}({kind}); nothing else is left to try")

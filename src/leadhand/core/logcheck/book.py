@@ -1,4 +1,4 @@
-"""The books that `invariants` keeps while it reads a log. Nothing here is shared with `evolve`."""
+"""The records of the log checker while it reads a log. Shares nothing with `evolve`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SETTLED = frozenset({"succeeded", "failed", "skipped", "cancelled", "superseded"
 
 
 class Violation(NamedTuple):
-    """One thing wrong with a log: which rule, at which entry, and what."""
+    """One violation in a log: rule, entry and message."""
 
     rule: str
     seq: int
@@ -46,11 +46,11 @@ class InFlight(NamedTuple):
 
 
 class StepRecord:
-    """What the books know of one step.
+    """Everything the checker knows about one step.
 
-    status: planned (never started), again (may start once more), attempt or probe (in
-    flight), open (failed, no decision yet), probing or asking (decided, about to begin),
-    asked (a person was), or settled.
+    status: planned (never started), again (may start once more), attempt or probe (in flight), open
+    (failed, no decision yet), probing or asking (decided, about to begin), asked (a person was), or
+    settled.
     """
 
     __slots__ = (
@@ -80,30 +80,30 @@ class StepRecord:
         self.status = "planned"
         self.attempts = 0
         self.broken: list[Doc] = []
-        """Failures of attempts that did not give what was promised."""
+        """Failures of attempts that did not give the promised facts."""
         self.done_by = ""
-        """Who said that it is done, if a person does it."""
+        """The person who reported it done, if a person does it."""
         self.tries: dict[str, int] = {}
-        """Failed attempts by worker since a person let it start over."""
+        """Failed attempts by worker since a person last restarted it."""
         self.failure: Doc = {}
         self.until = 0
         self.parked_s = 0.0
-        """How long it was parked in all."""
+        """The total time it was parked."""
         self.restarts = 0
-        """How often it was lost with its host since a person let it start over."""
+        """How often it was lost with its host since a person last restarted it."""
         self.depth = 0
-        """How often it, or what it is part of, was split."""
+        """How often it, or the step it is part of, was split."""
         self.unseen = False
-        """Nobody saw how an attempt ended, and nobody has looked since."""
+        """Whether the outcome of an attempt is unknown, and no person has looked since."""
         self.happened = False
-        """An attempt had its effect though it did not succeed."""
+        """Whether an attempt took effect though it did not succeed."""
         self.tolerated = False
         self.widened = False
-        """People allowed what it claims beyond its worker."""
+        """Whether people allowed its claims beyond its worker."""
 
     @property
     def settled(self) -> bool:
-        """Whether it will not change any more."""
+        """Whether it is final."""
         return self.status in SETTLED
 
     @property
@@ -113,7 +113,7 @@ class StepRecord:
 
 
 class Pending(NamedTuple):
-    """A revision that was proposed and not yet let through."""
+    """A proposed revision that is not approved yet."""
 
     number: int
     hash: str
@@ -121,37 +121,37 @@ class Pending(NamedTuple):
     cancel: list[str]
     final: bool
     person: bool
-    """Whether only a person may let it through."""
+    """Whether only a person may approve it."""
     people: list[int]
-    """How many must, once they were asked."""
+    """The number of people required, once they were asked."""
     allowed: dict[str, Any]
-    """Who did."""
+    """Approvals by actor."""
     by_person: bool
     """Whether a person wrote it."""
     drop: dict[str, str]
-    """Steps it gives up by name, each with the reason."""
+    """Steps it drops, each with the reason."""
 
 
 class PermitBook:
-    """What people allowed: until when, how many of them had to, and what no longer counts."""
+    """Permissions: their expiry, the number of people required, and which no longer count."""
 
     def __init__(self) -> None:
         self.held_under: dict[str, str] = {}
-        """Steps that were held, each with the question that lets it go on."""
+        """Held steps, each with the question that releases it."""
         self.until: dict[str, int] = {}
-        """Until when each step may start; 0 for ever."""
+        """The expiry of each step's permission; 0 for never."""
         self.reviewed: dict[str, int] = {}
-        """How many people had to allow each step; 0 where the policy let it through."""
+        """The number of people required for each step; 0 if the policy let it through."""
         self.part_of: dict[str, int] = {}
-        """The revision that put each step into the plan."""
+        """The revision that added each step to the plan."""
         self.void: dict[str, str] = {}
         """Steps whose permission no longer counts, each with the reason."""
         self.releases: dict[str, list[ReleaseGiven]] = {}
-        """The people who released what a question holds."""
+        """Releases by question."""
 
 
 class Book:
-    """Everything the checker remembers."""
+    """The complete memory of the checker."""
 
     def __init__(self) -> None:  # noqa: PLR0915 - all of its books
         self.violations: list[Violation] = []
@@ -163,33 +163,33 @@ class Book:
         self.envelope: Doc | None = None
         self.proposed = 0
         self.barred: dict[str, str] = {}
-        """Steps that are held, each with who holds it."""
+        """Held steps, each with the actor of the hold."""
         self.permits = PermitBook()
         self.owner = self.epoch = 0
         self.steps: dict[str, StepRecord] = {}
         self.heir: dict[str, str] = {}
-        """Superseded step to the one that took its place."""
+        """Superseded steps: old id to new id."""
         self.replaced: dict[str, str] = {}
-        """The same the other way round."""
+        """The inverse: new id to old id."""
         self.ended_before: set[str] = set()
-        """Steps that had ended when another took their place: who only waited for that may go."""
+        """Steps that had ended when they were superseded: tolerant dependents may start."""
         self.forsaken: list[StepRecord] = []
-        """Steps that failed and were left to the planner, neither replaced nor given up since."""
+        """Failed steps left to the planner, neither replaced nor dropped since."""
         self.unanswered: list[StepRecord] = []
         """Those of them that failed since the last revision."""
         self.said_last: Doc = {}
         self.answer = ""
-        """The kind of the planner's last answer, until something follows from it."""
+        """The kind of the planner's last answer, until it has a consequence."""
         self.by_people: set[str] = set()
-        """Facts that people gave, and that nothing may have dropped since."""
+        """Facts given by people that no step may have dropped since."""
         # Whether the planner's last answer was to wait, and whether anything changed since then.
         self.waits = self.changed = False
         self.done_before: set[bytes] = set()
-        """What was ever started: worker, action and parameters."""
+        """All work ever started: worker, action and parameters."""
         self.named: dict[str, list[tuple[str, bool]]] = {}
-        """Who depends on a step, by the name they call it, and whether they mind how it ends."""
+        """Dependents of a step by the name they use, and whether they tolerate its failure."""
         self.data: dict[str, Any] = {}
-        """What the steps that succeeded reported."""
+        """The data reported by steps that succeeded."""
         self.live: dict[str, InFlight] = {}
         self.planner: tuple[int, int, int] | None = None
         """The planner call in flight: epoch, deadline, owner."""
@@ -200,19 +200,19 @@ class Book:
         self.idle = 0
         self.pending: Pending | None = None
         self.facts: dict[str, int] = {}
-        """Facts that are true, with when they became so."""
+        """True facts, with the time they became true."""
         self.questions: dict[str, QuestionAsked] = {}
         self.asked: set[str] = set()
         self.allowed: dict[str, set[str]] = {}
-        """By question about a change: who approved it."""
+        """By question about a change: the approvers so far."""
         self.said: dict[str, str] = {}
-        """A person's word on a step that its own event must follow: skip."""
+        """A person's decision on a step that its own event must follow: skip."""
         self.expect: tuple[str, str] | None = None
-        """What must come next: the name of an event, and the step it is about."""
+        """The required next event: its name, and the step it is about."""
         self.back_wanted = False
-        """Whether what stops the run next asks for its rollback: the plan, or a person."""
+        """Whether the next stop asks for a rollback, by the plan or a person."""
         self.back = False
-        """Whether the run was stopped to be taken back."""
+        """Whether the run was stopped to be rolled back."""
         self.busy: dict[str, int] = {}
         self.held: dict[str, int] = {}
         self.spent = self.reserved = 0.0
@@ -225,28 +225,28 @@ class Book:
         self.end: RunEnded | None = None
 
     def wrong(self, rule: str, message: str) -> None:
-        """Note a violation at the entry that is being read."""
+        """Record a violation at the current entry."""
         self.violations.append(Violation(rule, self.seq, message))
 
     @property
     def start(self) -> RunStarted:
-        """How the run was started; no other event is looked at before there is a start."""
+        """The start of the run. Raise `LookupError` before there is one."""
         if self.started is None:
             raise LookupError("the run has not started")
         return self.started
 
     @property
     def policy(self) -> Policy:
-        """The recorded constants."""
+        """The recorded policy."""
         return self.start.policy
 
     def left_to_planner(self, step: StepRecord) -> None:
-        """A step failed, and the planner is to say what becomes of it."""
+        """Record a failed step that is left to the planner."""
         self.forsaken.append(step)
         self.unanswered.append(step)
 
     def told(self, facts: list[str], event: QuestionAnswered) -> None:
-        """A person gave facts: they are true from now on, where something stands for them."""
+        """Record facts given by a person: they are true if a value was given."""
         data, text = event.data, event.text
         named = isinstance(data, dict) and any(fact in data for fact in facts)
         whole = [fact for fact in facts if ":" not in fact]
@@ -271,7 +271,7 @@ class Book:
         ]
 
     def break_promise(self, step: StepRecord) -> None:
-        """A step ends whose result was not what it should be: what it should give is not so."""
+        """Withdraw the facts of a step that ended with a broken promise."""
         if not step.broken:
             return
         offer = self.offer(step.worker, step.doc.get("action", ""))
@@ -284,21 +284,21 @@ class Book:
                     del self.facts[fact]
 
     def closed(self, step: StepRecord, worker: str) -> list[str]:
-        """The flags that a step needs by its worker's word and its own, and that are not true."""
+        """Return the flags that a step needs, by its worker or itself, and that are not true."""
         offer = self.offer(worker, step.doc.get("action", ""))
         own = several(step.doc.get("needs"))
         theirs = () if step.widened and "needs" in step.doc else offer.needs if offer else ()
         return [fact for fact in (*theirs, *own) if ":" in fact and fact not in self.facts]
 
     def step(self, ident: str, what: str) -> StepRecord | None:
-        """A step by its name; I6 when there is none."""
+        """Return a step by its name; report I6 if there is none."""
         found = self.steps.get(ident)
         if found is None:
             self.wrong("I6", f"{what} of step {ident}, which no accepted revision has")
         return found
 
     def follow(self, ident: str) -> StepRecord | None:
-        """A step, or the one that took its place."""
+        """Return a step, or the step that superseded it."""
         for _ in range(len(self.heir) + 1):
             if ident not in self.heir:
                 break
@@ -306,7 +306,7 @@ class Book:
         return self.steps.get(ident)
 
     def ended_once(self, ident: str) -> bool:
-        """Whether a step, or one that took its place, has ended at some time."""
+        """Return whether a step, or a step that superseded it, has ever ended."""
         step = self.follow(ident)
         for _ in range(len(self.heir) + 1):
             if ident in self.ended_before:
@@ -317,17 +317,17 @@ class Book:
         return step is not None and step.settled
 
     def offer(self, worker: str, action: str) -> Offer | None:
-        """What a worker offers for an action."""
+        """Return the offer of a worker for an action."""
         spec = self.catalog.get(worker)
         return spec.offer(action) if spec else None
 
     def is_for_people(self, worker: str) -> bool:
-        """Whether a worker is a person."""
+        """Return whether a worker is a person."""
         spec = self.catalog.get(worker)
         return spec is not None and spec.kind == "human"
 
     def idempotent(self, step: StepRecord, worker: str) -> bool:
-        """Whether a worker may do a step twice: it says so, and the step does not deny it."""
+        """Return whether a worker may do a step twice: it says so, and the step agrees."""
         offer = self.offer(worker, step.doc.get("action", ""))
         own = step.doc.get("idempotent")
         if own is False:
@@ -335,12 +335,12 @@ class Book:
         return bool(offer and offer.idempotent) or (own is True and step.widened)
 
     def price(self, step: StepRecord, worker: str) -> float:
-        """What an attempt reserves."""
+        """Return the cost an attempt reserves."""
         offer = self.offer(worker, step.doc.get("action", ""))
         return offer.cost if offer and self.policy.budget is not None else 0.0
 
     def succeed(self, step: StepRecord, data: Any) -> None:
-        """A step is done: its data is there, its facts are true, and others are no longer."""
+        """Record a success: store the data, add the given facts, remove the dropped ones."""
         step.status = "succeeded"
         self.data[step.id] = data
         self.idle = 0
@@ -358,7 +358,7 @@ class Book:
     # What is in flight.
 
     def take(self, step: StepRecord, live: InFlight) -> None:
-        """Something is in flight."""
+        """Record an attempt or probe in flight."""
         self.live[step.id] = live
         self.busy[live.worker] = self.busy.get(live.worker, 0) + 1
         self.reserved += live.price
@@ -366,7 +366,7 @@ class Book:
             self.held[name] = self.held.get(name, 0) + amount
 
     def give_back(self, step: StepRecord) -> InFlight | None:
-        """It is not any more."""
+        """Record that a step's attempt or probe is no longer in flight, and return it."""
         live = self.live.pop(step.id, None)
         if live is None:
             return None
@@ -377,24 +377,24 @@ class Book:
         return live
 
     def next_epoch(self, epoch: int, what: str) -> None:
-        """Epochs only grow."""
+        """Report I11 unless epochs grow."""
         if epoch <= self.epoch:
             self.wrong("I11", f"{what} has epoch {epoch}, and {self.epoch} was given out before")
         self.epoch = max(self.epoch, epoch)
 
 
 def does(doc: Doc) -> bytes:
-    """What a step does, whatever it is called: worker, action and parameters."""
+    """Return the work of a step, independent of its id: worker, action and parameters."""
     return canonical([doc["worker"], doc.get("action", ""), doc.get("parameters") or {}])
 
 
 def several(names: Any) -> tuple[str, ...]:
-    """One name, or several."""
+    """Return one name or several as a tuple."""
     return (names,) if isinstance(names, str) else tuple(names or ())
 
 
 def uses(doc: Doc) -> dict[str, int]:
-    """The named resources a step holds, in all three spellings."""
+    """Return the named resources a step holds, in all three spellings."""
     value: Any = doc.get("uses")
     if not value:
         return {}

@@ -1,16 +1,16 @@
-"""One pure checker of a run's log: `leadhand verify`, the simulator and the tests all use it.
+"""The pure checker of a run's log, used by `leadhand verify`, the simulator and the tests.
 
     check([(at, event), …]) -> [Violation(rule, seq, message), …]
 
-It keeps its own books (`invariants_book`) and never calls `evolve` or `decide`: a mistake in
-those is not repeated here. It reads a log as a suspicious accountant would: each event is
-looked at in order, against what the events before it allow. A log that is not finished is
-checked as far as it goes; what only the end can show is checked at the end.
+It keeps its own records (`core/logcheck/book.py`) and never calls `evolve` or `decide`: a mistake
+in those is not repeated here. It reads a log like a suspicious accountant: each event in order,
+against what the events before it allow. An unfinished log is checked as far as it goes; rules about
+the end are checked at the end.
 
 That entries are gapless and unchanged (I2, I3) is a matter of their headers: `audit/chain.py`.
 
-Adding a rule: give it a line in RULES, a check in the handler of its event, and a minimal bad
-log in `tests/core/test_invariants.py`.
+To add a rule: add a line in RULES, a check in the handler of its event, and a minimal bad log in
+`tests/core/test_invariants.py`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["RULES", "Violation", "check"]
 
 FACTS_SINCE = 2
-"""The version of decisions that first looks for the wanted facts."""
+"""The first version of decisions that checks the wanted facts."""
 
 RULES: dict[str, str] = {
     "I5": "a run starts once, and nothing comes after its end; only a person may take a failed "
@@ -75,7 +75,7 @@ RULES: dict[str, str] = {
 
 
 def check(events: Sequence[tuple[int, ev.Event]]) -> list[Violation]:
-    """Everything that is wrong with a run's log, in the order of the log."""
+    """Return every violation in a run's log, in the order of the log."""
     book, causes = Book(), Causes()
     for seq, (at, event) in enumerate(events, 1):
         book.seq, book.before, book.at = seq, book.at, at
@@ -123,7 +123,7 @@ UNCHANGING = (
     ev.AttemptSpawned,
     ev.ReportIgnored,
 )
-"""Events that are no reason to ask a planner again that waits."""
+"""Events that are no reason to ask a waiting planner again."""
 
 
 # The run as a whole.
@@ -227,7 +227,7 @@ def _run_reopened(book: Book, event: ev.RunReopened) -> None:
     for step in book.steps.values():
         waits = any(asked.step == step.id for asked in book.questions.values())
         if step.status == "asked" and not waits:
-            step.status = "failed"  # a person ended the run rather than say what becomes of it
+            step.status = "failed"  # a person ended the run instead of answering about the step
     book.ended = book.end = book.planner = book.goal_met = None
     book.stopping, book.finish, book.goal_asked, book.back = "", False, False, False
     book.expect = ("RedoRequested", event.step)

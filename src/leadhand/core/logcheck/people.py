@@ -1,4 +1,4 @@
-"""What a log may say of what people do to steps: hold, release, have them done again."""
+"""Rules about commands of people to steps: hold, release, retry."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _steps_released(book: Book, event: ev.StepsReleased) -> None:
 
 
 def pass_hold(book: Book, old: str, new: str, *, allowed: bool) -> None:
-    """Who takes the place of a held step is held, unless people allow what the policy held."""
+    """Carry a hold over to the successor of a step, unless people allowed what the policy held."""
     held_by = book.barred.get(old)
     passes = book.start.decide_version >= ENDS_SINCE and not (held_by == "policy" and allowed)
     if held_by is not None and passes:
@@ -49,14 +49,14 @@ def _redo_requested(book: Book, event: ev.RedoRequested) -> None:
     step = book.step(event.step, "a wish to do it again")
     if step is None:
         return
-    waits = step.status in ("asked", "again") and step.failure  # for an answer, or to try again
+    waits = step.status in ("asked", "again") and step.failure  # for an answer, or for a retry
     if not (step.status == "failed" or waits) or not event.actor or not event.reason:
         book.wrong("I10", f"{event.step} is to be done again: it is {step.status}")
     if step.status == "failed":
         book.barred.pop(step.id, None)
     for name in [name for name, asked in book.questions.items() if asked.step == step.id]:
         del book.questions[name]
-    book.ended_before.add(step.id)  # who only waited for its end may go
+    book.ended_before.add(step.id)  # tolerant dependents may start
     step.status, step.tries, step.until, step.tolerated = "again", {}, 0, False
     step.restarts = 0
     step.unseen = step.happened = False
@@ -72,7 +72,7 @@ def _redo_requested(book: Book, event: ev.RedoRequested) -> None:
 
 
 def _lives_again(book: Book, step: StepRecord, causes: set[str]) -> bool:
-    """Whether a step was skipped because of these, and nothing else keeps it from running."""
+    """Return whether a step was skipped only because of `causes`."""
     if step.status != "skipped" or step.tolerated:
         return False
     names = [name for name, tolerant in graph.dependencies(step.doc).items() if not tolerant]

@@ -1,7 +1,7 @@
-"""What a log may say of permissions: how long they count, and who lets held steps go on.
+"""Rules about permissions: their expiry, and the release of held steps.
 
-It keeps its own count of what people allowed: until when, of which workers, and how many people had
-to. Nothing here is shared with `core/review/holds.py` and `core/review/decisions.py`.
+Keeps its own record of permissions: their expiry, their workers, and the number of people required.
+Nothing here is shared with `core/review/holds.py` and `core/review/decisions.py`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PEOPLE = {"allow": 0, "one": 1, "two": 2}
 
 
 def allow(book: Book, pending: Pending, event: ev.RevisionApproved) -> None:
-    """Note of each step of a revision until when it may start, and how many had to allow it."""
+    """Record for each step of a revision the expiry of its permission and the people required."""
     people = pending.people[0] if pending.people and pending.allowed else 0
     for doc in pending.add:
         ident = doc["id"]
@@ -33,7 +33,7 @@ def allow(book: Book, pending: Pending, event: ev.RevisionApproved) -> None:
 
 
 def check_start(book: Book, ident: str) -> None:
-    """A step starts while its permission counts."""
+    """Report I27 unless the permission of a starting step counts."""
     until = book.permits.until.get(ident, 0)
     if until and book.at >= until:
         book.wrong("I27", f"{ident} started {book.at - until} us after its approval had ended")
@@ -44,7 +44,7 @@ def check_start(book: Book, ident: str) -> None:
 
 
 def change(book: Book, event: ev.WorkersChanged) -> None:
-    """Workers are others: what people allowed of them no longer counts."""
+    """Void the permissions that people gave for workers which changed."""
     names = {spec.name for spec in event.specs}
     for step in book.steps.values():
         allowed = book.permits.reviewed.get(step.id) and step.status != "succeeded"
@@ -53,7 +53,7 @@ def change(book: Book, event: ev.WorkersChanged) -> None:
 
 
 def hold(book: Book, event: ev.StepsHeld) -> None:
-    """Note what a question holds."""
+    """Record the steps that a question holds."""
     for ident in event.steps:
         book.permits.held_under[ident] = event.question
         if event.actor == "policy":
@@ -61,10 +61,10 @@ def hold(book: Book, event: ev.StepsHeld) -> None:
 
 
 def distrust(book: Book, event: ev.ApprovalVoided) -> None:
-    """An approval does not hold: nothing rests on it, and no envelope is left.
+    """Void an invalid approval: nothing rests on it, and no envelope is left.
 
-    What has not started of these revisions waits for a release. What runs at this moment does only
-    where it needed people. No approval of a change counts that is still asked about.
+    Steps of these revisions that have not started need a release. Running steps need one only if
+    they required people. Approvals of a change that is still asked about no longer count.
     """
     for ident, step in book.steps.items():
         rests = book.permits.part_of.get(ident) in event.revisions and step.status != "succeeded"
@@ -79,7 +79,7 @@ def distrust(book: Book, event: ev.ApprovalVoided) -> None:
 
 
 def give(book: Book, event: ev.ReleaseGiven) -> None:
-    """A person releases what a question holds."""
+    """Record a person's release of the steps of a question."""
     check_giver(book, event, event.question, "released")
     book.permits.releases.setdefault(event.question, []).append(event)
 
@@ -87,10 +87,10 @@ def give(book: Book, event: ev.ReleaseGiven) -> None:
 def check_giver(
     book: Book, event: ev.ApprovalGiven | ev.ReleaseGiven | ev.ChangeApproved, what: str, did: str
 ) -> None:
-    """I26 unless a person gave this permission, and an approver if there are approvers.
+    """Report I26 unless a person gave this permission, and an approver if there are approvers.
 
-    Releases and approvals of changes must be signed then too. That an approval of a plan is signed
-    is looked at with the keys (`audit/signatures.py`), as it may stand in a file of its own.
+    Releases and approvals of changes must then be signed as well. The signature of a plan approval
+    is checked with the keys (`audit/signatures.py`), as it may be in a file of its own.
     """
     approvers = book.policy.approvers
     if event.actor in ("", "policy", "nobody"):
@@ -102,7 +102,7 @@ def check_giver(
 
 
 def release(book: Book, event: ev.StepsReleased) -> None:
-    """Held steps go on: as many different people have released exactly these as must."""
+    """Report I28 unless enough different people have released exactly these held steps."""
     questions = {book.permits.held_under.get(ident, "") for ident in event.steps}
     if len(questions) != 1:
         book.wrong("I28", f"{', '.join(event.steps)} were released, and not held together")
@@ -126,7 +126,7 @@ def release(book: Book, event: ev.StepsReleased) -> None:
 
 
 def _counting(book: Book, question: str, docs: list[Doc]) -> list[ev.ReleaseGiven]:
-    """The releases of a question that are of exactly these steps and workers."""
+    """Return the releases of a question that are of exactly these steps and workers."""
     catalog = Catalog(book.catalog.values())
     return [
         each
@@ -136,12 +136,12 @@ def _counting(book: Book, question: str, docs: list[Doc]) -> list[ev.ReleaseGive
 
 
 def folded(name: str) -> str:
-    """A name in one spelling, as far as case and spaces go."""
+    """Return a name in one spelling, as to case and spaces."""
     return "".join(name.casefold().split())
 
 
 def _least(book: Book, docs: list[Doc]) -> int:
-    """How many people must allow steps, at least: what reviewers find is not known here."""
+    """Return the least number of people who must allow steps: findings of reviewers are unknown."""
     start, policy = book.start, book.policy
     catalog = Catalog(book.catalog.values())
     wanted = reach(docs, catalog, start.plan.get("risk_level"), version=start.decide_version)
@@ -157,7 +157,7 @@ def _least(book: Book, docs: list[Doc]) -> int:
 
 
 def _fits(rule: Rule, wanted: PlanReach) -> bool:
-    """Whether a rule may fit; data from outside and findings are not known here."""
+    """Return whether a rule may match; untrusted data and findings are not known here."""
     if rule.risk and RISKS.index(wanted.risk) < RISKS.index(worst(rule.risk)):
         return False
     if rule.workers and not wanted.workers & set(rule.workers):

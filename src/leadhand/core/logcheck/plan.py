@@ -1,4 +1,4 @@
-"""What a log may say of the planner, its revisions, and of questions to people."""
+"""Rules about the planner, its revisions, and questions to people."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
     from leadhand.core.plan.model import Doc
 
 
-# What a step may count for, as the log checker sees it: no more than its worker says.
+# The claims of a step that count, as the log checker sees it: no more than its worker declares.
 #
-# Whatever a step says of itself, its worker was described when the run started. A step counts for
-# more than that only where a person wrote it, people allowed the revision, and each of them was
-# shown the claim. Nothing here is shared with `core/promises.py`.
+# The worker was described when the run started. A step counts for more than that only if a person
+# wrote it, people allowed the revision, and each of them was shown the claim. Nothing here is
+# shared with `core/promises.py`.
 
 
 ADDED = ("needs", "drops", "reads", "writes")
-"""What a worker says is so, a step can only add to."""
+"""Fields of a worker that a step can only add to."""
 
 
 def written_by_person(book: Book, event: RevisionProposed) -> bool:
-    """Whether a revision is by a person: an amendment, or the document that the run began with."""
+    """Return whether a person wrote a revision: an amendment, or the document of the start."""
     start = book.start
     if event.author and event.author not in (start.planner, "document", "goal"):
         return True
@@ -48,7 +48,7 @@ def written_by_person(book: Book, event: RevisionProposed) -> bool:
 
 
 def beyond(book: Book, add: list[Doc]) -> dict[str, dict[str, list[str]]]:
-    """In what steps say more of themselves than a worker that may do them: step, field, names."""
+    """Return the claims of steps beyond any worker that may do them: step, field, names."""
     found: dict[str, dict[str, list[str]]] = {}
     for doc in add:
         more: dict[str, set[str]] = {}
@@ -62,7 +62,7 @@ def beyond(book: Book, add: list[Doc]) -> dict[str, dict[str, list[str]]]:
 
 
 def _able(book: Book, doc: Doc) -> list[str]:
-    """The workers that may do a step: those it names, and the stronger ones behind each."""
+    """Return the workers that may do a step: those it names, and the stronger ones behind each."""
     found: list[str] = []
     for named in (doc["worker"], *doc.get("alternatives", ())):
         name: str = named
@@ -94,7 +94,7 @@ def _more(doc: Doc, offer: Offer) -> list[tuple[str, set[str]]]:
 
 
 def bound(book: Book, pending: Pending, event: ApprovalGiven) -> dict[str, dict[str, list[str]]]:
-    """The claims that an approval covers; a violation when it covers what it cannot."""
+    """Return the claims that an approval covers; report L13 if it cannot cover them."""
     claimed = beyond(book, pending.add) if pending.by_person else {}
     if event.widens and sorted(event.widens) != sorted(claimed):
         who = f"{event.actor} allowed claims of {', '.join(event.widens)}"
@@ -103,7 +103,7 @@ def bound(book: Book, pending: Pending, event: ApprovalGiven) -> dict[str, dict[
 
 
 def check_widened(book: Book, pending: Pending, event: RevisionApproved) -> None:
-    """Steps count for more than their workers only where each who allowed it was shown that."""
+    """Report L13 if a step's claims count without all approvers having been shown them."""
     for ident in event.widens:
         if not pending.by_person:
             book.wrong("L13", f"{ident} counts for more than its worker, and no person wrote it")
@@ -113,19 +113,19 @@ def check_widened(book: Book, pending: Pending, event: RevisionApproved) -> None
             book.wrong("L13", f"{ident} counts for more than its worker, allowed unseen by {who}")
 
 
-# What a log may say of causes: where an end came from, and what models were asked.
+# Rules about causes: the origin of an end, and the model calls.
 #
-# Its own small book beside the others: which causes there were so far, and what came last. It takes
-# no part in folding a run, and shares nothing with what decides.
+# A small record of its own: the causes so far, and the last decision. It takes no part in folding a
+# run, and shares nothing with the deciders.
 
 
 ORIGINS = frozenset({"planning", "execution", "limits", "person"})
 DIGEST_CHARS = 64
 GAVE_UP = "a planner that gave up"
 BY_PLANNER = frozenset({"replans", "planner calls"})
-"""Limits on the planner: they are reached by planning, not by lack of time or money."""
+"""Limits on the planner: reached by planning, not by lack of time or budget."""
 QUESTIONS = frozenset({"planner", "planning"})
-"""Kinds of questions that planners have."""
+"""Kinds of questions asked by planners."""
 
 
 class Causes:
@@ -134,17 +134,17 @@ class Causes:
     def __init__(self) -> None:
         self.seen: set[str] = set()
         self.last = ""
-        """What has just been decided: that the planner gives up, or the step that aborts."""
+        """The last decision: that the planner gives up, or the step that aborts."""
         self.unready: set[str] = set()
-        """Steps that could not start as they were planned."""
+        """Steps that could not start as planned."""
         self.begun: set[str] = set()
         self.unpaid: set[str] = set()
-        """Steps whose last failure was that the money was spent."""
+        """Steps whose last failure was an exhausted budget."""
         self.stop: ev.StopDecided | None = None
 
     def look(self, book: Book, event: ev.Event) -> None:
-        """One event, before the other checks change the book."""
-        if isinstance(event, ev.ModelCalled):  # comes whenever it comes
+        """Check one event, before the other rules change the book."""
+        if isinstance(event, ev.ModelCalled):  # may come at any time
             _check_digests(book, event)
             return
         last, self.last = self.last, ""
@@ -203,7 +203,7 @@ class Causes:
         right = "limits" if step in self.unpaid else "execution"
         right = "planning" if last == GAVE_UP or step in self.unready else right
         if event.limit and event.limit not in BY_PLANNER:
-            right = "limits"  # Its time was up before the other cause was acted on.
+            right = "limits"  # The wall time ran out before the other cause was acted on.
         if event.origin != right:
             book.wrong("I50", f"{last} ended the run, and {event.origin or 'nothing'} is blamed")
 
@@ -231,7 +231,7 @@ class Causes:
 
 
 def _check_digests(book: Book, event: ev.ModelCalled) -> None:
-    """A model that answered is known by digests of what it was asked and what it said."""
+    """Report I51 unless a model call has digests of its request and its response."""
     missing = len(event.asked) != DIGEST_CHARS
     if missing or (not event.failure and len(event.answer) != DIGEST_CHARS):
         which = "what it was asked" if missing else "its answer"
@@ -239,11 +239,11 @@ def _check_digests(book: Book, event: ev.ModelCalled) -> None:
 
 
 DOCUMENT = "document"
-"""The author of a plan that somebody wrote, and that names no planner."""
+"""The author of a plan given as a document that names no planner."""
 NOBODY = "nobody"
-"""Who answers when a question's time is up."""
+"""The actor of an answer by default."""
 PROTECTED = "protected_change"
-"""The kind of a question about a change of something protected."""
+"""The kind of a question about a protected change."""
 
 
 # The planner.
@@ -326,7 +326,7 @@ def _finish_accepted(book: Book, event: ev.FinishAccepted) -> None:
 
 
 def _give_up(book: Book, drop: dict[str, str]) -> None:
-    """Steps that are given up by name, with those that wait for them and mind."""
+    """Drop steps, with the steps that wait for them and mind."""
     stack = []
     for ident, reason in drop.items():
         step = book.step(ident, "giving up")
@@ -382,7 +382,7 @@ def _revision_proposed(book: Book, event: ev.RevisionProposed) -> None:
     lenient = any(rule.then == "allow" for rule in book.policy.rules)
     person = bool(event.add) and (high or book.policy.review) and not lenient
     by_hand = written_by_person(book, event)
-    # An envelope is for planners: what a person writes into an approved plan is allowed anew.
+    # An envelope is for planners: an amendment by a person to an approved plan needs new approval.
     person = person and ((by_hand and event.number > 1) or _beyond(book, event.add))
     person = person or _is_strange(book, event)
     if event.author == DOCUMENT and event.number > 1:
@@ -405,7 +405,7 @@ def _revision_proposed(book: Book, event: ev.RevisionProposed) -> None:
 
 
 def _check_unseen(book: Book, event: ev.RevisionProposed) -> None:
-    """A planner does not have done again what may have happened: a person must look first."""
+    """Report I17 if a planner repeats a possible effect before a person has looked."""
     unseen = {does(step.doc): step.id for step in book.unseen_steps()}
     for doc in event.add if unseen else ():
         old = unseen.get(does(doc))
@@ -414,13 +414,13 @@ def _check_unseen(book: Book, event: ev.RevisionProposed) -> None:
 
 
 def _is_strange(book: Book, event: ev.RevisionProposed) -> bool:
-    """Whether the planner of a document leaves what a person allowed of that document."""
+    """Return whether the planner of a document exceeds what a person allowed of it."""
     by_planner = event.author == book.start.planner and bool(book.start.plan.get("planner"))
     return by_planner and bool(event.add) and book.envelope is not None and _beyond(book, event.add)
 
 
 def _beyond(book: Book, add: list[Doc]) -> bool:
-    """Whether nobody has drawn an envelope that has all of it inside."""
+    """Return whether the steps exceed the envelope, or there is none."""
     if book.envelope is None:
         return True
     return bool(outside(book.envelope, _reached(book, add), book.spent))
@@ -432,7 +432,7 @@ def _reached(book: Book, add: list[Doc]) -> PlanReach:
 
 
 def _risk(book: Book, doc: Doc) -> str:
-    """The most of what plan, step and every worker that may do it declare."""
+    """Return the highest risk declared by plan, step and every worker that may do it."""
     found = [book.start.plan.get("risk_level"), doc.get("risk_level")]
     for name in doers(doc, book.catalog):
         offer, spec = book.offer(name, doc.get("action", "")), book.catalog.get(name)
@@ -526,7 +526,7 @@ def _revision_approved(book: Book, event: ev.RevisionApproved) -> None:
 
 
 def _count_idle(book: Book, pending: Pending) -> None:
-    """Revisions in a row that only repeat what was started before are bounded."""
+    """Count revisions in a row that only repeat earlier work, which are limited."""
     if not (pending.add or pending.cancel):
         return
     if any(does(doc) not in book.done_before for doc in pending.add):
@@ -541,14 +541,14 @@ def _count_idle(book: Book, pending: Pending) -> None:
 
 
 def _check_permit(book: Book, pending: Pending, event: ev.RevisionApproved) -> None:
-    """What follows from an approval is what people allowed: by them, as long, as far."""
+    """Report an approval that exceeds what people allowed: in its author, expiry or envelope."""
     if event.actor == "policy":
         ends = (book.envelope or {}).get("expires", 0)
         if event.envelope or event.expires not in (0, ends):
             book.wrong("I24", f"the policy drew an envelope around revision {event.number}")
         return
     if not pending.allowed:
-        return  # nobody is known to have allowed it, which is a violation of its own
+        return  # without any approval, which is a violation of its own
     if event.actor != ", ".join(pending.allowed):
         book.wrong("I24", f"revision {event.number} goes on by the word of {event.actor}")
     if event.expires != min((e.expires for e in pending.allowed.values() if e.expires), default=0):
@@ -615,7 +615,7 @@ def _replace(book: Book, doc: Doc, *, allowed: bool) -> None:
 
 
 def _check_acyclic(book: Book, pending: Pending) -> None:
-    """Only new steps can close a cycle; the run's own are followed while they are not settled."""
+    """Report cycles. Only new steps can close one; the run's own are followed until settled."""
     found: dict[str, list[str]] = {}
     stack = [doc["id"] for doc in pending.add]
     while stack:
@@ -632,7 +632,7 @@ def _check_acyclic(book: Book, pending: Pending) -> None:
 
 
 def _names_of(book: Book, ident: str) -> list[str]:
-    """A step's own name, and those of the steps it took the place of."""
+    """Return a step's own name, and the names of the steps it superseded."""
     names = [ident]
     while names[-1] in book.replaced and len(names) <= len(book.replaced):
         names.append(book.replaced[names[-1]])
@@ -643,7 +643,7 @@ def _names_of(book: Book, ident: str) -> list[str]:
 
 
 def drop_questions(book: Book, ident: str) -> None:
-    """A step that is settled has nothing to ask, and nothing holds it."""
+    """Close the questions and holds of a settled step."""
     book.barred.pop(ident, None)
     for name in [name for name, asked in book.questions.items() if asked.step == ident]:
         del book.questions[name]
@@ -674,7 +674,7 @@ def _question_asked(book: Book, event: ev.QuestionAsked) -> None:
 
 
 def _change_approved(book: Book, event: ev.ChangeApproved) -> None:
-    """One person's approval: of the open question, of the very change, once for each person."""
+    """Check one approval of a change: an open question, the same commit, once per person."""
     question = book.questions.get(event.question)
     step = book.steps.get(event.step)
     if question is None or step is None or question.kind != PROTECTED or question.step != step.id:
@@ -725,9 +725,9 @@ def _question_answered(book: Book, event: ev.QuestionAnswered) -> None:
             if not book.start.replans:
                 book.wrong("I21", f"{ident} was left to a planner that cannot do that")
             step.status = "failed"
-            step.unseen = step.happened = False  # They have looked.
+            step.unseen = step.happened = False  # A person has looked.
             book.break_promise(step)
-            book.barred.pop(ident, None)  # A step that has ended is held no longer.
+            book.barred.pop(ident, None)  # A step that has ended is no longer held.
             book.left_to_planner(step)
         case "retry":
             step.status, step.tries, step.until, step.restarts = "again", {}, 0, 0
@@ -760,7 +760,7 @@ def _change_answered(
 
 
 def _check_default(book: Book, question: ev.QuestionAsked, event: ev.QuestionAnswered) -> None:
-    """Nobody answers only with what was said beforehand, and only when the time is up."""
+    """Check an answer by default: the declared default, and only when the time is up."""
     if not question.until or book.at < question.until:
         early = (question.until - book.at) / 1e6
         book.wrong("I40", f"question {event.id} was answered by default {early:.6f} s too early")

@@ -1,4 +1,4 @@
-"""What a log may say of steps: their starts, reports, failures, and what follows."""
+"""Rules about steps: their starts, reports, failures, and recoveries."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ if TYPE_CHECKING:
     from leadhand.core.plan.model import Json
 
 
-# What a log may say of failures: one decision about each, and which.
+# Rules about failures: exactly one decision about each, and which.
 
 
 SAME_AGAIN = frozenset(
     {"transient", "rate_limited", "timeout", "lost", "invalid_output", "criteria_unmet"}
 )
-"""Classes after which the same worker may try the same again."""
+"""Classes after which the same worker may retry."""
 
 NOBODY_ELSE = frozenset({"needs_info", "permanent", "policy", "budget"})
-"""Classes that another worker cannot help either."""
+"""Classes that another worker cannot help with either."""
 
 ONCE_MORE = frozenset({"invalid_output", "criteria_unmet"})
 
 PARKED_ROUNDING_S = 1e-3
 
 PATIENT = SAME_AGAIN - ONCE_MORE
-"""Classes after which the same worker tries again for as long as it has tries left."""
+"""Classes after which the same worker retries until its attempts are used up."""
 
 
 def attempts_max(book: Book, step: StepRecord) -> int:
-    """How often one worker may try a step."""
+    """Return how often one worker may try a step."""
     own = step.doc.get("retry")
     if isinstance(own, int):
         return own
@@ -93,7 +93,7 @@ def _recovery_decided(book: Book, event: ev.RecoveryDecided) -> None:
         case _:
             book.wrong("form", f"{event.strategy} is no decision")
     if step.settled:
-        book.barred.pop(step.id, None)  # A step that has ended is held no longer.
+        book.barred.pop(step.id, None)  # A step that has ended is no longer held.
         book.break_promise(step)
 
 
@@ -136,12 +136,12 @@ def _check_park(book: Book, step: StepRecord, event: ev.RecoveryDecided, asked: 
 
 
 def _is_free(book: Book, step: StepRecord, kind: str) -> bool:
-    """Whether it was lost with its host, and not too often for that to be free."""
+    """Return whether it was lost with its host, within the number of free restarts."""
     return kind == "lost" and step.unseen and step.restarts <= book.policy.restarts_free
 
 
 def _could_retry(book: Book, step: StepRecord, kind: str) -> bool:
-    """Whether the same worker may and should try again: nothing else comes before that."""
+    """Return whether the same worker may retry, which then precedes any other recovery."""
     asked = step.failure.get("retry_after")
     if kind not in PATIENT or book.stopping or (asked or 0) > book.policy.park_s:
         return False
@@ -197,7 +197,7 @@ def _attempt_started(book: Book, event: ev.AttemptStarted) -> None:
 
 
 def _check_turn(book: Book, step: StepRecord, event: ev.AttemptStarted) -> None:
-    """Whether the step may start at all, and this is the attempt that comes next."""
+    """Check that the step may start, and that this is its next attempt."""
     what = f"attempt {event.attempt} of {step.id}"
     if step.status == "succeeded":
         book.wrong("I10", f"{what} started though the step has succeeded")
@@ -220,7 +220,7 @@ def _check_turn(book: Book, step: StepRecord, event: ev.AttemptStarted) -> None:
 
 
 def _check_allowed(book: Book, step: StepRecord, event: ev.AttemptStarted) -> None:
-    """Whether this worker may try it, now, after what happened before."""
+    """Check that this worker may try it now, after the earlier attempts."""
     what = f"attempt {event.attempt} of {step.id}"
     if event.worker != step.worker:
         book.wrong("I21", f"{what} went to {event.worker}, and {step.worker} was decided on")
@@ -236,14 +236,14 @@ def _check_allowed(book: Book, step: StepRecord, event: ev.AttemptStarted) -> No
 
 
 def _check_gates(book: Book, step: StepRecord, event: ev.AttemptStarted) -> None:
-    """Whether the flags that it needs are true."""
+    """Report L13 unless the flags that a step needs are true."""
     if closed := book.closed(step, event.worker):
         what = f"attempt {event.attempt} of {step.id}"
         book.wrong("L13", f"{what} started, and {closed[0]} is not true")
 
 
 def _check_inputs(book: Book, step: StepRecord, event: ev.AttemptStarted) -> None:
-    """Whether its dependencies are done, and its hashes are those of what the log says."""
+    """Check that the dependencies are done, and that the hashes match the log."""
     what = f"attempt {event.attempt} of {step.id}"
     for name, tolerant in graph.dependencies(step.doc).items():
         other = book.follow(name)
@@ -304,7 +304,7 @@ def _check_limits(book: Book, step: StepRecord, worker: str) -> None:
 
 
 def _in_flight(book: Book, ident: str, kind: str, attempt: int, epoch: int) -> StepRecord | None:
-    """The step, if this is the attempt and epoch in flight."""
+    """Return the step, if this is its attempt and epoch in flight."""
     step = book.step(ident, f"a word on {kind} {attempt}")
     if step is None:
         return None
@@ -377,7 +377,7 @@ def _attempt_lost(book: Book, event: ev.AttemptLost) -> None:
     step.status, step.unseen = "open", True
     step.failure = {"class": event.failure_class, "effect": "unknown"}
     if book.is_for_people(step.worker):
-        step.done_by = "whoever did it"  # what they said is not lost with the host
+        step.done_by = "whoever did it"  # their answer is not lost with the host
 
 
 def _probe_started(book: Book, event: ev.ProbeStarted) -> None:
@@ -403,7 +403,7 @@ def _probe_reported(book: Book, event: ev.ProbeReported) -> None:
     if step is None:
         return
     live = book.give_back(step)
-    # It is lost with its host, or with the machine that a host elsewhere gave it to.
+    # Lost with its host, or with the remote machine that ran it.
     if live is not None and live.owner != book.owner and event.outcome != "lost":
         book.wrong("I12", f"the probe of {event.step} is {event.outcome}: its host says otherwise")
     if event.outcome == "done" and event.met:

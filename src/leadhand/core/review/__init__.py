@@ -1,1 +1,1 @@
-"""Review: which approvals a plan needs, what they cover, and what people decide."""
+"""Review: required approvals, the content they cover, and the decisions of people."""

@@ -1,17 +1,17 @@
-"""What an approval is of: exactly what runs, as one hash.
+"""Approvals: the binding, one hash of exactly what runs.
 
-The *binding* covers the revision (its hash covers the steps and every revision before), the plan's
-own words besides its steps, the values of its parameters, the workers that may do the steps with
-their versions (a version is a digest of source or argv, working directory and environment names,
-unless its author says otherwise), the limits it runs under, what steps claim beyond their workers
-(`core/promises.py`, unless the approver was not shown it), and when the approval ends. Anything
-that differs gives another binding, and an approval of another binding is no approval.
+The *binding* covers the revision (its hash covers the steps and every earlier revision), the plan's
+fields besides its steps, the values of its parameters, the workers that may do the steps with their
+versions (a version is a digest of source or argv, working directory and environment names, unless
+its author sets another), the limits it runs under, the claims of steps beyond their workers
+(`core/promises.py`, unless the approver was not shown them), and the expiry of the approval. Any
+difference gives another binding, and an approval of another binding is no approval.
 
 `plan_binding` is the same for a plan that is not running yet, so that it can be approved on its own
 and run later: key order, white space and the spelling as YAML or JSON make no difference, the order
-of steps does. Such an `Approval` is a document of its own, good for one run. It says the limits it
-was given under: a run may have tighter ones, never looser (`core/review/limits.py`). Its seal shows
-that it is as it was written; only a signature shows by whom.
+of steps does. Such an `Approval` is a document of its own, good for one run. It records the limits
+it was given under: a run may have tighter ones, never looser (`core/review/limits.py`). Its seal
+proves that it is unchanged; only a signature proves by whom it was given.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ if TYPE_CHECKING:
 
 FORM = "leadhand approval 1"
 LIMITS_SINCE = 4
-"""The version of decisions whose bindings cover the limits that a run was started with."""
+"""The first version of decisions whose bindings cover the limits of the run."""
 SHOWN_MIN = 12
-"""How many digits of a hash prove that a person saw it: fewer could be guessed."""
+"""The digits of a hash that prove a person saw it: fewer could be guessed."""
 PART_CHARS = 16
-"""How much of a part's digest is kept: it explains, and binds nothing."""
+"""The digits kept of a part's digest: it explains a difference, and binds nothing."""
 
 
 class Approval(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -57,33 +57,33 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     id: str
     actor: str
     binding: str
-    """What was allowed, as one hash: `plan_binding`."""
+    """One hash of what was allowed: `plan_binding`."""
     given: int
-    """When, in UTC microseconds."""
+    """When it was given, in UTC microseconds."""
     expires: int = 0
     """UTC microseconds; 0 for never."""
     reason: str = ""
     parts: dict[str, str] = {}
-    """Digests of what the binding covers, part by part, so that a change can be named."""
+    """Digests of the parts that the binding covers, so that a change can be named."""
     limits: dict[str, Any] = {}
-    """What it was given under: `core/review/limits.py`. Empty in approvals from before there
-    were any."""
+    """The limits it was given under: `core/review/limits.py`. Empty in approvals of early
+    versions."""
     widens: bool = False
-    """Whether the approver was shown what steps claim beyond their workers, and allows it."""
+    """Whether the approver was shown the claims of steps beyond their workers, and allows them."""
     key: str = ""
     seal: str = ""
-    """A digest of all of the above."""
+    """A digest of all fields above."""
     signature: str = ""
-    """Of the seal, by the approver's key."""
+    """The signature of the seal by the approver's key."""
 
     def to_doc(self) -> Doc:
-        """As it stands in a file."""
+        """Return the approval as the document of a file."""
         found: Doc = msgspec.to_builtins(self)
         return found
 
     @classmethod
     def from_doc(cls, doc: Any) -> Approval:
-        """From a file's content; UsageError when it is something else."""
+        """Return the approval in the content of a file. Raise `UsageError` if it is none."""
         try:
             found = msgspec.convert(doc, cls)
         except msgspec.ValidationError as error:
@@ -93,7 +93,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return found
 
     def sealed(self) -> str:
-        """What the seal should be."""
+        """Return the correct seal for the fields."""
         doc = {name: each for name, each in self.to_doc().items() if name not in _OUTSIDE}
         if not self.limits:
             del doc["limits"]
@@ -102,7 +102,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return digest(FORM, "seal", canonical(doc))
 
     def to_sign(self) -> bytes:
-        """What its approver signs."""
+        """Return the bytes that its approver signs."""
         return signed_text(self.seal, self.actor, self.expires)
 
 
@@ -110,7 +110,7 @@ _OUTSIDE = ("seal", "signature")
 
 
 def versions(steps: Iterable[Doc], catalog: Catalog) -> dict[str, str]:
-    """The workers that may do some steps, each with its version; an unknown one has none."""
+    """Return the workers that may do `steps`, each with its version; "" for an unknown one."""
     known = catalog.workers
     names = {name for step in steps for name in doers(step, known)}
     return {name: known[name].version if name in known else "" for name in sorted(names)}
@@ -119,8 +119,10 @@ def versions(steps: Iterable[Doc], catalog: Catalog) -> dict[str, str]:
 def binding(
     state: State, revision: Revision | RevisionProposed, expires: int, *, widens: bool = True
 ) -> str:
-    """What allowing a revision of a run allows; without `widens`, its claims beyond its workers
-    are left out, as they are for a person who was not shown them.
+    """Return the hash of what an approval of a revision allows.
+
+    Without `widens`, claims beyond the workers are left out, as for a person who was not shown
+    them.
     """
     if state.started is None:
         return ""
@@ -130,18 +132,18 @@ def binding(
 
 
 def claimed_by(state: State, revision: Revision | RevisionProposed) -> dict[str, Claims]:
-    """What a revision claims beyond its workers, where that is for its author to claim."""
+    """Return the claims of a revision beyond its workers, if its author may make claims."""
     claimed = widenings(revision.add, state.catalog)
     return claimed if claimed and may_widen(state.started, revision) else {}
 
 
 def was_shown(state: State, revision: Revision, shown: str) -> bool:
-    """Whether what somebody saw, by how its hash begins, is the revision with all it claims."""
+    """Return whether the hash prefix `shown` is of the revision with all its claims."""
     return len(shown) >= SHOWN_MIN and binding(state, revision, 0).startswith(shown)
 
 
 def refuse_short(shown: str) -> None:
-    """Raise `UsageError` for so little of a hash that it could be guessed; nothing is no hash."""
+    """Raise `UsageError` for a hash prefix so short that it could be guessed; empty is allowed."""
     if shown and len(shown) < SHOWN_MIN:
         raise UsageError(
             f"a hash of what was shown has at least {SHOWN_MIN} digits, not {len(shown)}: fewer "
@@ -156,7 +158,7 @@ def bind(
     expires: int,
     claimed: Mapping[str, Json] | None = None,
 ) -> str:
-    """The same, from what the log holds; `claimed` is what steps claim beyond their workers."""
+    """Compute a binding from values of the log; `claimed` are the claims beyond the workers."""
     parts = [canonical(started.plan), canonical(started.params), canonical(dict(workers))]
     if started.decide_version >= LIMITS_SINCE:
         parts.append(canonical(started.policy))
@@ -168,10 +170,10 @@ def bind(
 def release_binding(
     started: RunStarted, question: str, steps: Iterable[Doc], catalog: Catalog, expires: int
 ) -> str:
-    """What letting held steps go allows: as much as an approval of them would.
+    """Return the hash of what a release of held steps allows: as much as an approval of them.
 
-    A hold may stand for an approval that has ended, or for a worker that has changed since, so it
-    covers the steps in full, the workers as they are now, and all else that an approval covers.
+    A hold may stand for an expired approval, or for a changed worker, so it covers the complete
+    steps, the workers as they are now, and everything else that an approval covers.
     """
     docs = list(steps)
     parts = [docs, started.plan, started.params, versions(docs, catalog), started.policy]
@@ -179,7 +181,7 @@ def release_binding(
 
 
 def _covered(plan: Doc) -> Doc:
-    """A plan without what changes nothing: the name of its schema, an empty outlook."""
+    """Return a plan without fields that have no meaning: `$schema`, an empty outlook."""
     return {
         key: value
         for key, value in plan.items()
@@ -197,7 +199,7 @@ def plan_binding(
     *,
     widens: bool = True,
 ) -> str:
-    """What allowing a plan document allows; `widens` as for `binding`."""
+    """Return the hash of what an approval of a plan document allows; `widens` as for `binding`."""
     steps = plan.get("steps", ())
     found = versions(steps, catalog)
     parts: list[str | bytes] = [
@@ -216,7 +218,7 @@ def plan_binding(
 
 
 def plan_digest(started: RunStarted, steps: list[Doc], outlook: list[Any], given: Approval) -> str:
-    """What the giver of an approval was shown of the plan that a run starts with, as one hash."""
+    """Return the hash of the plan that was shown to the giver of an approval before the run."""
     plan = head_of(started) | {"steps": steps, "outlook": outlook}
     context = str(started.plan.get("context", ""))
     catalog = Catalog(started.catalog)
@@ -225,21 +227,21 @@ def plan_digest(started: RunStarted, steps: list[Doc], outlook: list[Any], given
 
 
 class ApprovalRecord(NamedTuple):
-    """Who allowed a revision, or the policy in their place: the same on every surface."""
+    """One approval of a revision, by a person or by the policy: the same on every surface."""
 
     revision: int
     digest: str
-    """What was shown, as one hash."""
+    """The hash of what was shown."""
     by: str
     at: int
     why: str
     until: int
     """UTC microseconds; 0 for never."""
     key: str
-    """The name of the key that signed it; empty when nothing did."""
+    """The name of the signing key; empty without a signature."""
 
     def document(self) -> Doc:
-        """As `--json`, the API and the export show it."""
+        """Return the record in the form of `--json`, the API and the export."""
         return {
             "revision": self.revision,
             "digest": self.digest,
@@ -275,7 +277,7 @@ def allowed(log: Iterable[tuple[int, ev.Event]]) -> list[ApprovalRecord]:
 
 
 def digests(log: Iterable[tuple[int, ev.Event]]) -> dict[str, str]:
-    """Return what was shown of each revision, as one hash, by the revision's own hash."""
+    """Return the hash of what was shown for each revision, by the revision's own hash."""
     shown = dict[str, str]()
     for at, event in _with_digests(log, shown):
         if isinstance(event, ev.ApprovalGiven) and event.digest:
@@ -287,7 +289,7 @@ def digests(log: Iterable[tuple[int, ev.Event]]) -> dict[str, str]:
 def _with_digests(
     log: Iterable[tuple[int, ev.Event]], shown: dict[str, str]
 ) -> Iterator[tuple[int, ev.Event]]:
-    """Go through a log, and keep in `shown` the digest of each revision as it is proposed."""
+    """Yield a log, and keep the digest of each proposed revision in `shown`."""
     started: ev.RunStarted | None = None
     specs: dict[str, WorkerSpec] = {}
     for at, event in log:
@@ -309,7 +311,7 @@ def _with_digests(
 def parts_of(
     plan: Doc, params: Mapping[str, Json], catalog: Catalog, context: str = ""
 ) -> dict[str, str]:
-    """The same in pieces, each under the name that people know it by."""
+    """Return the digests of the parts of a plan binding, each under a name that people know."""
     pieces: dict[str, Json] = {
         key: value for key, value in _covered(plan).items() if key != "steps"
     }
@@ -324,7 +326,7 @@ def parts_of(
 
 
 def refuse_void(approval: Approval, plan: Doc, started: RunStarted, now: int) -> None:
-    """Conflict unless an approval is of exactly this, now."""
+    """Raise `Conflict` unless an approval is of exactly this plan and has not expired."""
     if approval.expires and approval.expires <= now:
         raise Conflict(f"the time of {approval.actor}'s approval is up. Fix: approve it again")
     if not approval.limits:
@@ -336,7 +338,7 @@ def refuse_void(approval: Approval, plan: Doc, started: RunStarted, now: int) ->
 
 
 def refuse_other(approval: Approval, plan: Doc, started: RunStarted) -> None:
-    """Conflict unless an approval is of exactly this plan, under limits that are no looser."""
+    """Raise `Conflict` unless an approval is of exactly this plan, under limits no looser."""
     who, params, catalog = approval.actor, started.params, Catalog(started.catalog)
     context, limits = str(started.plan.get("context", "")), approval.limits
     if approval.seal != approval.sealed():
@@ -362,5 +364,5 @@ def refuse_other(approval: Approval, plan: Doc, started: RunStarted) -> None:
 
 
 def signed_text(bound: str, actor: str, expires: int) -> bytes:
-    """What an approver signs."""
+    """Return the bytes that an approver signs."""
     return f"{FORM}\n{bound}\n{actor}\n{expires}\n".encode()

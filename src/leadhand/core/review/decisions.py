@@ -1,4 +1,4 @@
-"""What follows from who must allow a revision, and from what people then say about it."""
+"""Consequences of the required approvals, and of what people decide about a revision."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ if TYPE_CHECKING:
     from leadhand.core.state.records import Question
 
 
-# What follows from an answer to a question, whoever gives it: a person, or time running out.
+# Consequences of an answer to a question, by a person or by default.
 
 
 STOPS = ("abort", "rollback")
-"""Answers that end the run; the second has what was done taken back."""
+"""Answers that end the run; the second also undoes completed steps."""
 NOBODY = "nobody"
-"""The actor of an answer that was given by default, because nobody else gave one in time."""
+"""The actor of an answer by default, when no person answered in time."""
 
 
 def answer_events(
@@ -61,7 +61,7 @@ def answer_events(
     text: str,
     data: Json = None,
 ) -> list[ev.Event]:
-    """The answer to a question that is neither a review nor a release, and what it decides."""
+    """Return the answer to a question that is neither a review nor a release, and its effects."""
     events: list[ev.Event] = [
         ev.QuestionAnswered(id=question.id, choice=choice, actor=actor, text=text, data=data)
     ]
@@ -82,7 +82,7 @@ def answer_events(
 
 
 def overdue_events(state: State, ident: str) -> list[ev.Event]:
-    """A question that was to be answered by now: its default counts."""
+    """Return the events of a question that was not answered in time: its default counts."""
     question, data = state.questions[ident], None
     if question.kind == "task":
         step = state.steps[question.step]
@@ -94,11 +94,11 @@ def overdue_events(state: State, ident: str) -> list[ev.Event]:
 
 Moves = tuple[list[ev.Event], list[Effect]]
 Given = ev.ApprovalGiven | ev.ReleaseGiven | ev.ChangeApproved
-"""One person's permission."""
+"""The permission of one person."""
 NO_PERSON = ("", "policy", "nobody")
-"""Whom the log names where no person spoke."""
+"""Actors in the log that are not persons."""
 CLAIMS_TOLD = 20
-"""How many uncounted claims a reason names."""
+"""The number of uncounted claims that a reason lists."""
 
 
 def ruled(
@@ -108,13 +108,13 @@ def ruled(
     findings: list[str],
     now: Now,
 ) -> Moves:
-    """The policy's word on a revision: let through, up to people, or refused."""
+    """Apply the policy to a revision: approve it, ask people, or refuse it."""
     number, hash_, add = revision.number, revision.hash, revision.add
     envelope = standing(state.permits, now.latest)
     planners = (state.started.planner, state.planner_name) if state.started is not None else ()
     by_hand = bool(planners) and revision.author not in planners
     if by_hand and envelope:
-        envelope = {}  # Who may write is not who may allow: no envelope covers an amendment.
+        envelope = {}  # No envelope covers an amendment: writing is not allowing.
     found = ruling(state, wanted, envelope, findings, planned=not by_hand)
     if found.refused:
         return [
@@ -139,7 +139,7 @@ def _with_uncounted(
     revision: ev.RevisionProposed | Revision,
     allowed: Iterable[str] = (),
 ) -> str:
-    """The reason, and what steps claim beyond their workers without a person having allowed it."""
+    """Return the reason, with the claims beyond workers that no person has allowed."""
     claimed = widenings(revision.add, state.catalog)
     left = in_words({step: each for step, each in claimed.items() if step not in allowed})
     if not left:
@@ -155,7 +155,7 @@ def _who(people: int) -> str:
 
 
 def reconsidered(state: State, revision: Revision, found: Ruling, why: str) -> Moves:
-    """A revision that waits is no longer what people looked at: all are asked anew."""
+    """Ask all reviewers again: a pending revision is no longer what they looked at."""
     number, hash_ = revision.number, revision.hash
     if found.refused:
         refused = ev.RevisionRejected(number, hash_, "policy", found.reason)
@@ -166,14 +166,14 @@ def reconsidered(state: State, revision: Revision, found: Ruling, why: str) -> M
 
 
 def _beforehand(state: State, number: int, add: list[Doc], now: Now) -> list[Approval]:
-    """Approvals of the plan that were given before the run, when this is that plan."""
+    """Return the approvals given before the run, if this revision is the approved plan."""
     started = state.started
     if started is None or number != 1 or not started.approvals or not add:
         return []
     if digest(canonical(add)) != started.linted:
         return []
     if versions(add, state.catalog) != versions(add, Catalog(started.catalog)):
-        return []  # Workers have changed since: what was approved is not what would run.
+        return []  # Workers have changed since: the approved plan is not what would run.
     found = [Approval.from_doc(each) for each in started.approvals]
     return [each for each in found if not each.expires or each.expires > now.latest]
 
@@ -218,13 +218,13 @@ def _approved_beforehand(
 
 
 def _shown_before(state: State, revision: ev.RevisionProposed | Revision, given: Approval) -> str:
-    """The digest of the plan that a person was shown before the run."""
+    """Return the digest of the plan that a person was shown before the run."""
     assert state.started is not None
     return plan_digest(state.started, revision.add, state.outlook, given)
 
 
 def _told(state: State, reason: str) -> list[ev.Event]:
-    """A planner that can hears why; otherwise there is nothing left to run."""
+    """Tell a planner that can replan the reason; otherwise stop, as nothing is left to run."""
     if state.stopping is not None:
         return []
     if state.started is not None and state.started.replans:
@@ -233,7 +233,7 @@ def _told(state: State, reason: str) -> list[ev.Event]:
 
 
 def instants(add: Iterable[Doc], now: Now) -> dict[str, int]:
-    """Letting a revision through turns its calendar times into moments."""
+    """Return the instants of the calendar times of a revision at its approval."""
     return {
         step["id"]: next_instant(step["not_before"], now.wall)
         for step in add
@@ -242,7 +242,7 @@ def instants(add: Iterable[Doc], now: Now) -> dict[str, int]:
 
 
 def examined(state: State, number: int, findings: list[str], failed: str, now: Now) -> Moves:
-    """The automatic reviewers have looked; one that failed counts as a finding."""
+    """Record the findings of the automatic reviewers; a failed reviewer counts as a finding."""
     revision = state.pending
     if revision is None or revision.number != number or revision.examined:
         return [], []
@@ -252,22 +252,23 @@ def examined(state: State, number: int, findings: list[str], failed: str, now: N
     return [told, *events], effects
 
 
-# What people say.
+# Commands of people.
 
 
 class ApprovalWords(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What somebody says with an approval."""
+    """The details given with an approval."""
 
     expires: int = 0
     key: str = ""
     signature: str = ""
     shown: str = ""
-    """How the hash begins of what they saw: if something else waits by now, it is not allowed.
+    """The hash prefix of what the approver saw: if another revision is pending by now, that one is
+    not approved.
 
-    Only with that hash does an approval cover what steps claim beyond their workers.
+    An approval covers claims beyond the workers only with this hash.
     """
     approval: str = ""
-    """The id of the approval of the plan that this is."""
+    """The id of the plan approval that this is."""
 
 
 def approve(
@@ -279,9 +280,10 @@ def approve(
     said: ApprovalWords,
     digest: str = "",
 ) -> list[ev.Event]:
-    """A person allows a revision. It goes on once as many have as must.
+    """Record a person's approval of a revision. It is approved once enough people have done so.
 
-    `digest` is what the person was shown, where that was a plan before the run.
+    `digest` is the hash of a plan shown before the run. Raise `Conflict` if another revision is
+    pending, `NotAllowed` for an actor who may not approve.
     """
     expires, shown = said.expires, said.shown
     refuse_short(shown)
@@ -328,10 +330,10 @@ def approve(
 def refuse_again(
     state: State, given: Sequence[Given], actor: str, key: str, people: int, done: str = "approved"
 ) -> None:
-    """Raise unless a person may allow something, and has not under any name.
+    """Raise unless a person may allow this, and has not yet done so under any name.
 
-    `NotAllowed` as `refuse_stranger` does; `Conflict` for a person who is among those who have
-    allowed it: by name, by a name that looks the same, or by key.
+    `NotAllowed` as `refuse_stranger`; `Conflict` for a person who has already allowed it: by name,
+    by a name that looks the same, or by key.
     """
     refuse_stranger(state, actor, "approve" if done == "approved" else "release")
     approvers = state.policy.approvers
@@ -347,9 +349,9 @@ def refuse_again(
 
 
 def refuse_stranger(state: State, actor: str, verb: str) -> None:
-    """Raise `NotAllowed` for an actor that is no person, or none of the approvers if there are any.
+    """Raise `NotAllowed` for an actor that is no person, or no approver if there are approvers.
 
-    `verb` is what the actor wants to do: approve, release.
+    `verb` is the requested action: approve, release.
     """
     approvers = state.policy.approvers
     if person(actor) in NO_PERSON:
@@ -366,7 +368,10 @@ def refuse_stranger(state: State, actor: str, verb: str) -> None:
 
 
 def ending(state: State, expires: int, now: Now) -> int:
-    """When a permission ends that is given now, in UTC microseconds; `UsageError` if it has."""
+    """Return when a permission given now expires, in UTC microseconds.
+
+    Raise `UsageError` if it has expired already.
+    """
     if not expires and state.policy.approval_s is not None:
         expires = now.latest + int(state.policy.approval_s * 1e6)
     if expires and expires <= now.latest:
@@ -378,14 +383,14 @@ def ending(state: State, expires: int, now: Now) -> int:
 def _same_key(
     given: Sequence[Given], actor: str, key: str, approvers: Mapping[str, str]
 ) -> str | None:
-    """Who else has allowed it with one's own key: one person under two names."""
+    """Return another approver with the same key: one person under two names."""
     own = approvers.get(actor, key)
     others = (each for each in given if each.actor != actor)
     return next((e.actor for e in others if own and own == approvers.get(e.actor, e.key)), None)
 
 
 def _envelope(state: State, revision: Revision, until: int, now: Now) -> Doc:
-    """What people allow with a revision, beside what they allowed before."""
+    """Return the envelope that people allow with a revision, joined with the earlier one."""
     started = state.started
     asked = started.plan.get("envelope") if started else None
     ends = started is not None and started.decide_version >= ENDS_SINCE
@@ -394,7 +399,7 @@ def _envelope(state: State, revision: Revision, until: int, now: Now) -> Doc:
 
 
 def reject(state: State, revision: Revision, actor: str, reason: str) -> list[ev.Event]:
-    """A person refuses a revision, and with it the run."""
+    """Reject a revision, and with it the run."""
     events: list[ev.Event] = [ev.RevisionRejected(revision.number, revision.hash, actor, reason)]
     if state.stopping is None:
         why = f"{actor} rejected revision {revision.number}" + (f": {reason}" if reason else "")
@@ -403,7 +408,7 @@ def reject(state: State, revision: Revision, actor: str, reason: str) -> list[ev
 
 
 def request_changes(state: State, revision: Revision, actor: str, text: str) -> list[ev.Event]:
-    """A person sends a revision back to the planner."""
+    """Send a revision back to the planner. Raise `UsageError` if no planner can act on it."""
     if state.no_words:
         raise UsageError(f"nothing can act on it: {state.no_words}. Fix: amend it, or reject it")
     words = text or "they did not say which"

@@ -1,12 +1,12 @@
-"""Steps that must not start until a person says so, and why: held by hand, or no longer allowed.
+"""Holds: steps that must not start until a person releases them.
 
-A hold is a question like any other: it stands in the inbox, and its answer releases the steps or
-ends the run. Four things make one: a person ("stop before step-3"), an approval whose time is up,
-a worker that is no longer the one that was approved, and an approval in the log that does not hold.
+A hold is a question like any other: it appears in the inbox, and its answer releases the steps or
+ends the run. It has one of four causes: a person ("stop before step-3"), an expired approval, a
+worker that changed since its approval, and an invalid approval in the log.
 
-What was held for want of an approval goes on with what an approval would need: as many different
-people as the rules ask for, those who may approve, and their signatures where they have keys. A
-hold that a person put there, while what was allowed still counts, is lifted by one person.
+Steps held for a missing approval need what an approval would need: as many different people as the
+rules ask for, only approvers, and their signatures if they have keys. A hold placed by a person,
+while the approval still counts, is lifted by one person.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _held(
 
 
 def needed(state: State, steps: Iterable[StepState], catalog: Catalog | None = None) -> Ruling:
-    """How many people must allow steps again, whatever was allowed before; or a refusal.
+    """Return how many people must allow steps again, regardless of earlier approvals; or a refusal.
 
     As many as the rules ask for now, and no fewer than when the steps were reviewed.
     """
@@ -68,7 +68,7 @@ def needed(state: State, steps: Iterable[StepState], catalog: Catalog | None = N
 
 
 def hold(state: State, names: Iterable[str], actor: str, reason: str) -> list[ev.Event]:
-    """A person wants steps not to start."""
+    """Hold steps on request of a person. Raise `UsageError` for an unknown step."""
     steps = []
     for name in dict.fromkeys(names):
         step = state.follow(name)
@@ -88,7 +88,7 @@ def hold(state: State, names: Iterable[str], actor: str, reason: str) -> list[ev
 
 
 def questions(state: State, names: Iterable[str]) -> list[str]:
-    """The questions that hold steps, each once."""
+    """Return the questions that hold steps, each once. Raise `UsageError` for an unknown step."""
     found = []
     for name in names:
         step = state.follow(name)
@@ -105,7 +105,7 @@ def questions(state: State, names: Iterable[str]) -> list[str]:
 
 
 def again(state: State, actor: str) -> Moves:
-    """A run that a person ended where it was held is reopened: the hold is asked about anew."""
+    """Ask again about steps that were held when a person ended the run, which is now reopened."""
     held = [
         step
         for ident, step in state.steps.items()
@@ -113,20 +113,20 @@ def again(state: State, actor: str) -> Moves:
         and step.held not in state.cut.questions
         and not state.cut.given_up(ident, step.question)
     ]
-    # What was held for want of an approval still wants one.
+    # Steps held for a missing approval still need one.
     by = POLICY if any(step.held_by == POLICY or step.void for step in held) else actor
     return _held(state, held, "it was held when the run ended", by) if held else ([], [])
 
 
 def released(state: State, ident: str) -> list[str]:
-    """The steps that a question holds."""
+    """Return the steps that a question holds."""
     return [name for name, step in state.steps.items() if step.held == ident]
 
 
 def release(
     state: State, question: Question, actor: str, reason: str, now: Now, said: ApprovalWords
 ) -> list[ev.Event]:
-    """A person lets held steps go on. They do once as many people have as must."""
+    """Record a person's release of held steps. They go on once enough people have done so."""
     steps, wanted = released(state, question.id), people_for(state, question)
     if wanted.refused:
         raise NotAllowed(f"{listed(steps)} cannot go on: {wanted.reason}")
@@ -152,7 +152,7 @@ def release(
 
 
 def people_for(state: State, question: Question) -> Ruling:
-    """How many people must release what a question holds, or that the policy refuses it."""
+    """Return how many people must release the steps of a question, or the policy's refusal."""
     steps = [state.steps[name] for name in released(state, question.id)]
     if not any(step.held_by == POLICY or step.void for step in steps):
         return Ruling(question.people, "a person held it")
@@ -161,12 +161,12 @@ def people_for(state: State, question: Question) -> Ruling:
 
 
 def standing_releases(state: State, question: Question) -> list[ev.ReleaseGiven]:
-    """The releases given so far that are of what the question holds now."""
+    """Return the releases that are of exactly the steps the question holds now."""
     return [each for each in question.releases if each.binding == _bound(state, each)]
 
 
 def bound_release(state: State, question: str, expires: int) -> str:
-    """What a release of the steps that a question holds allows, as one hash."""
+    """Return the hash of what a release of the steps held by a question allows."""
     if state.started is None:
         return ""
     docs = [state.steps[name].doc for name in released(state, question)]
@@ -178,7 +178,7 @@ def _bound(state: State, given: ev.ReleaseGiven) -> str:
 
 
 def no_longer_allowed(state: State, step: StepState, now: Now) -> Moves | None:
-    """The move that holds a step which may not start as things stand; None when it may."""
+    """Return the move that holds a step which may not start now; None if it may."""
     if step.expires and now.latest >= step.expires:
         return lapsed(state, step)
     if not step.void:
@@ -191,7 +191,7 @@ def no_longer_allowed(state: State, step: StepState, now: Now) -> Moves | None:
 
 
 def distrusted(state: State, voided: ev.ApprovalVoided) -> Moves:
-    """An approval in the log does not hold: what rests on it waits for another."""
+    """Hold the steps that rest on an approval found invalid in the log."""
     steps = [step for step in state.steps.values() if step.revision in voided.revisions]
     open_ = [
         step
@@ -212,7 +212,7 @@ def distrusted(state: State, voided: ev.ApprovalVoided) -> Moves:
 
 
 def lapsed(state: State, first: StepState) -> Moves:
-    """An approval's time is up: what it allowed and has not started waits for another."""
+    """Hold the steps not yet started whose approval has expired."""
     over = [
         step
         for step in state.steps.values()
@@ -223,11 +223,11 @@ def lapsed(state: State, first: StepState) -> Moves:
 
 
 def workers_changed(state: State, specs: list[WorkerSpec], wall: int = 0) -> Moves:
-    """Workers are no longer what they were: what people allowed of them is void.
+    """Void permissions for changed workers.
 
-    That goes for steps, for a revision that waits, and for the envelope. What the policy let
-    through goes on only where it would let the new worker through too. A worker that the run did
-    not know is there from now on, and nobody has allowed anything of it.
+    This affects steps, a pending revision, and the envelope. Steps approved by the policy continue
+    only if it would approve the new worker too. A worker new to the run is available from now on,
+    without any permission.
     """
     added = [spec.name for spec in specs if spec.name not in state.catalog.workers]
     events: list[ev.Event] = [ev.WorkersChanged(specs, added)]
@@ -242,15 +242,15 @@ def workers_changed(state: State, specs: list[WorkerSpec], wall: int = 0) -> Mov
 
 
 def _changed(docs: Iterable[Doc], specs: list[WorkerSpec], catalog: Catalog) -> str:
-    """Say which of the workers that may do these steps have changed."""
+    """Name the changed workers among those that may do these steps."""
     used = {name for doc in docs for name in doers(doc, catalog.workers)}
     names = sorted(spec.name for spec in specs if spec.name in used)
     return f"{listed(names)} changed since it was allowed"
 
 
 def _void(state: State, specs: list[WorkerSpec], names: set[str], wall: int) -> Moves:
-    """The steps that a change of workers holds."""
-    # One that a person holds is held for this instead: their word alone does not lift it.
+    """Hold the steps affected by a change of workers."""
+    # A step held by a person is held for this instead: that person alone cannot lift it.
     touched = [
         step
         for step in state.steps.values()
@@ -269,7 +269,7 @@ def _void(state: State, specs: list[WorkerSpec], names: set[str], wall: int) -> 
 
 
 def _anew(state: State, specs: list[WorkerSpec], wall: int) -> Moves:
-    """A revision that waits, and whose workers are others than those who looked at it saw."""
+    """Ask again about a pending revision whose workers changed since reviewers saw it."""
     revision, started = state.pending, state.started
     if revision is None or started is None or started.decide_version < ENDS_SINCE:
         return [], []
@@ -282,7 +282,7 @@ def _anew(state: State, specs: list[WorkerSpec], wall: int) -> Moves:
 
 
 def _ruling(state: State, docs: list[Doc], specs: list[WorkerSpec], wall: int) -> Ruling:
-    """Who must allow steps by workers as they are now."""
+    """Return the approvals required for steps with workers as they are now."""
     catalog = Catalog({**state.catalog.workers, **{s.name: s for s in specs}}.values())
     envelope = without(standing(state.permits, wall), {spec.name for spec in specs})
     return ruling(state, reach_of(state, docs, catalog), envelope)

@@ -1,8 +1,8 @@
-"""Whether two names are of one person: spelling, width, case and look-alike letters aside.
+"""Identity of people by name: spelling, width, case and look-alike letters are ignored.
 
-A rule that needs two people needs two that nobody can take for one another. `ann`, `Ann`, ` ann `,
-fullwidth letters and a Cyrillic letter in place of a Latin one are one person here. Which letters
-look alike is said by the Unicode Consortium's table of confusables (`core/visible.py`).
+A rule that needs two people needs two that cannot be mistaken for each other. `ann`, `Ann`, ` ann
+`, fullwidth letters and a Cyrillic letter in place of a Latin one are one person here. Look-alike
+letters come from the Unicode Consortium's table of confusables (`core/visible.py`).
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 def person(name: str) -> str:
-    """One spelling for all names that people would take for one; for comparison only.
+    """Return one spelling for all names that look like the same person; for comparison only.
 
-    Spaces and characters without a shape are left out, letters are folded in width and case, and
+    Spaces and invisible characters are left out, letters are folded in width and case, and
     look-alikes become the letter that they look like.
     """
     if name.isascii():
@@ -30,13 +30,13 @@ def person(name: str) -> str:
 
 
 def namesake(name: str, others: Iterable[str]) -> str | None:
-    """The first of `others` that is the same person as `name`; None when none is."""
+    """Return the first of `others` that is the same person as `name`, or None."""
     own = person(name)
     return next((each for each in others if person(each) == own), None)
 
 
 def odd_name(name: str) -> str:
-    """Why a name is not taken as one of a person, in words; empty when it is."""
+    """Explain why a name is not accepted as the name of a person; empty if it is."""
     if not name.strip():
         return "it is empty"
     if name != name.strip():

@@ -1,13 +1,13 @@
-"""The limits that an approval was given under, and in what a run would have looser ones.
+"""The limits of an approval, and how a run's limits may be looser.
 
-Whoever allows a plan allows it under the limits they see: a budget, so many steps at once, so many
-tries, two people for what is risky. A run under tighter ones does no more than was allowed, and
-goes on; one under looser ones was not allowed. Each constant of a policy is of one of four kinds:
+An approver allows a plan under the limits shown: a budget, a number of concurrent steps, a number
+of attempts, two people for risky steps. A run under tighter limits does no more than was allowed; a
+run under looser limits was not allowed. Each constant of a policy is of one of four kinds:
 
     MOST     a number; more is looser, and none at all is loosest
-    POOLS    numbers by name; a name that is gone has no limit any more
-    WORD     who must allow what; each has its own notion of less
-    PACE     how long to wait in between: allows nothing, and may differ
+    POOLS    numbers by name; a missing name has no limit
+    WORD     review requirements; each has its own notion of less
+    PACE     waiting times: they allow nothing, and may differ
 """
 
 from __future__ import annotations
@@ -58,18 +58,18 @@ PACE = (
 
 
 def limits_of(policy: Policy) -> Doc:
-    """All of a policy that allows more or less, in full: a default may change, this must not."""
+    """Return all constants of a policy that allow more or less, in full: defaults may change."""
     found: Doc = {name: _number(getattr(policy, name)) for name in MOST}
     return found | {name: msgspec.to_builtins(getattr(policy, name)) for name in (*POOLS, *WORD)}
 
 
 def _number(value: float | None) -> float | None:
-    """One spelling for equal numbers, whatever writes them to a file later."""
+    """Return one spelling for equal numbers, however they are serialized."""
     return int(value) if value is not None and value == int(value) else value
 
 
 def looser(before: Doc, policy: Policy) -> list[str]:
-    """In what a policy allows more than these limits did; each a few words for people."""
+    """Return a phrase for each way in which a policy allows more than `before`."""
     after = limits_of(policy)
     known = {name: value for name, value in before.items() if name in after}
     found: list[str] = []
@@ -85,7 +85,7 @@ def looser(before: Doc, policy: Policy) -> list[str]:
 
 
 def unusual(limits: Doc) -> Iterator[tuple[str, Json]]:
-    """The limits that are not as they are without any settings; the budget always."""
+    """Yield the limits that differ from the defaults; the budget always."""
     usual = limits_of(Policy())
     for name, value in limits.items():
         if name == "budget" or value != usual.get(name):
@@ -123,10 +123,10 @@ def _as_strict(name: str, before: Json, after: Json) -> bool:
 
 
 def _rules_hold(before: list[Doc], after: list[Doc]) -> bool:
-    """The first rule that fits decides, so those that were there must stand in the same order.
+    """Return whether the rules demand no less: the first match decides, so the order must stay.
 
-    Only a rule that lets through may be gone, and only one that refuses or wants the most people
-    may be new: wherever it stands, it asks for no less.
+    Only a rule that allows may be gone, and only a rule that refuses or demands the most people may
+    be new: in any place it demands no less.
     """
     kept = [rule for rule in after if rule in before or rule.get("then") not in ("two", "refuse")]
     wanted = [rule for rule in before if rule in after or rule.get("then") != "allow"]

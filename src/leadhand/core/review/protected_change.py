@@ -1,16 +1,16 @@
-"""Changes that a person must approve before they count: one exact thing, shown and bound.
+"""Changes of protected files: one exact commit, shown to people and bound by their approval.
 
-A worker that made a change of something protected reports a failure that carries the change
-(`Failure.change`): a commit, what it differs from, the paths, the diff and a digest. The run then
-asks a person, under a kind of its own, and no other way leads on:
+A worker that changed a protected file reports a failure that carries the change (`Failure.change`):
+a commit, its base, the paths, the diff and a digest. The run then asks a person, with a question of
+its own kind, and there is no other way on:
 
     approve      exactly this commit, by as many people as the policy wants; the worker is started
                  again, and takes this change and no other
     send_back    with a comment; the worker starts over, and is told the comment
     drop         the step is skipped
 
-Rules of the policy see a protected change as an effect of that name, so that a rule
-`{effects = ["protected_change"], then = "two"}` asks for two people.
+Rules of the policy see a protected change as an effect of that name, so that a rule `{effects =
+["protected_change"], then = "two"}` asks for two people.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ KIND = "protected_change"
 CHOICES = ("approve", "send_back", "drop")
 FORM = "leadhand protected change 1"
 COMMIT_MIN = 12
-"""How much of a commit's name says which one was seen."""
+"""The digits of a commit's name that identify it."""
 
 
 def change_of(state: State, question: Question) -> Doc:
@@ -66,12 +66,12 @@ def asked(state: State, step: StepState) -> tuple[str, list[str], int]:
 
 
 def binding(run: str, question: str, step: str, change: Mapping[str, Any]) -> str:
-    """Return what an approval of a change is of: this run, question, step, commit and content."""
+    """Return the hash an approval of a change covers: run, question, step, commit and content."""
     return digest(FORM, run, question, step, canonical([change["commit"], change["digest"]]))
 
 
 def to_sign(run: str, event: ev.ChangeApproved) -> bytes:
-    """Return what an approver of a change signs."""
+    """Return the bytes that an approver of a change signs."""
     change = {"commit": event.commit, "digest": event.digest}
     return signed_text(binding(run, event.question, event.step, change), event.actor, 0)
 
@@ -79,11 +79,11 @@ def to_sign(run: str, event: ev.ChangeApproved) -> bytes:
 def answered(
     state: State, question: Question, choice: str, actor: str, text: str, said: ApprovalWords
 ) -> list[ev.Event]:
-    """Return what follows from a person's answer.
+    """Return the events that follow from a person's answer.
 
-    `said.shown` is how the commit's name begins that the person saw. Raise `UsageError` without
-    it, `Conflict` when another commit waits by now or the person has approved before, and
-    `NotAllowed` for an actor that is no person or not among the approvers.
+    `said.shown` is the prefix of the commit that the person saw. Raise `UsageError` without it,
+    `Conflict` if another commit is pending by now or the person has approved before, and
+    `NotAllowed` for an actor that is no person or no approver.
     """
     refuse_stranger(state, actor, choice.replace("_", " "))
     reply = ev.QuestionAnswered(id=question.id, choice=choice, actor=actor, text=text)

@@ -1,24 +1,24 @@
-"""Who must allow a revision: nobody, one person, two, or nothing will do.
+"""The approvals a revision requires: none, one person, two, or refusal.
 
-A pure function of what the revision reaches for, what was allowed before, and the policy that was
-recorded when the run started. In this order:
+A pure function of the reach of the revision, the earlier permissions, and the policy recorded when
+the run started. In this order:
 
 1. A rule that refuses, refuses.
-2. Inside the envelope that a person drew, a revision goes on.
-3. Outside the envelope that a person drew around a document, a revision by its planner waits for
-   one person at least.
-4. The first rule that fits decides.
-5. A review of everything was asked for, a reviewer found something, or the risk is above what runs
-   by itself: one person.
-6. Else it goes on.
+2. Inside the envelope set by a person, a revision is approved.
+3. Outside the envelope that a person set for a document, a revision by its planner needs one person
+   at least.
+4. The first rule that matches decides.
+5. If all revisions are to be reviewed, a reviewer reported a finding, or the risk exceeds the
+   automatic limit: one person.
+6. Else it is approved.
 
-Whatever they say: once data from outside was read, what is outside the envelope waits for a person.
+In any case: once untrusted data was read, a revision outside the envelope needs a person.
 
-The *envelope* is a lattice, so that "inside" is a matter of inclusion and not of judgement:
-workers and effects as sets, risk as a rank, what is written as path prefixes, cost as a sum over
-the run. An effect that a worker does not declare is that worker's own unknown: it is inside only
-where the same worker was allowed with it. It ends with the approval that drew it, and a worker that
-has changed since is outside.
+The *envelope* is a lattice, so that "inside" is a matter of inclusion and not of judgement: workers
+and effects as sets, risk as a rank, written paths as prefixes, cost as a sum over the run. An
+undeclared effect of a worker is that worker's own unknown: it is inside only if the same worker was
+allowed with it. The envelope expires with the approval that set it, and a changed worker is
+outside.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ if TYPE_CHECKING:
 
 
 ENDS_SINCE = 6
-"""The version of decisions since which an envelope ends, and a step cannot take effects away."""
+"""The first version of decisions in which envelopes expire and steps cannot remove effects."""
 PEOPLE = {"allow": 0, "one": 1, "two": 2}
 REACHING = ("risk_level", "alternatives", "effects", "writes")
-"""The fields of a step, besides worker and action, that say what it may do."""
+"""The fields of a step, besides worker and action, that determine its reach."""
 
 
 class PlanReach(NamedTuple):
-    """What steps may do, at most."""
+    """The most that steps may do."""
 
     workers: frozenset[str]
     effects: frozenset[str]
@@ -62,10 +62,10 @@ class PlanReach(NamedTuple):
     scope: frozenset[str]
     cost: float
     declared: str = ""
-    """The risk as it was declared, or `NOT_DECLARED`: for people, never for a rule."""
+    """The declared risk, or `NOT_DECLARED`: for people, never for a rule."""
 
     def to_doc(self) -> Doc:
-        """As it stands in the log."""
+        """Return the reach as it is logged."""
         return {
             "workers": sorted(self.workers),
             "effects": sorted(self.effects),
@@ -75,13 +75,13 @@ class PlanReach(NamedTuple):
 
 
 class Ruling(NamedTuple):
-    """How many people must allow it, and why; or that it is refused."""
+    """The number of people who must allow a revision, and why; or that it is refused."""
 
     people: int
     reason: str
     refused: bool = False
     inside: bool = False
-    """Of the envelope that a person drew."""
+    """Whether it is inside the envelope set by a person."""
 
 
 def reach(
@@ -91,7 +91,7 @@ def reach(
     *,
     version: int = DECIDE_VERSION,
 ) -> PlanReach:
-    """The most that steps could do, whoever of their workers does them."""
+    """Return the most that steps could do with any of their workers."""
     workers: set[str] = set()
     effects: set[str] = set()
     scope: set[str] = set()
@@ -109,7 +109,7 @@ def reach(
             own, theirs = step.get("effects"), offer.effects if offer else None
             declared = theirs if own is None else own
             if own is not None and version >= ENDS_SINCE:
-                # Whoever plans cannot talk a worker's effects away, nor speak for a silent one.
+                # A plan cannot remove effects of a worker, nor declare them for a silent one.
                 declared = [*own, *theirs] if theirs is not None else own or None
             effects.update(declared if declared is not None else (f"undeclared:{name}",))
             scope.update(offer.writes if offer else ())
@@ -118,7 +118,7 @@ def reach(
 
 
 def _alike(steps: Iterable[Doc]) -> list[tuple[Doc, int]]:
-    """Steps that reach for the same, each kind once with how many they are."""
+    """Group steps of equal reach; return one of each with their number."""
     found: dict[object, tuple[Doc, int]] = {}
     for step in steps:
         more = [(name, str(step[name])) for name in REACHING if name in step]
@@ -129,7 +129,7 @@ def _alike(steps: Iterable[Doc]) -> list[tuple[Doc, int]]:
 
 
 def outside(envelope: Doc, wanted: PlanReach, spent: float) -> list[str]:
-    """In which ways something is outside an envelope; none means inside."""
+    """Return the ways in which a reach exceeds an envelope; empty if it is inside."""
     found = []
     for word, have, want in (
         ("worker", envelope.get("workers", ()), wanted.workers),
@@ -153,28 +153,28 @@ def outside(envelope: Doc, wanted: PlanReach, spent: float) -> list[str]:
 
 
 def _within(path: str, allowed: str) -> bool:
-    """Whether a path is under another; one that climbs is under nothing."""
+    """Return whether a path is under another; a path with `..` is under none."""
     parts, above = path.split("/"), allowed.rstrip("/").split("/")
     return ".." not in parts and parts[: len(above)] == above
 
 
 def standing(permits: Permits, wall: int) -> Doc | None:
-    """The envelope as it stands now: none was drawn, or it is empty, since its time is up."""
+    """Return the current envelope: None if none was set, empty if it has expired."""
     found = permits.envelope
     return {} if found is not None and 0 < found.get("expires", 0) <= wall else found
 
 
 def without(envelope: Doc | None, workers: Collection[str]) -> Doc | None:
-    """An envelope that these workers are outside of: they are no longer who was allowed."""
+    """Return an envelope without these workers: they changed since they were allowed."""
     if not envelope:
         return envelope
     return {**envelope, "workers": [name for name in envelope["workers"] if name not in workers]}
 
 
 def widened(before: Doc | None, now: PlanReach, asked: Doc | None, expires: int = 0) -> Doc:
-    """The envelope once a person allowed something: what was there, this, what the plan asks.
+    """Return the envelope after an approval: the earlier one, this reach, and the plan's request.
 
-    It ends with the first of the approvals that drew it.
+    It expires with the first of the approvals that set it.
     """
     asked = asked or {}
     old = before or {}
@@ -192,7 +192,7 @@ def widened(before: Doc | None, now: PlanReach, asked: Doc | None, expires: int 
 
 
 def reach_of(state: State, add: Iterable[Doc], catalog: Catalog | None = None) -> PlanReach:
-    """What steps reach for in this run; `catalog` when its workers are about to be others."""
+    """Return the reach of steps in this run; `catalog` replaces its workers."""
     started = state.started
     return reach(
         add,
@@ -210,9 +210,9 @@ def ruling(
     *,
     planned: bool = False,
 ) -> Ruling:
-    """Who must allow what reaches so far; `envelope`: what people allowed, as it stands now.
+    """Return the approvals required for a reach; `envelope` is the current envelope.
 
-    `planned`: whether the planner of the run proposes it, and no person.
+    `planned`: whether the planner of the run proposes it, rather than a person.
     """
     permits = state.permits
     fitting = [
@@ -243,7 +243,7 @@ def ruling(
 
 
 def is_reviewed_document(state: State) -> bool:
-    """Whether a run is one of a document that names its planner, and that a person allowed."""
+    """Return whether the run is of a document that names its planner and that a person allowed."""
     named = state.started is not None and state.started.plan.get("planner")
     return bool(named) and state.permits.envelope is not None
 

@@ -1,7 +1,7 @@
-"""What a person is shown before they allow something: all that will run, as it will run.
+"""The review: everything a person is shown before an approval, exactly as it will run.
 
-Nothing is cut short and nothing is put in order: steps stand as their author wrote them, and what
-is printed from here is what the hash covers.
+Nothing is shortened or reordered: steps appear as their author wrote them, and the hash covers
+exactly what is printed from here.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Path = tuple[str | int, ...]
 
 
 def review_doc(state: State, now: Now) -> Doc:
-    """All that there is to know of what waits in a run, or of what is still to come."""
+    """Return the review of what is pending in a run, or of its remaining steps."""
     revision = state.pending
     add = revision.add if revision else _to_come(state)
     before, _ = plan_of(state, pending=False)
@@ -88,7 +88,7 @@ def review_doc(state: State, now: Now) -> Doc:
 
 
 def _revisable(state: State, wanted: PlanReach, envelope: Doc | None) -> Doc | None:
-    """Who may revise a run's plan, and the envelope once what waits is allowed; None: nobody."""
+    """Return the planner that may revise a run, with the envelope after approval; or None."""
     started = state.started
     if started is None or not started.replans or state.ended is not None:
         return None
@@ -97,7 +97,7 @@ def _revisable(state: State, wanted: PlanReach, envelope: Doc | None) -> Doc | N
 
 
 def plan_doc(plan: Doc, params: Mapping[str, Json], catalog: Catalog, now: Now) -> Doc:
-    """The same of a plan that does not run yet."""
+    """Return the review of a plan that does not run yet."""
     steps = plan.get("steps", [])
     head = {key: value for key, value in plan.items() if key != "steps"}
     wanted = reach(steps, catalog, plan.get("risk_level"))
@@ -122,10 +122,10 @@ def plan_doc(plan: Doc, params: Mapping[str, Json], catalog: Catalog, now: Now) 
 def resolved_steps(
     steps: list[Doc], lookup: Callable[[Ref], Json]
 ) -> tuple[list[Doc], dict[str, Doc], dict[str, list[str]]]:
-    """Return the steps as they would run, as far as that is known now.
+    """Return the steps as they would run, as far as known now.
 
-    Then, by step, what stands at each place that held a reference, and the places that still hold
-    one (`${{ steps.x.data }}` of a step that has not succeeded).
+    Also return, by step, the value at each place that held a reference, and the places that still
+    hold one (`${{ steps.x.data }}` of a step that has not succeeded).
     """
     found: list[Doc] = []
     resolved: dict[str, Doc] = {}
@@ -168,7 +168,7 @@ def _claims_of(state: State, steps: list[Doc]) -> Doc:
 
 
 def _claims_doc(claimed: dict[str, Claims], counts: Callable[[str], bool]) -> Doc:
-    """What steps claim beyond their workers: that which counts once it is approved, the rest."""
+    """Return the claims beyond workers: those that count once approved, and the rest."""
     widens = {step: each for step, each in claimed.items() if counts(step)}
     rest = {step: each for step, each in claimed.items() if step not in widens}
     return {"widens": in_words(widens), "overclaims": in_words(rest)}
@@ -190,7 +190,7 @@ def _reach_doc(steps: list[Doc], catalog: Catalog, wanted: PlanReach, plan: Doc)
 
 
 def _sandbox(step: Doc, catalog: Catalog) -> str:
-    """The walls that a step's worker runs behind, in words; each of several; empty: none."""
+    """Return the sandbox of a step's workers, in words; empty: none."""
     found = {}
     for name in doers(step, catalog.workers):
         offer = catalog.offer(name, step.get("action", ""))
@@ -205,9 +205,9 @@ def _to_come(state: State) -> list[Doc]:
 
 
 def lookalikes(rest: Doc, steps: list[Doc]) -> list[str]:
-    """What is to be approved and cannot be told by looking, a line each, escaped.
+    """Return a line for each deceptive text to be approved, escaped.
 
-    For readers that show texts as they are: a page, a program.
+    For readers that show texts unescaped: a page, a program.
     """
     found: list[str] = []
     for doc in (rest, *({"steps": {step["id"]: step}} for step in steps)):
@@ -218,7 +218,7 @@ def lookalikes(rest: Doc, steps: list[Doc]) -> list[str]:
 
 
 def _texts(value: Json, path: tuple[str | int, ...] = ()) -> Iterator[tuple[Path, str]]:
-    """Every text in a value, keys too, with its path."""
+    """Yield every text in a value, keys too, with its path."""
     if isinstance(value, str):
         yield path, value
     elif isinstance(value, dict):
@@ -231,7 +231,7 @@ def _texts(value: Json, path: tuple[str | int, ...] = ()) -> Iterator[tuple[Path
 
 
 def lines_of(value: Json, path: tuple[str | int, ...] = ()) -> Iterator[str]:
-    """Every leaf of a value with its path, a line each; what cannot be seen is escaped."""
+    """Yield a line for each leaf of a value with its path; invisible characters are escaped."""
     if isinstance(value, dict) and value:
         for key, each in value.items():
             yield from lines_of(each, (*path, key))

@@ -1,12 +1,12 @@
-"""`evolve`: folds one event into the state.
+"""`evolve`: apply one event to the state.
 
 Laws of this file
-1. No policy. A handler never chooses; it writes down what its event says was chosen.
-2. An event that does not fit the state raises IllegalEvent before anything is changed: a
-   log that folds is a log that makes sense.
-3. A handler touches the steps its event names and their direct dependents, nothing more.
-   (Two exceptions pay once for the whole plan: letting a revision through, and the end, which
-   a person may take back.)
+1. No policy. A handler never chooses; it records the choice in its event.
+2. An event that does not fit the state raises IllegalEvent before anything is changed: a log that
+   folds is a consistent log.
+3. A handler touches the steps its event names and their direct dependents, nothing more. (Two
+   exceptions cost one pass over the plan: approving a revision, and the end of a run, which a
+   person may revert.)
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from leadhand.core.state.model import State, StepState
 
 
-# Folding what models were asked: sums by model, by step, for the planner and for the run.
+# Model calls: sums by model, by step, for the planner and for the run.
 
 
 def _model_called(state: State, event: ev.ModelCalled, _at: int) -> None:
@@ -57,7 +57,7 @@ def _model_called(state: State, event: ev.ModelCalled, _at: int) -> None:
 
 
 def _draft_refused(state: State, event: ev.DraftRefused, _at: int) -> None:
-    """Told for people: what the planner refused of its own changes nothing of the run."""
+    """Check the call number only: a draft the planner itself refused changes nothing in the run."""
     if event.call > state.planner.calls:
         raise IllegalEvent(f"a draft of planner call {event.call}, which was not made")
 
@@ -72,11 +72,11 @@ MODEL_HANDLERS: dict[type[ev.Event], Callable[[State, Any, int], None]] = {
 
 
 POLICY = "policy"
-"""Who holds steps for want of an approval."""
+"""The actor of holds placed for a missing approval."""
 REDOABLE = frozenset({"failed", "asking", "backing_off", "ready"})
-"""How a step stands that failed, and was not done since."""
+"""Statuses of a step that failed and was not done since."""
 REOPENS_SINCE = 5
-"""The version of decisions that first lets a run that failed go on."""
+"""The first version of decisions that can reopen a failed run."""
 
 
 def _steps_held(state: State, event: ev.StepsHeld, _at: int) -> None:
@@ -91,7 +91,7 @@ def _steps_held(state: State, event: ev.StepsHeld, _at: int) -> None:
         if event.actor == POLICY:
             step.void = event.reason
     for question in before - {state.steps[ident].held for ident in state.held}:
-        state.questions.pop(question, None)  # Nothing waits for its answer any more.
+        state.questions.pop(question, None)  # The question is obsolete.
 
 
 def _release_given(state: State, event: ev.ReleaseGiven, _at: int) -> None:
@@ -107,7 +107,7 @@ def _steps_released(state: State, event: ev.StepsReleased, _at: int) -> None:
     for ident in event.steps:
         step = state.steps[ident]
         if step.held_by == POLICY or step.void:
-            # People allow it anew; a hold that a person put there ends, and nothing else does.
+            # The step is approved again. That ends a hold by a person, and nothing else does.
             step.expires, step.approved, step.void = event.expires, True, ""
         step.held = step.held_by = ""
         state.held.discard(ident)
@@ -142,8 +142,8 @@ def _approval_voided(state: State, event: ev.ApprovalVoided, _at: int) -> None:
     }
     for ident in concerned:
         state.steps[ident].void = event.reason
-    # No worker is told of an approval of its protected change any more: the change is asked about
-    # again, by this question or by another.
+    # Approvals of a protected change no longer count for the worker: the change is asked about
+    # again, by this question or another.
     for question in state.questions.values():
         if question.step in concerned:
             question.approvals = []
@@ -152,14 +152,14 @@ def _approval_voided(state: State, event: ev.ApprovalVoided, _at: int) -> None:
             rest = {key: value for key, value in answer.items() if key not in ("commit", "by")}
             state.answers[place] = rest
     if state.permits.envelope is not None:
-        state.permits.envelope = {}  # Nothing is inside of what nobody is known to have allowed.
+        state.permits.envelope = {}  # It may rest on the voided approval.
 
 
 def _run_reopened(state: State, event: ev.RunReopened, _at: int) -> None:
-    """The run stands as it stood before it ended, and nothing stops it any more.
+    """Restore the run as it was before it ended, with nothing left to stop it.
 
-    A step that failed has failed, and whoever waits for it hears so now; but not for the one
-    that is done again.
+    A failed step has failed, and its dependents are settled now; except for the step that is
+    retried.
     """
     if state.ended is None or state.ended.status != "failed":
         raise IllegalEvent("only a run that failed can be reopened")
@@ -184,7 +184,7 @@ def _run_reopened(state: State, event: ev.RunReopened, _at: int) -> None:
 
 
 def _ask_again(state: State) -> None:
-    """The planner starts over; it looks at surprises, since others wait until it has."""
+    """Let the planner start over. It looks at surprises first, since dependents wait for that."""
     planner = state.planner
     planner.answer, planner.rounds, planner.findings = None, 0, []
     waits = planner.surprising
@@ -206,7 +206,7 @@ def _redo_requested(state: State, event: ev.RedoRequested, _at: int) -> None:
     step.forgiven = len(step.failures)
     step.ended = 0
     state.backing_off.pop(event.step, None)
-    state.finish = state.goal_met = None  # The plan goes on, whatever its planner had called done.
+    state.finish = state.goal_met = None  # The plan continues, even if its planner had finished.
     state.goal_asked = False
     for failed in (state.forsaken, state.unanswered):
         if event.step in failed:
@@ -219,8 +219,10 @@ def _redo_requested(state: State, event: ev.RedoRequested, _at: int) -> None:
 
 
 def _revive(state: State, redone: StepState) -> None:
-    """Steps that are skipped because of it, or will be, wait for it again: unless something
-    else keeps them from running, or a person skipped them."""
+    """Let steps skipped because of `redone`, or about to be, wait for it again.
+
+    Except steps that another cause keeps from running, and steps skipped by a person.
+    """
     redone.status = "waiting"
     causes = {redone.id}
     while found := [step for step in state.steps.values() if _lives_again(state, step, causes)]:
@@ -248,7 +250,7 @@ def _lives_again(state: State, step: StepState, causes: set[str]) -> bool:
 
 
 def _revive_as_before(state: State, redone: StepState) -> None:
-    """As `_revive`, for older logs: one look, in the order of the plan."""
+    """Do as `_revive`, for older logs: one pass, in the order of the plan."""
     causes = {redone.id}
     for step in state.steps.values():
         if step.status == "skipped" and step.doomed in causes:
@@ -289,7 +291,7 @@ PEOPLE_HANDLERS: dict[type[ev.Event], Callable[[State, Any, int], None]] = {
 
 
 Waits = dict[str, dict[str, bool]]
-"""For each new step the ids it waits for, each with whether it minds how that one ends."""
+"""For each new step its dependencies, each with whether it tolerates their failure."""
 
 
 def _planner_asked(state: State, event: ev.PlannerAsked, _at: int) -> None:
@@ -350,7 +352,7 @@ def _planner_waits(state: State, _event: ev.PlannerWaits, _at: int) -> None:
 
 
 def _release_surprises(state: State) -> None:
-    """The planner has looked at successes that surprised: what waits for them goes on."""
+    """Unblock the dependents of surprising successes, now that the planner has looked at them."""
     for ident in state.planner.surprising:
         settle_dependents(state, state.steps[ident])
     state.planner.surprising.clear()
@@ -365,7 +367,7 @@ def _finish_accepted(state: State, event: ev.FinishAccepted, at: int) -> None:
     state.finish, planner.answer = planner.answer, None
     planner.due = ""
     for ident, reason in event.drop.items():
-        if not state.steps[ident].dropped:  # else it went with another one
+        if not state.steps[ident].dropped:  # else it was dropped along with another step
             drop_step(state, ident, reason, at)
 
 
@@ -377,7 +379,7 @@ def _revision_proposed(state: State, event: ev.RevisionProposed, _at: int) -> No
     planner = state.planner
     planner.answer = None
     if event.add or event.cancel or not state.goal_findings:
-        planner.rounds = 0  # else it answers an unmet goal with nothing
+        planner.rounds = 0  # else this is an empty answer to an unmet goal
     planner.findings = []
     state.outlook = event.outlook
     state.pending = Revision(
@@ -401,7 +403,7 @@ def _revision_examined(state: State, event: ev.RevisionExamined, _at: int) -> No
 def _review_requested(state: State, event: ev.ReviewRequested, at: int) -> None:
     revision = _pending(state, event.number, event.hash)
     revision.people = event.people
-    revision.approvals, revision.given = [], []  # Asked anew: it is not what they allowed.
+    revision.approvals, revision.given = [], []  # Asked again: it is no longer what they allowed.
     ident = f"review-{event.number}"
     choices = ["approve", "reject"]
     if not state.no_words:
@@ -444,7 +446,7 @@ def _revision_approved(state: State, event: ev.RevisionApproved, at: int) -> Non
     state.head = revision.hash
     state.final = revision.final
     _count_idle(state, revision)
-    if revision.add:  # The plan goes on, whatever its planner had called done.
+    if revision.add:  # The plan continues, even if its planner had finished.
         state.finish = state.goal_met = None
         state.goal_asked = False
     for ident in revision.cancel:
@@ -452,18 +454,18 @@ def _revision_approved(state: State, event: ev.RevisionApproved, at: int) -> Non
         cancel_step(state, ident, f"revision {revision.number} took it out{why}", at)
     _install(state, revision, event, waits)
     for ident, reason in revision.drop.items():
-        if not state.steps[ident].dropped:  # else it went with another one
+        if not state.steps[ident].dropped:  # else it was dropped along with another step
             drop_step(state, ident, reason, at)
     _release_surprises(state)
     if revision.add or revision.final:
         state.unanswered.clear()
     for ident in [q.id for q in state.questions.values() if q.kind == "planning"]:
-        del state.questions[ident]  # The plan was changed, which answers it.
+        del state.questions[ident]  # The change of the plan answers it.
         state.planner.rounds = 0
 
 
 def _count_idle(state: State, revision: Revision) -> None:
-    """Count revisions that try nothing new, while nothing else is open that may bring something."""
+    """Count revisions in a row that try nothing new while nothing else is pending."""
     if not (revision.add or revision.cancel):
         return
     if state.tries_new(revision.add):
@@ -480,7 +482,7 @@ def _pending(state: State, number: int, digest: str) -> Revision:
 
 
 def _fits(state: State, revision: Revision, waits: Waits) -> None:
-    """Whether the plan as it stands can be changed so: looked at before anything is."""
+    """Raise `IllegalEvent` if a revision does not fit the plan, before anything is changed."""
     steps, number = state.steps, revision.number
     old = [doc["supersedes"] for doc in revision.add if doc.get("supersedes")]
     again = any(ident in steps for ident in waits) or len(waits) < len(revision.add)
@@ -526,7 +528,7 @@ def _install(state: State, revision: Revision, event: ev.RevisionApproved, waits
 
 
 def _tails(state: State, docs: list[dict[str, Any]], waits: Waits) -> dict[str, float]:
-    """How urgent steps are, from what they say they take, or else what their workers say."""
+    """Return the urgency of steps, from their own estimates or those of their workers."""
     est = {doc["id"]: seconds(doc["est"]) for doc in docs if "est" in doc}
     specs = state.catalog.workers.values()
     if any(offer.est_s is not None for spec in specs for offer in spec.offers.values()):
@@ -582,9 +584,9 @@ def _supersede(state: State, old: StepState, new: StepState) -> None:
 
 
 def _pass_hold(state: State, old: StepState, new: StepState) -> None:
-    """Whoever takes the place of a held step is held as well: another name opens no door.
+    """Hold the successor of a held step as well: a rename must not circumvent a hold.
 
-    Unless it was the policy that held it, for want of an approval, and a person has given one.
+    Except if the policy held it for a missing approval, and a person has given one.
     """
     since = state.started.decide_version if state.started is not None else 0
     if since < ENDS_SINCE or (old.held_by == "policy" and new.approved):
@@ -633,7 +635,7 @@ UNDECIDED = frozenset({"undecided"})
 
 
 def known(state: State, ident: str, allowed: Collection[str]) -> StepState:
-    """A step that must be there, and stand in one of some ways."""
+    """Return step `ident`. Raise `IllegalEvent` unless its status is one of `allowed`."""
     step = state.steps.get(ident)
     if step is None or step.status not in allowed:
         raise IllegalEvent(f"step {ident} is {step.status if step else 'not in the plan'}")
@@ -641,7 +643,7 @@ def known(state: State, ident: str, allowed: Collection[str]) -> StepState:
 
 
 def make_ready(state: State, step: StepState) -> None:
-    """All it waited for is settled."""
+    """Make a step ready: all its dependencies are settled."""
     step.status = "ready"
     state.offer(step)
 
@@ -738,6 +740,7 @@ def _attempt_reported(state: State, event: ev.AttemptReported, at: int) -> None:
 
 
 def succeed(state: State, step: StepState, at: int, *, settle: bool = True) -> None:
+    """Settle a step as succeeded; with `settle`, unblock its dependents."""
     step.failure = None
     state.succeeded += 1
     state.undoable += "undo" in step.doc
@@ -767,7 +770,7 @@ def _attempt_lost(state: State, event: ev.AttemptLost, at: int) -> None:
     _release(state, step, at)
     failure = {"class": event.failure_class, "message": event.reason, "effect": "unknown"}
     _fail_attempt(state, step, failure)
-    step.answered = state.is_for_people(step)  # what they did and said is not lost
+    step.answered = state.is_for_people(step)  # the person's work and report are not lost
 
 
 def _step_refused(state: State, event: ev.StepRefused, at: int) -> None:
@@ -777,7 +780,7 @@ def _step_refused(state: State, event: ev.StepRefused, at: int) -> None:
     state.backing_off.pop(step.id, None)
     failure = {"class": event.failure_class, "message": event.reason, "effect": "none"}
     if event.failure_class == "unavailable":
-        _fail_attempt(state, step, failure)  # as good as a try: that worker is not asked again
+        _fail_attempt(state, step, failure)  # a failed attempt: that worker is not asked again
     else:
         _fail(state, step, failure)
 
@@ -843,7 +846,7 @@ def _recovery_decided(state: State, event: ev.RecoveryDecided, at: int) -> None:
 def leave_to_planner(
     state: State, step: StepState, reason: str, at: int, *, split: bool = False
 ) -> None:
-    """The planner decides how to go on without it, or how to do it in parts."""
+    """End a step as failed and leave it to the planner: to plan around it, or to split it."""
     end(state, step, "failed", at, reason, settle=False)
     step.depth += split
     state.forsaken.append(step.id)
@@ -865,7 +868,7 @@ def _step_cancelled(state: State, event: ev.StepCancelled, at: int) -> None:
 def end(
     state: State, step: StepState, status: str, at: int, reason: str, *, settle: bool = True
 ) -> None:
-    """Settle a step. A success unblocks its dependents, anything else dooms those who mind."""
+    """Settle a step. A success unblocks its dependents; any other end dooms those that mind."""
     step.status = status
     step.reason = reason
     step.ended = at
@@ -888,7 +891,7 @@ def end(
 
 
 def settle_dependents(state: State, step: StepState) -> None:
-    """Those who wait for a step hear how it ended."""
+    """Tell the dependents of a step how it ended."""
     succeeded = step.status == "succeeded"
     dependents, step.dependents = step.dependents, ()
     for ident, tolerant in dependents:
@@ -903,19 +906,21 @@ def settle_dependents(state: State, step: StepState) -> None:
 
 
 def doom(state: State, step: StepState, dependency: str) -> None:
+    """Mark a step as unable to run because `dependency` will never succeed."""
     if not step.doomed:
         step.doomed = dependency
         state.doomed.append(step.id)
 
 
 def cancel_step(state: State, ident: str, reason: str, at: int) -> None:
+    """Remove a step from the plan."""
     step = known(state, ident, MOVABLE)
     step.dropped = reason
     end(state, step, "cancelled", at, reason)
 
 
 def drop_step(state: State, ident: str, reason: str, at: int) -> None:
-    """Give a step up by name, and with it the steps that wait for it and mind."""
+    """Drop a step, and with it the steps that wait for it and mind."""
     _give_up(state, known(state, ident, DROPPABLE), reason, at)
     stack = [state.steps[ident]]
     while stack:
@@ -946,6 +951,7 @@ def _give_up(state: State, step: StepState, reason: str, at: int) -> None:
 
 
 def close_question(state: State, step: StepState) -> None:
+    """Close the question about a step, if any."""
     state.questions.pop(step.question, None)
     step.question = ""
 
@@ -1023,7 +1029,7 @@ def _question_answered(state: State, event: ev.QuestionAnswered, at: int) -> Non
         make_ready(state, step)
     elif event.choice == "replan":
         because = f"{event.actor} wants another way" + (f": {event.text}" if event.text else "")
-        step.forgiven = len(step.failures)  # They have looked.
+        step.forgiven = len(step.failures)  # A person has seen these failures.
         leave_to_planner(state, step, because, at)
     elif event.choice == "done":
         step.data = event.data
@@ -1031,13 +1037,13 @@ def _question_answered(state: State, event: ev.QuestionAnswered, at: int) -> Non
 
 
 def _approved(question: Question) -> dict[str, Any]:
-    """What people approved with an answer: the commit, and who."""
+    """Return the approval given with an answer: the commit, and the approvers."""
     given = question.approvals
     return {"commit": given[0].commit, "by": [each.actor for each in given]} if given else {}
 
 
 def _planner_told(state: State, event: ev.QuestionAnswered) -> None:
-    """A person said how to go on where the planner had no idea: it starts over, or another does."""
+    """Apply a person's answer to a planner without ideas: it starts over, or another takes over."""
     planner = state.planner
     planner.rounds, state.revisions_idle = 0, 0
     if event.choice == "hand_over":
@@ -1048,7 +1054,7 @@ def _planner_told(state: State, event: ev.QuestionAnswered) -> None:
 
 
 def _task_answered(state: State, step: StepState, event: ev.QuestionAnswered) -> None:
-    """A person did it, which is judged as any report is; or cannot."""
+    """Apply a person's answer to a task: done (verified like any report), or cannot."""
     if event.choice == "done":
         step.answered = True
         make_ready(state, step)
@@ -1077,7 +1083,7 @@ STEP_HANDLERS: dict[type[ev.Event], Callable[[State, Any, int], None]] = {
 
 
 def evolve(state: State, event: ev.Event, at: int) -> None:
-    """Fold one event into the state."""
+    """Apply one event to the state. Raise `IllegalEvent` if it does not fit."""
     if state.ended is not None and type(event) is not ev.RunReopened:
         raise IllegalEvent(f"{type(event).__name__} after the run ended")
     handler = HANDLERS.get(type(event))
@@ -1091,7 +1097,7 @@ def evolve(state: State, event: ev.Event, at: int) -> None:
 
 
 def evolve_all(state: State, events: Iterable[tuple[int, ev.Event]]) -> None:
-    """Fold a whole log, given as (at, event): as `evolve` for each, without the ceremony."""
+    """Fold a whole log, given as (at, event): the fast equivalent of `evolve` for each."""
     handlers, seq, last = HANDLERS, state.seq, state.last_at
     for at, event in events:
         handler = handlers.get(type(event))

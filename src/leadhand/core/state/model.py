@@ -1,18 +1,17 @@
-"""The state of a run: everything that is known of it, and nothing else.
+"""The state of a run: everything known about it, and nothing else.
 
 Laws of this file
-1. Everything that is known of a run stands here, and only `evolve` (core/state/evolve.py) changes
-   it.
-2. The state is owned and updated in place. Nobody else keeps references into it; views copy.
-3. Each event costs the same whatever the size of the plan: steps know their dependents and
-   count their blockers, ready steps sit in a queue, timers in a heap.
+1. Everything known about a run is here, and only `evolve` (core/state/evolve.py) changes it.
+2. The state is owned and updated in place. No other module keeps references into it; views copy.
+3. Each event costs the same for a plan of any size: steps know their dependents and count their
+   blockers, ready steps sit in a queue, timers in a heap.
 
-Theory of operation. A revision is pending until it is let through; only then do its steps
-exist. A step waits until its blockers are settled, is ready, runs as an attempt with an
-epoch, and is settled by a verdict. A failed attempt puts the step on `undecided`, where
-`decide` finds it; the decision (an event) moves it on: back to the queue, to a probe, to a
-person, or to an end. Ends settle dependents: a success unblocks them, anything else puts
-them on `doomed`, where `decide` finds them, unless they said they do not mind.
+Theory of operation. A revision is pending until it is approved; only then do its steps exist. A
+step waits until its blockers are settled, is ready, runs as an attempt with an epoch, and is
+settled by a verdict. A failed attempt puts the step on `undecided`, where `decide` finds it; the
+decision (an event) moves it on: back to the queue, to a probe, to a person, or to an end. Ends
+settle dependents: a success unblocks them, any other end puts them on the list of steps to skip,
+where `decide` finds them, unless they tolerate failure.
 
     waiting ─► ready ─► running ─► succeeded
                  ▲         │
@@ -20,8 +19,8 @@ them on `doomed`, where `decide` finds them, unless they said they do not mind.
       backing_off ◄── undecided ─► probing, asking ─► …
                            └─► failed        doomed ─► skipped       cancelled, superseded
 
-Not elegant: large results are held as references, so looking one up may give a placeholder
-that the shell must load. The core never sees the bytes.
+Not elegant: large results are held as references, so a lookup may return a placeholder that the
+engine must load. The core never sees the bytes.
 """
 
 from __future__ import annotations
@@ -60,16 +59,16 @@ SETTLED = frozenset({"succeeded", "failed", "skipped", "cancelled", "superseded"
 IN_FLIGHT = frozenset({"running", "probing"})
 STARTABLE = frozenset({"ready", "backing_off"})
 MOVABLE = STARTABLE | {"waiting", "asking"}
-"""Steps that a revision may still take out, or a person skip."""
+"""Statuses of steps that a revision may still remove, or a person skip."""
 REPLACEABLE = MOVABLE | {"failed", "skipped", "cancelled"}
-"""Steps that a revision may supersede."""
+"""Statuses of steps that a revision may supersede."""
 DROPPABLE = MOVABLE | {"failed", "skipped"}
-"""Steps that a planner may give up by name."""
+"""Statuses of steps that a planner may drop."""
 
 
 TIMERS_KEPT = 1000
-"""Timers that no longer count are swept out when there are this many, and several for each
-attempt in flight: a step that took a second must not be remembered until its deadline."""
+"""Obsolete timers are removed when there are this many, and several for each attempt in flight: a
+step that took a second must not be remembered until its deadline."""
 
 
 class IllegalEvent(Bug):
@@ -84,7 +83,7 @@ class Now(NamedTuple):
 
     @property
     def latest(self) -> int:
-        """The later of both clocks: what ended stays ended when the calendar is set back.
+        """The later of both clocks: a permission stays expired if the calendar is set back.
 
         The run clock never goes behind the newest time in the log.
         """
@@ -92,7 +91,7 @@ class Now(NamedTuple):
 
 
 class StepState(msgspec.Struct, gc=False):
-    """What is known of one step. There are many, so what is rarely there is not allocated."""
+    """Everything known about one step. There are many, so rare parts are allocated on demand."""
 
     doc: dict[str, Any]
     order: int
@@ -102,52 +101,53 @@ class StepState(msgspec.Struct, gc=False):
     ticket: int = 0
     blockers: int = 0
     dependents: list[tuple[str, bool]] | tuple[()] = ()
-    """(step, tolerant): who waits for this one, and whether it minds how it ends."""
+    """(step, tolerant): the steps that wait for this one, and whether they tolerate its failure."""
     attempts: int = 0
     epoch: int = 0
     deadline: int = 0
     tries: dict[str, int] | None = None
-    """Failed attempts by worker since a person last let the step start over."""
+    """Failed attempts by worker since a person last restarted the step."""
     until: int = 0
     parked_s: float = 0.0
-    """How long it has been parked in all, waiting for outages to end."""
+    """The total time it was parked, waiting for outages to end."""
     depth: int = 0
-    """How often it, or what it is part of, was split."""
+    """How often it, or the step it is part of, was split."""
     answered: bool = False
-    """A person has done it and said so; the report of that is still to be judged."""
+    """A person reported it done; the report is still to be verified."""
     not_before: int = 0
     revision: int = 0
-    """Which revision put it into the plan."""
+    """The revision that added it to the plan."""
     approved: bool = False
-    """A person allowed it, not the policy."""
+    """Whether a person allowed it, rather than the policy."""
     people: int = 0
-    """How many people had to allow it, as it was reviewed; 0 where the policy let it through."""
+    """The number of approvals its review required; 0 if the policy let it through."""
     void: str = ""
-    """Why what was allowed of it no longer counts; empty while it counts."""
+    """Why its permission no longer counts; empty while it counts."""
     widened: bool = False
-    """People were shown what it claims beyond its worker, and allowed it: `core/promises.py`."""
+    """Whether people were shown its claims beyond its worker and allowed them:
+    `core/promises.py`."""
     expires: int = 0
-    """When its approval ends, in UTC microseconds; 0 for never."""
+    """When its approval expires, in UTC microseconds; 0 for never."""
     held: str = ""
-    """The question whose answer lets it go on, while it must not start."""
+    """The question whose answer releases it, while it must not start."""
     held_by: str = ""
-    """Who holds it: a person, or the policy, since what was allowed no longer is."""
+    """The actor of the hold: a person, or the policy if its permission no longer counts."""
     data: Any = None
     data_ref: str = ""
     failure: dict[str, Any] | None = None
     failures: tuple[dict[str, Any], ...] = ()
     forgiven: int = 0
-    """How many of these a person had seen when the step was let start over."""
+    """The number of failures a person had seen when the step was restarted."""
     report: ev.AttemptReported | None = None
-    """The last one that counted."""
+    """The last report that counted."""
     question: str = ""
     reason: str = ""
     doomed: str = ""
-    """The dependency that will never succeed, for a step that minds."""
+    """The dependency that will never succeed, if the step does not tolerate that."""
     tolerated: bool = False
-    """It failed or was skipped, and the plan or a person said that the run may go on."""
+    """Whether it failed or was skipped, and the plan or a person lets the run go on."""
     dropped: str = ""
-    """Why it was given up by name, or with one that was."""
+    """Why it was dropped, by name or along with another step."""
     superseded_by: str = ""
     used: bool = False
     """Whether another step depends on it."""
@@ -155,9 +155,9 @@ class StepState(msgspec.Struct, gc=False):
     ended: int = 0
     cost: float = 0.0
     id: str = ""
-    """Its id in the plan."""
+    """The id of the step in the plan."""
     action: str = ""
-    """What its worker is asked to do."""
+    """The action its worker performs."""
 
     def __post_init__(self) -> None:
         self.id = self.doc["id"]
@@ -165,26 +165,26 @@ class StepState(msgspec.Struct, gc=False):
 
     @property
     def settled(self) -> bool:
-        """Whether it has come to an end."""
+        """Whether it has ended."""
         return self.status in SETTLED
 
     @property
     def findings(self) -> tuple[str, ...]:
-        """Which criteria its last report did not meet."""
+        """The criteria its last report did not meet."""
         return self.report.findings if self.report else ()
 
     @property
     def recommendations(self) -> tuple[str, ...]:
-        """What its last report recommends."""
+        """The recommendations of its last report."""
         return self.report.recommendations if self.report else ()
 
     def tried(self, worker: str) -> int:
-        """How often a worker has failed at it."""
+        """Return how often a worker has failed at it."""
         return self.tries.get(worker, 0) if self.tries else 0
 
 
 def tried_key(doc: Doc) -> str:
-    """What a step does, whatever it is called: worker, action and parameters."""
+    """Return a digest of a step's work, independent of its id: worker, action and parameters."""
     return digest(doc["worker"], doc.get("action", ""), canonical(doc.get("parameters") or {}))
 
 
@@ -195,7 +195,8 @@ class State:
         self.run = ""
         self.started: ev.RunStarted | None = None
         self.started_at = self.last_at = 0
-        # How long attempts and probes were in flight, in microseconds, and since when they are.
+        # The time attempts and probes were in flight, in microseconds, and the start of the current
+        # one.
         self.worked = self.busy_since = 0
         self.owner = self.seq = 0
         self.process: ev.GuestProcess | None = None
@@ -211,13 +212,13 @@ class State:
         self.pending: Revision | None = None
         self.permits = Permits()
         self.held: set[str] = set()
-        """Steps that must not start until a person says so."""
+        """Steps that must not start until a person releases them."""
         self.revisions_idle = 0
         """Revisions in a row that tried nothing new and brought no result."""
         self.tried: set[str] = set()
-        """What was ever started, by worker, action and parameters, where a planner may replan."""
+        """Digests of all work ever started (`tried_key`), if a planner may replan."""
         self.backing_off: dict[str, None] = {}
-        """Steps that wait for another try."""
+        """Steps that wait for a retry."""
         self.planner = PlannerState()
         self.awake = False
         self.ready = Ready()
@@ -233,22 +234,21 @@ class State:
         self.recommendations, self.recommenders = list[str](), list[str]()  # texts, their steps
         self.epoch = 0
         self.in_flight: dict[str, int] = {}
-        """Attempts and probes under way: step to epoch."""
+        """Attempts and probes in flight: step to epoch."""
         self.limits: dict[str, int | None] = {}
-        """`worker_limit`, remembered."""
+        """A cache of `worker_limit`."""
         self.down: Container[str] = frozenset()
-        """Workers that are not to be called now: the host's breakers, not this run's doing."""
+        """Workers with an open circuit: owned by the host, not by this run."""
         self.busy_workers: dict[str, int] = {}
         self.busy_resources: dict[str, int] = {}
         self.unsettled = 0
         self.bad = 0
-        """Settled steps that keep the run from succeeding."""
+        """The number of settled steps that keep the run from succeeding."""
         self.forsaken: list[str] = []
-        """Steps that failed and were left to the planner, and that it has neither replaced nor
-        given up."""
+        """Failed steps left to the planner that it has neither replaced nor dropped."""
         self.unanswered: list[str] = []
         """Those of them that failed since the last revision."""
-        self.succeeded = self.undoable = 0  # `undoable`: succeeded, and say how to undo them
+        self.succeeded = self.undoable = 0  # `undoable`: succeeded, with an undo
         self.spent = self.reserved = 0.0
         self.models = ModelCalls()
         self.paused = False
@@ -262,10 +262,10 @@ class State:
         self.cut = EndSnapshot()
         self.cancel_deadline = 0
 
-    # What deciders and views ask.
+    # Queries of deciders and views.
 
     def follow(self, step: str) -> StepState | None:
-        """A step, or the one that took its place."""
+        """Return a step, or the step that superseded it."""
         state = self.steps.get(step)
         while state is not None and state.superseded_by:
             state = self.steps.get(state.superseded_by)
@@ -273,7 +273,7 @@ class State:
 
     @property
     def no_words(self) -> str:
-        """Why no planner can act on words about a revision; empty when one can."""
+        """Why no planner can act on comments about a revision; empty if one can."""
         started = self.started
         if started is None or not started.replans:
             return "the plan is a given document, and only people change it"
@@ -282,7 +282,7 @@ class State:
         return ""
 
     def lookup(self, ref: Ref) -> Json:
-        """The root a reference starts from; LookupError when there is none."""
+        """Return the root value of a reference. Raise `LookupError` if there is none."""
         if ref.kind == "params":
             if ref.name not in self.params:
                 raise LookupError(f"there is no parameter {ref.name}")
@@ -296,7 +296,7 @@ class State:
         return Artifact(state.data_ref) if state.data_ref else state.data
 
     def full(self, group: CapacityGroup) -> str:
-        """The limit that keeps a group from starting, or nothing."""
+        """Return the limit that keeps a group from starting, or ""."""
         worker = group.worker
         if worker in self.down and not self.spare(group):
             return f"circuit {worker}"
@@ -312,24 +312,23 @@ class State:
         return ""
 
     def spare(self, group: CapacityGroup) -> bool:
-        """Whether another worker may do the one step of a group whose own worker is out."""
+        """Return whether another worker may do the one step of a group whose own worker is down."""
         return bool(group.own and alternative(self, self.steps[group.own], self.down))
 
     def worker_limit(self, worker: str) -> int | None:
-        """How many attempts of a worker may run at once."""
+        """Return how many attempts of a worker may run at once; None: no limit."""
         limit = self.policy.worker_concurrency.get(worker)
         spec = self.catalog.workers.get(worker)
         own = spec.max_concurrency if spec else None
         return own if limit is None else limit if own is None else min(limit, own)
 
     def circuit_closed(self) -> None:
-        """A worker may be called again: look at the steps that waited for it, or for another
-        whose work it may do."""
+        """Re-examine the steps that waited for an open circuit: a worker may be called again."""
         for limit in [limit for limit in self.ready.parked if limit.startswith("circuit ")]:
             self.ready.freed(limit)
 
     def next_ready(self) -> StepState | None:
-        """The step to start next."""
+        """Return the step to start next, or None."""
         if not self.awake:
             self.wake()
         step = self.ready.best(self.steps, self.full)
@@ -341,15 +340,15 @@ class State:
         return self.planner.handed or (self.started.planner if self.started else "")
 
     def tries_new(self, add: list[Doc]) -> bool:
-        """Whether one of these steps is something that was never started before."""
+        """Return whether any of these steps does work never started before."""
         return any(tried_key(doc) not in self.tried for doc in add)
 
     def is_bad(self, step: StepState) -> bool:
-        """Whether a settled step keeps the run from succeeding."""
+        """Return whether a settled step keeps the run from succeeding."""
         return step.status in ("failed", "skipped") and not step.tolerated
 
     def let_go(self, step: StepState) -> None:
-        """A held step that has ended needs no answer; nor does a question that holds nobody."""
+        """End the hold of a step, and remove its question if it holds no other step."""
         question = step.held
         step.held = step.held_by = ""
         self.held.discard(step.id)
@@ -358,27 +357,27 @@ class State:
 
     @property
     def surprises_wait(self) -> bool:
-        """Whether who waits for a surprise waits for the planner too; older logs did not do so."""
+        """Whether dependents of a surprise wait for the planner; in older logs they do not."""
         started = self.started
         return started is not None and started.replans and started.decide_version > 2
 
     def is_for_people(self, step: StepState) -> bool:
-        """Whether a person does it."""
+        """Return whether a person does the step."""
         spec = self.catalog.workers.get(step.worker)
         return spec is not None and spec.kind == "human"
 
     def price(self, step: StepState) -> float:
-        """What an attempt is expected to cost, reserved while it runs."""
+        """Return the expected cost of an attempt, reserved while it runs."""
         if self.policy.budget is None:
             return 0.0
         offer = self.catalog.offer(step.worker, step.action)
         return offer.cost if offer else 0.0
 
-    # The agenda: what could start now, and when to look again. Folding a long log does not need
-    # it, so a state sleeps until somebody asks; from then on it is kept up to date.
+    # The agenda: which steps could start now, and when to look again. Folding a long log does not
+    # need it, so it is built on first use; from then on it is kept up to date.
 
     def sleep(self) -> None:
-        """Forget the agenda: what would be tidied out of it may count again."""
+        """Drop the agenda: entries that it would discard may count again."""
         self.awake = False
         self.ready = Ready()
         self.timers.clear()
@@ -387,7 +386,7 @@ class State:
             step.ticket = 0
 
     def wake(self) -> None:
-        """Build the agenda from what is known."""
+        """Build the agenda from the state."""
         self.awake = True
         started = self.started
         if started is not None and started.policy.wall_s is not None:
@@ -409,7 +408,7 @@ class State:
                 self.add_timer(step.deadline, status, step.id, step.epoch)
 
     def offer(self, step: StepState) -> None:
-        """A step that became ready: into the queue, or into the calendar when it must wait."""
+        """Put a step that became ready into the queue, or into the calendar if it must wait."""
         if self.awake and not step.held:
             if step.not_before:
                 self.add_calendar(step.not_before, step.id)
@@ -417,7 +416,7 @@ class State:
                 self.enqueue(step)
 
     def enqueue(self, step: StepState) -> None:
-        """Put a step in the queue of those that could start, unless it is held."""
+        """Put a step into the queue of steps that could start, unless it is held."""
         if step.held:
             return
         key = (-step.tail, step.order)
@@ -428,7 +427,7 @@ class State:
         step.ticket = self.ready.add(key, group, step.id)
 
     def add_timer(self, when: int, kind: str, ident: str, epoch: int) -> None:
-        """Remember to look again at a time on the run clock."""
+        """Add a timer on the run clock."""
         if self.awake:
             timers = self.timers
             heappush(timers, (when, kind, ident, epoch))
@@ -437,11 +436,11 @@ class State:
                 heapify(timers)
 
     def add_calendar(self, when: int, step: str) -> None:
-        """Remember to queue a step at a calendar time."""
+        """Add a calendar time at which a step is queued."""
         heappush(self.calendar, (when, step))
 
     def timer_counts(self, when: int, kind: str, ident: str, epoch: int) -> bool:
-        """Whether a timer still means something."""
+        """Return whether a timer still counts."""
         if kind == "planner":
             return self.planner.epoch == epoch
         if kind == "question":
@@ -454,7 +453,7 @@ class State:
         return step.status in IN_FLIGHT and step.epoch == epoch
 
     def tidy_timers(self) -> None:
-        """Drop timers on top that no longer count."""
+        """Drop obsolete timers from the top of the heap."""
         if not self.awake:
             self.wake()
         timers = self.timers

@@ -1,12 +1,12 @@
 """Ready steps, best first, under limits, at a cost that does not grow with the plan.
 
-Steps that compete for the same things form a group: the same worker and the same named
-resources. Each group is a heap; `heads` is a heap of the groups' best entries. A group that
-meets a full limit is parked under that limit and looked at again only when the limit frees
-something. Entries that no longer count (started, cancelled) are dropped when they surface:
-an entry counts while its ticket is the step's current one.
+Steps that compete for the same capacity form a group: the same worker and the same named resources.
+Each group is a heap; `heads` is a heap of the groups' best entries. A group that meets a full limit
+is parked under that limit and examined again only when the limit has room. Obsolete entries
+(started, cancelled) are dropped when they surface: an entry counts while its ticket is the step's
+current one.
 
-The tidying that `best` does on the way is invisible: it never changes which step is best.
+The removals that `best` does on the way are invisible: they never change which step is best.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ Key = tuple[float, int]
 
 
 class Ticketed(Protocol):
-    """A step, as far as the queue looks at it."""
+    """The part of a step that the queue uses."""
 
     ticket: int
-    """Of its entry that counts, or 0."""
+    """The ticket of its current entry, or 0."""
 
 
 class CapacityGroup(NamedTuple):
-    """What a step competes for."""
+    """The capacity a step competes for."""
 
     worker: str
     uses: tuple[tuple[str, int], ...]
     own: str = ""
-    """The step itself, for one that others may do: it need not wait for its worker as these do."""
+    """The step itself, if other workers may do it: it need not wait for its own worker."""
 
 
 def uses_of(doc: Doc) -> tuple[tuple[str, int], ...]:
-    """The named resources a step holds while it runs, with amounts."""
+    """Return the named resources a step holds while it runs, with amounts."""
     uses = doc.get("uses")
     if not uses:
         return ()
@@ -66,7 +66,7 @@ class Ready:
         self._parked_groups: set[CapacityGroup] = set()
 
     def add(self, key: Key, group: CapacityGroup, step: str) -> int:
-        """Queue a step; the ticket it gets is what makes its entry count."""
+        """Queue a step. Return its ticket: the entry counts while the step keeps this ticket."""
         self._tickets += 1
         heap = self._groups.get(group)
         if heap is None:
@@ -81,7 +81,7 @@ class Ready:
     def best(
         self, steps: Mapping[str, Ticketed], full: Callable[[CapacityGroup], str]
     ) -> str | None:
-        """The step to start next, or None while nothing is ready or every limit is full."""
+        """Return the step to start next; None if none is ready or every limit is full."""
         heads = self._heads
         while heads:
             key, group = heads[0]
@@ -111,7 +111,7 @@ class Ready:
         return None
 
     def freed(self, limit: str) -> None:
-        """A limit has room again: look at the groups that were parked under it."""
+        """Re-examine the groups parked under a limit that has room again."""
         groups = self.parked.pop(limit, None)
         for group in groups or ():
             self._parked_groups.discard(group)

@@ -1,4 +1,4 @@
-"""What a run's state remembers besides its steps: the planner, a pending revision, questions."""
+"""Records of a run's state besides its steps: planner, pending revision, permits, questions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from leadhand.core import events as ev
 
 
 class Tally(msgspec.Struct):
-    """What calls of models come to."""
+    """Totals of model calls."""
 
     calls: int = 0
     failed: int = 0
@@ -21,7 +21,7 @@ class Tally(msgspec.Struct):
     cost: float = 0.0
 
     def add(self, call: ev.ModelCalled) -> None:
-        """One more."""
+        """Add one call."""
         self.calls += 1
         self.failed += bool(call.failure)
         self.input += call.input
@@ -37,11 +37,11 @@ class ModelCalls(msgspec.Struct):
     by_model: dict[str, Tally] = {}
     """By tier and model, as `tier model`."""
     by_step: dict[str, Tally] = {}
-    """The planner's are under the empty name."""
+    """By step; the planner's calls are under the empty name."""
 
 
 class PlannerState(msgspec.Struct):
-    """Where the conversation with the planner stands."""
+    """The state of the dialogue with the planner."""
 
     calls: int = 0
     epoch: int = 0
@@ -50,21 +50,21 @@ class PlannerState(msgspec.Struct):
     due: str = "start"
     """Why it should be asked, or empty."""
     answer: dict[str, Any] | None = None
-    """An answer that was given and not yet acted on."""
+    """An answer that was received and not yet acted on."""
     rounds: int = 0
     """Refused or failed answers in a row."""
     findings: list[str] = []
     notes: Any = None
     surprising: list[str] = []
-    """Steps that succeeded otherwise than expected, and that it has not looked at yet."""
+    """Surprising successes that it has not looked at yet."""
     proposed: int = 0
-    """The number of the last revision that was proposed, by whomever."""
+    """The number of the last proposed revision, by any author."""
     handed: str = ""
-    """The planner that a person handed the run over to, if one did."""
+    """The planner that a person handed the run over to, if any."""
 
 
 class Revision(msgspec.Struct):
-    """A proposed delta that nobody has let through yet."""
+    """A proposed delta that is not approved yet."""
 
     number: int
     hash: str
@@ -74,33 +74,33 @@ class Revision(msgspec.Struct):
     author: str
     risk: str
     people: int = 1
-    """How many different ones must allow it."""
+    """The number of different people who must approve it."""
     approvals: list[ev.ApprovalGiven] = []
     given: list[int] = []
-    """When each of these was given, in UTC microseconds."""
+    """When each approval was given, in UTC microseconds."""
     examined: bool = True
-    """Whether the automatic reviewers have looked, if there are any."""
+    """Whether the automatic reviewers have examined it, if there are any."""
     drop: dict[str, str] = {}
-    """Steps that it gives up by name, each with the reason."""
+    """Steps that it drops, each with the reason."""
     because: str = ""
 
 
 class Permits(msgspec.Struct):
-    """What a run may do without asking."""
+    """Standing permissions of a run."""
 
     envelope: dict[str, Any] | None = None
-    """What revisions may do without asking again, once a person drew it."""
+    """The limits within which revisions need no new approval, if a person set them."""
     approved_by: str = ""
     untrusted: frozenset[str] = frozenset()
-    """Workers whose results come from outside."""
+    """Workers whose results are untrusted."""
     tainted: bool = False
-    """Whether any such result was read."""
+    """Whether an untrusted result was read."""
     voided: set[int] = set()
-    """Entries of the log that were found not to hold when the run was taken up."""
+    """Entries of the log found invalid when the run was resumed."""
 
 
 class Question(msgspec.Struct):
-    """Something that waits for a person."""
+    """An open question to a person."""
 
     id: str
     kind: str
@@ -110,27 +110,27 @@ class Question(msgspec.Struct):
     at: int
     revision: int = 0
     default: str = ""
-    """What counts as the answer when nobody gives one by `until`."""
+    """The answer used if none is given by `until`."""
     until: int = 0
     facts: list[str] = []
-    """What a person is asked to give."""
+    """The facts a person is asked to give."""
     people: int = 1
-    """How many different people must approve, where that is asked for."""
+    """The number of different people who must approve."""
     approvals: list[ev.ChangeApproved] = []
-    """Approvals of the change that it is about, while more are needed."""
+    """Approvals of its protected change so far."""
     releases: list[ev.ReleaseGiven] = []
-    """Releases of what it holds, while more are needed."""
+    """Releases of the steps it holds so far."""
 
 
 class EndSnapshot(msgspec.Struct):
-    """What the end of a run cut short, should a person take that end back."""
+    """The steps and questions cut short by the end of a run, in case a person reopens it."""
 
     steps: dict[str, tuple[str, str]] = {}
-    """Steps that it settled: how they stood, and why."""
+    """Steps settled by the end: their earlier status and reason."""
     questions: dict[str, Question] = {}
     """Questions that were open."""
 
     def given_up(self, ident: str, question: str) -> bool:
-        """Whether a person ended the run rather than say what becomes of a step."""
+        """Return whether a person ended the run instead of answering about a step."""
         status, _ = self.steps.get(ident, ("", ""))
         return status == "asking" and question not in self.questions

@@ -1,9 +1,9 @@
-"""Which of the steps that compete should start first: the plan is rehearsed before it runs.
+"""The start order of competing steps, found by simulating the plan before it runs.
 
-Where there is room for everybody, the longest tail first is the best there is. Where steps
-compete (for pools, workers, the run's own limit), which order is best differs from plan to plan,
-so several are played through on the estimates, the way the engine starts steps (greedy, best
-first), and the one that ends first is taken:
+Without scarce capacity, the longest tail first is optimal. Where steps compete (for pools, workers,
+the run's own limit), the best order differs from plan to plan, so several orders are simulated on
+the estimates, the way the engine starts steps (greedy, best first), and the order that ends first
+is taken:
 
     by tail             the time from a step's start to the end of all that waits for it
     by what is left     the same without the step itself
@@ -12,9 +12,9 @@ first), and the one that ends first is taken:
                         Backwards in four ways: by tail and by what is left, of the graph turned
                         round; and what ended last first, in each of the two plays above
 
-The order is kept, not the schedule: when estimates prove wrong, it still tells the urgent from the
-rest. All of it is done once for a revision, at a cost that is bounded in looks, not in seconds;
-large plans go by their tails. Nothing here is chance.
+Only the order is kept, not the schedule: when estimates prove wrong, it still separates urgent
+steps from the rest. The simulation runs once per revision, at a cost bounded in looks, not in
+seconds; large plans are ordered by their tails. Everything is deterministic.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     Graph = Mapping[str, Collection[str]]
 
 STEPS_MAX = 1000
-"""Steps of the largest plan that is rehearsed."""
+"""The size of the largest plan that is simulated, in steps."""
 LOOKS_MAX = 60_000
-"""How many times a step is looked at in all: some 50 ms."""
+"""The total number of times a step is examined: some 50 ms."""
 
 Use = tuple[tuple[str, int], ...]
-"""What a step holds while it runs: limits, with amounts."""
+"""The capacity a step holds while it runs: limits, with amounts."""
 
 
 def urgency(
@@ -49,9 +49,9 @@ def urgency(
     policy: Policy,
     worker_limit: Callable[[str], int | None],
 ) -> dict[str, float]:
-    """How urgent each step is, in seconds before the end; the most urgent has most.
+    """Return the urgency of each step, in seconds before the end; highest first.
 
-    `graph` says what each waits for, `est` how long it takes.
+    `graph` maps each step to its dependencies, `est` to its duration.
     """
     tails = graphs.tails(graph, est)
     if len(graph) > STEPS_MAX:
@@ -66,7 +66,7 @@ def urgency(
             room[f"worker {worker}"] = limit
         wanted = {f"resource {name}": amount for name, amount in uses_of(step)}
         wanted |= {"run": 1, f"worker {worker}": 1}
-        # Who asks for more than there is has it all to himself.
+        # A step that asks for more than the capacity gets all of it, alone.
         uses[step["id"]] = tuple(
             (name, min(amount, room[name])) for name, amount in wanted.items() if name in room
         )
@@ -82,7 +82,7 @@ def urgency(
 
 
 def _scarce(est: Mapping[str, float], uses: Mapping[str, Use], room: Mapping[str, int]) -> bool:
-    """Whether all at once would be too much."""
+    """Return whether running all steps at once would exceed a limit."""
     wanted: dict[str, int] = {}
     for name in est:
         for limit, amount in uses[name]:
@@ -96,7 +96,7 @@ class _Schedule(NamedTuple):
 
 
 class _TooLong(Exception):
-    """It was looked at enough."""
+    """The limit of looks is reached."""
 
 
 class _Stage:
@@ -118,7 +118,7 @@ class _Stage:
         self.looks = 0
 
     def play(self, rank: Sequence[int], *, mirrored: bool = False) -> _Schedule:
-        """Start whatever can start, lowest rank first, until all is done."""
+        """Simulate: start every step that can start, lowest rank first, until all are done."""
         before, after = (self.after, self.before) if mirrored else (self.before, self.after)
         waiting = [len(names) for names in before]
         free = dict(self.room)
@@ -145,7 +145,7 @@ class _Stage:
                         fresh.append(other)
 
     def _started(self, groups: dict[Use, list[tuple[int, int]]], free: dict[str, int]) -> list[int]:
-        """What starts now; steps that hold the same form a group, and the first speaks for all."""
+        """Return the steps that start now; steps of the same use form a group, led by its first."""
         heads = [(group[0], use) for use, group in groups.items() if group]
         heapify(heads)
         found = []
@@ -166,7 +166,7 @@ class _Stage:
 
 
 def _best(stage: _Stage, tails: Sequence[float], heads: Sequence[float]) -> list[int]:
-    """The order in which all is done soonest, as ranks; of equals, the first that was tried."""
+    """Return the order that ends soonest, as ranks; the first tried among equals."""
     ranks = _ranks(tails, stage)
     least = -min(ranks[0])
     best = ranks[0]
@@ -188,7 +188,7 @@ def _best(stage: _Stage, tails: Sequence[float], heads: Sequence[float]) -> list
 
 
 def _ranks(tails: Sequence[float], stage: _Stage) -> tuple[list[int], list[int]]:
-    """By tail, and by what is left; the lowest rank comes first."""
+    """Return the ranks by tail, and by remaining time; the lowest rank comes first."""
     by_tail = [-int(tail * 1e6) for tail in tails]
     return by_tail, [rank + spent for rank, spent in zip(by_tail, stage.time, strict=True)]
 

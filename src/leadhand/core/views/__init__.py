@@ -1,1 +1,1 @@
-"""What people, planners and machines are shown of a run. Pure, computed from state and log."""
+"""Views of a run for people, planners and programs. Pure, computed from state and log."""

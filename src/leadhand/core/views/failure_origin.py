@@ -1,13 +1,13 @@
-"""Who failed: the planning, or the execution of what was planned? Pure, from a log.
+"""The origin of a failure: planning, or the execution of the plan. Pure, from a log.
 
-planning    no way on was found: a planner that gave up, was stuck, failed, or was refused again
-            and again; a step that could not start as it was planned; steps that all did what was
-            asked, without the goal; a plan that was rejected
-execution   a step was given to a worker and failed, and the run ended for that
-limits      there was not enough time or money for it
-person      somebody stopped it
+    planning    no way on was found: the planner gave up, was stuck, failed, or was refused
+                repeatedly; a step could not start as planned; all steps did their work
+                without reaching the goal; a plan was rejected
+    execution   a worker failed at a step, and the run ended for that
+    limits      time or budget did not suffice
+    person      a person stopped it
 
-The event that ends a run says which (`RunEnded.origin`); the reason is put together here.
+`RunEnded.origin` records the origin; the reason is computed here.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ if TYPE_CHECKING:
     from leadhand.core.state.model import StepState
 
 
-# What was proposed in a run and refused, with the reasons. Pure, from a log.
+# Refused proposals of a run, with the reasons. Pure, from a log.
 
 
 class RefusedProposal(NamedTuple):
-    """One proposal that was refused."""
+    """One refused proposal."""
 
     call: int
-    """The call of the planner that brought it."""
+    """The number of the planner's call that returned it."""
     by: str
     """planner: its own check, before the run saw it; run: the checks of every proposal."""
     findings: list[str]
     proposal: Any
-    """What was proposed; None where it was withdrawn or made by another than the planner."""
+    """The proposal; None if it was withdrawn or not made by the planner."""
 
     def doc(self) -> Doc:
-        """The same as a document."""
+        """Return the proposal as a document."""
         return self._asdict()
 
 
 def refusals(events: Iterable[ev.Event]) -> list[RefusedProposal]:
-    """Every proposal that was refused, in the order of the log."""
+    """Return every refused proposal, in the order of the log."""
     found: list[RefusedProposal] = []
     answers: dict[int, Doc] = {}
     revisions: dict[int, Doc] = {}
@@ -69,10 +69,10 @@ LIMITS = frozenset({"budget", "wall time", "steps"})
 
 
 class FailureOrigin(NamedTuple):
-    """Where it went wrong, and why we say so."""
+    """The origin of a failure, and the evidence for it."""
 
     where: str
-    """planning, execution, limits, person; empty when nothing went wrong, or it is not over."""
+    """planning, execution, limits, person; empty without a failure, or before the end."""
     why: str
 
 
@@ -84,23 +84,23 @@ class _Failed(NamedTuple):
 
 
 def origin_of(step: StepState) -> str:
-    """Where the cause lies when the failure of a step ends a run."""
+    """Return the origin when the failure of a step ends a run."""
     failure = step.failure or {}
     kind = failure.get("class")
     if kind == "budget":
         return "limits"
-    # A step that never started could not be done as planned, unless a person said that it cannot.
+    # A step that never started could not be done as planned, unless a person refused it.
     unready = kind == "permanent" and not step.attempts and "by" not in failure
     return "planning" if unready else "execution"
 
 
 def fault_doc(found: FailureOrigin) -> Doc | None:
-    """The same as a document, or None where nothing went wrong."""
+    """Return the origin as a document, or None without a failure."""
     return {"where": found.where, "why": found.why} if found.where else None
 
 
 def fault(events: Iterable[ev.Event]) -> FailureOrigin:
-    """Where the failure of a run was."""
+    """Return the origin of the failure of a run."""
     log = _Log()
     for event in events:
         log.add(event)
@@ -108,7 +108,7 @@ def fault(events: Iterable[ev.Event]) -> FailureOrigin:
 
 
 class _Log:
-    """What has to be remembered while a log is read."""
+    """The memory of the fold over a log."""
 
     def __init__(self) -> None:
         self.failed: dict[str, _Failed] = {}
@@ -155,10 +155,10 @@ class _Log:
             case ev.RevisionProposed():
                 self.planner = ""
             case _:
-                pass  # says nothing of it
+                pass  # irrelevant here
 
     def _fail(self, step: str, kind: str, message: str) -> None:
-        self.failed.pop(step, None)  # what failed last comes last
+        self.failed.pop(step, None)  # keeps the latest failure last
         refused = kind == "permanent" and step not in self.tried
         self.failed[step] = _Failed(step, kind, message, refused)
 
@@ -182,7 +182,7 @@ class _Log:
                 return FailureOrigin(where, ended.reason)
 
     def _unsaid(self, ended: ev.RunEnded) -> FailureOrigin:
-        """Of a log whose end does not say it."""
+        """Return the origin for a log whose end does not record it."""
         if ended.limit in LIMITS:
             return FailureOrigin("limits", ended.reason)
         if self.planner:
@@ -202,6 +202,6 @@ class _Log:
         return f"{text} (before that, {self._last()})" if last is not None else text
 
     def _last(self) -> str:
-        """What failed last: whatever failed before was recovered from, or led to it."""
+        """Describe the last failure: earlier ones were recovered from, or led to it."""
         last = next(reversed(self.failed.values()))
         return f"step {last.step}: {last.kind}: {last.message}"

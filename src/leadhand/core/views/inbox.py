@@ -1,7 +1,7 @@
-"""What waits for a person, as every surface shows it: what it is about, and where answers lead.
+"""The inbox: open questions to people, with their subject and the effect of each answer.
 
-Pure. A row holds what a person needs to decide without looking elsewhere: the goal, the plan, the
-risk, effects and declared cost of the steps concerned, who asks, and for each answer what follows.
+Pure. A row holds everything needed to decide: the goal, the plan, the risk, effects and declared
+cost of the affected steps, the asker, and the effect of each answer.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 GOAL_CHARS = 500
 NAMED_MAX = 5
-"""Steps that are named one by one; the others are counted."""
+"""The number of steps that are named; the others are counted."""
 
 
 def inbox_row(state: State, ident: str) -> Doc:
-    """One thing that waits for a person."""
+    """Return the row of one open question."""
     question = state.questions[ident]
     plan = state.started.plan if state.started else {}
     goal = Goal.from_doc(state.started.goal if state.started else None)
@@ -57,7 +57,7 @@ def inbox_row(state: State, ident: str) -> Doc:
 
 
 def _change_row(state: State, question: Question) -> Doc:
-    """What a person reads of a change that waits for approval."""
+    """Return the part of a row about a change that awaits approval."""
     change = change_of(state, question)
     return {
         **{name: change.get(name, "") for name in ("commit", "base", "digest", "diff")},
@@ -68,12 +68,12 @@ def _change_row(state: State, question: Question) -> Doc:
 
 
 def answers_of(row: Doc) -> list[str]:
-    """The answers that a row of the inbox takes; none means that it is answered in words."""
+    """Return the answers that a row accepts; none means free text."""
     return [choice["answer"] for choice in row["choices"]]
 
 
 def _concerned(state: State, question: Question) -> list[Doc]:
-    """The steps that an answer lets start or gives up."""
+    """Return the steps that an answer starts or drops."""
     if question.kind == "review" and state.pending is not None:
         return state.pending.add
     if question.kind == "hold":
@@ -87,7 +87,7 @@ def _holds(state: State, name: str, question: Question) -> bool:
 
 
 def _reach(state: State, steps: list[Doc]) -> Doc:
-    """What these steps may do; of a question that is about no step, nothing."""
+    """Return risk, effects and cost of these steps; empty for a question about no step."""
     if not steps:
         return {"risk": None, "effects": [], "cost": None}
     least = state.started.plan.get("risk_level") if state.started else None
@@ -101,7 +101,7 @@ def _reach(state: State, steps: list[Doc]) -> Doc:
 
 
 def _asker(state: State, question: Question) -> str:
-    """Who needs the answer: an author of a plan, a planner, a step's worker, who holds a step."""
+    """Return the asker: author of a plan, planner, worker of a step, or holder of a step."""
     if question.kind == "review":
         return state.pending.author if state.pending is not None else ""
     if question.kind in ("planner", "planning"):
@@ -113,11 +113,11 @@ def _asker(state: State, question: Question) -> str:
     return step.worker if step is not None else ""
 
 
-# Where answers lead.
+# Effects of answers.
 
 
 def leads_to(state: State, question: Question, choice: str) -> str:
-    """What follows when a question is answered like this, in one sentence."""
+    """Return the effect of an answer to a question, in one sentence."""
     told = LEADS.get((question.kind, choice)) or LEADS.get(("", choice))
     if question.kind == "planner":
         told = LEADS.get(("planner", choice))
@@ -242,4 +242,4 @@ LEADS: dict[tuple[str, str], str | Callable[[State, Question], str]] = {
     ("", "abort"): _abort,
     ("", "rollback"): _rollback,
 }
-"""By kind and answer; an empty kind stands for all of them but a planner's own questions."""
+"""By kind and answer; an empty kind stands for all kinds but a planner's own questions."""

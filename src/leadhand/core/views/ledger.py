@@ -1,4 +1,4 @@
-"""One plain line for each event: what `leadhand logs` prints and an auditor reads."""
+"""One plain line per event, as printed by `leadhand logs` and read by auditors."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ if TYPE_CHECKING:
 
 
 VALUE_CHARS = 60
-"""Of a parameter's value."""
+"""The length of a parameter's value."""
 DRAFT_CHARS = 300
-"""Of an answer that holds no steps."""
+"""The length of an answer without steps."""
 NAMED_MAX = 5
-"""Steps of a revision that its line names."""
+"""The number of steps of a revision that its line names."""
 AMENDED = "amended"
-"""Why a revision that waited is gone when a person put another one in its place."""
+"""The reason of a pending revision that a person replaced."""
 
 
 def ledger_of(event: ev.Event) -> str:
-    """Which of the two ledgers an event belongs to."""
+    """Return the ledger an event belongs to: intent or execution."""
     return "intent" if isinstance(event, ev.INTENT) else "execution"
 
 
 def describe(event: ev.Event) -> str:
-    """What happened, in one line."""
+    """Describe an event in one line."""
     line = LINES.get(type(event))
     return line(event) if line else type(event).__name__
 
@@ -76,7 +76,7 @@ def _decision(decision: dict[str, object]) -> str:
 
 
 def proposed(decision: object) -> str:
-    """The steps of a proposal in brief, each with its worker and what that is given."""
+    """Return the steps of a proposal in brief, each with its worker and parameters."""
     if not isinstance(decision, dict) or not isinstance(decision.get("steps"), list):
         text = decision if isinstance(decision, str) else _json(decision)
         return _short(text, DRAFT_CHARS)
@@ -139,7 +139,7 @@ _FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
 
 
 def _place(details: object) -> str:
-    """Where a function raised, from its traceback: the innermost frame."""
+    """Return the place where a function raised, from its traceback: the innermost frame."""
     lines = details.get("traceback") if isinstance(details, dict) else None
     frames = _FRAME.findall("\n".join(map(str, lines))) if isinstance(lines, list) else []
     if not frames:

@@ -1,4 +1,4 @@
-"""Figures over the logs of any number of runs. Pure."""
+"""Metrics over the logs of any number of runs. Pure."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ if TYPE_CHECKING:
 
 
 DOCUMENT = "document"
-"""The planner of a run that was given its plan: nobody was asked for one."""
+"""The planner of a run that was given its plan: no planner was asked."""
 
 
 class Metrics(msgspec.Struct, kw_only=True):
-    """What was tried, and what came of it."""
+    """Counts of attempts, recoveries and outcomes."""
 
     attempts: int = 0
     tried: int = 0
-    """Steps with at least one attempt that was judged."""
+    """Steps with at least one verified or refused attempt."""
     first_pass: int = 0
     """Steps whose first attempt was verified."""
     planner_calls: int = 0
     questions: int = 0
     answered_by_default: int = 0
     failed_steps: int = 0
-    """Steps that failed at least once, as far as it is known what came of it."""
+    """Steps that failed at least once and whose recovery is decided."""
     recovered: int = 0
-    """Those of them whose last answer was won."""
+    """Those of them whose last recovery succeeded."""
     origins: Counter[str] = msgspec.field(default_factory=Counter)
-    """Runs that ended without success, by where the cause lies."""
+    """Runs that ended without success, by origin of the failure."""
     answers: list[RecoveryOutcome] = msgspec.field(default_factory=list)
-    """Every answer to a failure, with whether it was won."""
+    """Every recovery decision, with whether it succeeded."""
 
     def add(self, events: Sequence[ev.Event]) -> None:
-        """Take in a run's whole log."""
+        """Add the whole log of a run."""
         planned, origin = True, ""
         for event in events:
             match event:
@@ -64,7 +64,7 @@ class Metrics(msgspec.Struct, kw_only=True):
                 case ev.RunReopened():
                     origin = ""
                 case _:
-                    pass  # counts for nothing here
+                    pass  # not counted
         if origin:
             self.origins[origin] += 1
         found = recoveries(events)
@@ -74,7 +74,7 @@ class Metrics(msgspec.Struct, kw_only=True):
         self.recovered += sum(last.values())
 
     def join(self, other: Metrics) -> None:
-        """Take in what was counted of other runs."""
+        """Add the counts of other runs."""
         for name in self.__struct_fields__:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
@@ -85,5 +85,5 @@ class Metrics(msgspec.Struct, kw_only=True):
 
     @property
     def recovery_rate(self) -> float | None:
-        """The share of steps that failed and came out well all the same."""
+        """The share of failed steps that succeeded in the end."""
         return self.recovered / self.failed_steps if self.failed_steps else None

@@ -1,13 +1,13 @@
-"""What recovery was worth: for each answer to a failure, whether it was won. Pure, from a log.
+"""Success of recoveries: for each recovery decision, whether it worked. Pure, from a log.
 
     retry, reroute, park, probe     the next verdict on that step decides
-    simplify, replan, ask           the step, or whatever took its place, succeeded in the end
+    simplify, replan, ask           the step, or its replacement, succeeded in the end
     continue, abort, abandon        nothing was tried, so nothing is won
 
-A step's place is taken by one that supersedes it, by one that gives the facts it promised, or,
-where the planner went on without either, by what the planner proposed next: then a run that
-reached its goal by one of those steps has won. A goal that is reached with nothing in the place of
-a failed step wins nothing. What is not decided yet is open, and counts neither way.
+A step is replaced by a step that supersedes it, by one that gives the facts it promised, or, if the
+planner did neither, by the planner's next proposal: then a run that reached its goal by one of
+those steps has won. A goal reached without a replacement of the failed step wins nothing. An
+undecided recovery is open, and counts neither way.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 
 NEXT = frozenset({"retry", "reroute", "park", "probe"})
-"""Strategies that the next verdict on the step decides."""
+"""Strategies judged by the next verdict on the step."""
 IN_THE_END = frozenset({"simplify", "replan", "ask"})
-"""Strategies that are won when it came out well, however that was."""
+"""Strategies judged by the final outcome of the step or its replacement."""
 
 
 class RecoveryOutcome(msgspec.Struct, kw_only=True):
-    """One answer to a failure."""
+    """One recovery decision."""
 
     step: str
     attempt: int
@@ -42,11 +42,11 @@ class RecoveryOutcome(msgspec.Struct, kw_only=True):
     worker: str = ""
     reason: str = ""
     won: bool | None = None
-    """None while nobody can tell."""
+    """None while undecided."""
 
 
 class WinRate(msgspec.Struct, frozen=True, kw_only=True):
-    """How often a strategy was the answer to a class of failure, and how often it won."""
+    """How often a strategy followed a class of failure, and how often it won."""
 
     failure_class: str
     strategy: str
@@ -56,18 +56,18 @@ class WinRate(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def open(self) -> int:
-        """Answers of which nobody can tell yet."""
+        """The number of undecided recoveries."""
         return self.times - self.won - self.lost
 
     @property
     def rate(self) -> float | None:
-        """The share that was won, of those that are decided."""
+        """The share won among the decided ones."""
         decided = self.won + self.lost
         return self.won / decided if decided else None
 
 
 def recoveries(events: Iterable[ev.Event]) -> list[RecoveryOutcome]:
-    """Every answer to a failure in a run's log, in order."""
+    """Return every recovery decision in a run's log, in order."""
     log = _Log()
     for event in events:
         log.add(event)
@@ -75,7 +75,7 @@ def recoveries(events: Iterable[ev.Event]) -> list[RecoveryOutcome]:
 
 
 def win_rates(answers: Iterable[RecoveryOutcome]) -> list[WinRate]:
-    """The table by class and strategy, in that order; runs may be put together."""
+    """Return the table by class and strategy, in that order; runs may be combined."""
     rows: dict[tuple[str, str], list[bool | None]] = {}
     for each in answers:
         rows.setdefault((each.failure_class, each.strategy), []).append(each.won)
@@ -92,7 +92,7 @@ def win_rates(answers: Iterable[RecoveryOutcome]) -> list[WinRate]:
 
 
 def rate_row(row: WinRate) -> Doc:
-    """A row of the table as a document."""
+    """Return a row of the table as a document."""
     return {
         "class": row.failure_class,
         "strategy": row.strategy,
@@ -105,22 +105,22 @@ def rate_row(row: WinRate) -> Doc:
 
 
 class _Log:
-    """What has to be remembered while a log is read."""
+    """The memory of the fold over a log."""
 
     def __init__(self) -> None:
         self.answers: list[RecoveryOutcome] = []
         self.since: list[int] = []
-        """For each answer, how many steps had succeeded when it was given."""
+        """For each decision, how many steps had succeeded when it was made."""
         self.pending: dict[str, RecoveryOutcome] = {}
-        """By step: the answer that its next verdict decides."""
+        """By step: the decision that its next verdict judges."""
         self.catalog = Catalog()
         self.proposed: ev.RevisionProposed | None = None
         self.gives: dict[str, frozenset[str]] = {}
         self.heirs: dict[str, str] = {}
         self.next: dict[str, set[str]] = {}
-        """By step that failed: the steps that the planner proposed next, instead of it."""
+        """By failed step: the steps that the planner proposed next, instead of it."""
         self.forsaken: list[str] = []
-        """Steps that the planner has not answered yet."""
+        """Steps that the planner has not dealt with yet."""
         self.succeeded: list[str] = []
         self.given_up: set[str] = set()
         self.asked: dict[str, str] = {}
@@ -156,7 +156,7 @@ class _Log:
             case ev.RunReopened():
                 self.ended = ""
             case _:
-                pass  # decides nothing
+                pass  # irrelevant here
 
     def _planned(self, revision: ev.RevisionProposed, widens: list[str]) -> None:
         if revision.add:
@@ -177,7 +177,7 @@ class _Log:
     def _dropped(self, drop: Iterable[str]) -> None:
         for ident in drop:
             self._verdict(ident, won=False)
-            if ident not in self.next:  # Else the steps that were proposed instead decide.
+            if ident not in self.next:  # Else the steps proposed instead decide.
                 self.given_up.add(ident)
 
     def _decided(self, event: ev.RecoveryDecided) -> None:
@@ -207,7 +207,7 @@ class _Log:
             self.succeeded.append(step)
 
     def closed(self) -> list[RecoveryOutcome]:
-        """All answers, those that the end decides included."""
+        """Return all decisions, including those judged by the end."""
         for answer, since in zip(self.answers, self.since, strict=True):
             if answer.won is None and answer.strategy in IN_THE_END:
                 answer.won = self._in_the_end(answer.step, set(self.succeeded[since:]))

@@ -1,8 +1,8 @@
-"""Views: what people, planners and machines are shown of a run. Pure, and copies only.
+"""Views of a run for people, planners and programs. Pure; they return copies.
 
-Nothing here decides. A view of a run is made from its folded state; a line of a ledger from
-one event. Planners get a view that reads steps when they look at them, so that asking a
-planner costs the same at the first step and at the ten-thousandth.
+Nothing here decides. A view of a run is made from its folded state; a line of a ledger from one
+event. Planners get a view that reads steps lazily, so that asking a planner costs the same at the
+first step and at the ten-thousandth.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ if TYPE_CHECKING:
 
 
 ENDED = ("succeeded", "failed", "cancelled", "rejected")
-"""Run states after which nothing more happens, unless somebody reopens it."""
+"""Run states after which nothing more happens, unless the run is reopened."""
 
 
 def goal_of(state: State) -> Goal:
-    """The goal, as an object."""
+    """Return the goal as an object."""
     return Goal.from_doc(state.started.goal if state.started else None)
 
 
 def acceptance(state: State) -> tuple[str, ...]:
-    """What must hold for the goal to be met."""
+    """Return the acceptance criteria of the goal."""
     goal = state.started.goal if state.started else None
     return tuple(goal.get("acceptance", ())) if isinstance(goal, dict) else ()
 
 
 def run_status(state: State) -> str:
-    """One word: running, paused, waiting, stopping, or how it ended."""
+    """Return one word: running, paused, waiting, stopping, or the status of the end."""
     if state.ended is not None:
         return state.ended.status
     if state.stopping is not None:
@@ -58,18 +58,18 @@ def run_status(state: State) -> str:
 
 
 SELF_TIMERS = ("retry", "question")
-"""Timers that move a run on though nobody does anything."""
+"""Timers that move a run on without any input."""
 
 
 def goes_on(state: State) -> bool:
-    """Whether steps go on, or will go on by themselves, besides those that wait for a person."""
+    """Return whether any step is in progress or will be without a person's answer."""
     if state.in_flight or state.undecided or state.doomed or state.next_ready() is not None:
         return True
-    # Timers and calendar keep what no longer counts until it comes to the top.
+    # Timers and calendar keep obsolete entries until these reach the top.
     if any(timer[1] in SELF_TIMERS and state.timer_counts(*timer) for timer in state.timers):
         return True
     parked = any(limit.startswith("circuit ") for limit in state.ready.parked)
-    # What was parked may have been taken out meanwhile.
+    # Parked steps may have been removed meanwhile.
     if parked and any(s.status in STARTABLE and not s.held for s in state.steps.values()):
         return True
     waiting = [state.steps[step] for _, step in state.calendar]
@@ -77,7 +77,7 @@ def goes_on(state: State) -> bool:
 
 
 def exit_code(state: State) -> int:
-    """The exit code that goes with the run's state (design: exit codes and run states)."""
+    """Return the exit code for the run's state (design: exit codes and run states)."""
     if state.ended is not None and state.ended.limit:
         return 6
     codes = {"succeeded": 0, "failed": 1, "rejected": 3, "waiting": 5, "cancelled": 9}
@@ -85,12 +85,12 @@ def exit_code(state: State) -> int:
 
 
 def run_result(state: State, value: Callable[[StepState], Json] | None = None) -> Json:
-    """What the run is for: the wanted facts, else the planner's result, else the last steps' data.
+    """Return the result: the wanted facts, else the planner's result, else the last steps' data.
 
-    Wanted facts come under their names, whatever planned them: the value itself when one is
-    wanted, else an object. The last steps are those that no other one waited for.
+    Wanted facts come under their names, for every planner: the value itself if one is wanted, else
+    an object. The last steps are those that no other step waits for.
 
-    `value` gives a step's data; without it, data that is stored apart is named, not loaded.
+    `value` returns a step's data; without it, data stored separately is named, not loaded.
     """
     value = value or _value
     if state.ended is not None and state.ended.status != "succeeded":
@@ -115,7 +115,7 @@ def _value(step: StepState) -> Json:
 
 
 def failure_of(doc: Doc | None) -> Failure | None:
-    """A logged failure as the type workers and planners know."""
+    """Return a logged failure as a `Failure`."""
     if doc is None:
         return None
     return Failure(
@@ -131,9 +131,9 @@ def failure_of(doc: Doc | None) -> Failure | None:
 def question_text(
     step: StepState, reason: str, *, replans: bool = False, rollback: bool = False
 ) -> tuple[str, list[str]]:
-    """What a person is asked when nothing else is left, with the choices.
+    """Return the question to a person about a failed step, with the choices.
 
-    `rollback` says whether there is something to take back.
+    `rollback`: whether there is something to undo.
     """
     failure = step.failure or {}
     head = f"Step {step.id} ({step.worker} {step.action}".rstrip() + ")"
@@ -150,7 +150,7 @@ def question_text(
 def task_text(
     step: StepState, spec: WorkerSpec, parameters: Doc, limit_s: float | None = None
 ) -> str:
-    """What a person is asked to do."""
+    """Return the text of a task for a person."""
     own = step.doc.get("description") or parameters.get("task") or step.action
     what = str(own or spec.description or step.id)
     rest = {key: value for key, value in parameters.items() if key != "task"}
@@ -166,7 +166,7 @@ def task_text(
 
 
 def step_view(step: StepState, *, data: bool = True) -> StepView:
-    """One step, copied; its data too, unless that is left out."""
+    """Return a copy of one step; without `data`, its result is left out."""
     return StepView(
         id=step.id,
         worker=step.worker,
@@ -184,14 +184,14 @@ def step_view(step: StepState, *, data: bool = True) -> StepView:
 
 
 def fresh(value: Json) -> Json:
-    """A copy that shares nothing with the state."""
+    """Return a copy that shares nothing with the state."""
     if value is None or isinstance(value, (str, int, float, bool)):
         return value
     return msgspec.json.decode(msgspec.json.encode(value))
 
 
 class _Lazy(Mapping[str, Any]):
-    """Steps, or their results, read when looked at."""
+    """Steps, or their results, read lazily."""
 
     def __init__(self, state: State, value: Callable[[StepState], Json], *, results: bool) -> None:
         self._state = state
@@ -220,7 +220,7 @@ class _Lazy(Mapping[str, Any]):
 
 
 class _Timeline(Sequence[StepView]):
-    """Steps in the order they ended, the others after them; sorted when first looked at."""
+    """Ended steps in the order of their ends, the others after them; sorted on first use."""
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -230,8 +230,8 @@ class _Timeline(Sequence[StepView]):
     def _sorted(self) -> list[StepState]:
         if self._steps is None:
             last = 1 << 62
-            # Steps that ended in the same moment ran side by side, or one after the other in
-            # the order they were planned.
+            # Steps that ended at the same instant ran in parallel, or one after the other in the
+            # order of the plan.
             self._steps = sorted(
                 self._state.steps.values(),
                 key=lambda step: (step.ended if step.status in SETTLED else last, step.order),
@@ -256,7 +256,7 @@ class _Timeline(Sequence[StepView]):
 def planner_view(
     state: State, call: int, why: str, value: Callable[[StepState], Json] | None = None
 ) -> PlannerView:
-    """Everything a planner is told; `value` loads a step's data that is stored apart."""
+    """Return everything a planner sees; `value` loads a step's data stored separately."""
     value = value or _value
     failed = tuple(
         FailedAttempt(step, attempt, worker, failure_of(doc) or Failure("unavailable", ""))
@@ -296,7 +296,7 @@ def planner_view(
 
 
 def _question(question: Question) -> Doc:
-    """An open question, as planners see it."""
+    """Return an open question as planners see it."""
     return {
         "id": question.id,
         "kind": question.kind,
@@ -313,7 +313,7 @@ def _left(state: State) -> float | None:
 
 
 def step_row(step: StepState) -> Doc:
-    """One step as a row of `--json`."""
+    """Return one step as a row of `--json`."""
     error = step.failure if step.status in ("failed", "asking", "backing_off") else None
     return {
         "id": step.id,
@@ -327,7 +327,7 @@ def step_row(step: StepState) -> Doc:
 
 
 def _proposed_rows(state: State) -> list[Doc]:
-    """Steps of a revision that still waits for a person."""
+    """Return the steps of a pending revision as rows."""
     if state.pending is None:
         return []
     return [
@@ -337,7 +337,7 @@ def _proposed_rows(state: State) -> list[Doc]:
 
 
 def shown_status(step: StepState) -> str:
-    """The word people see for a step's state."""
+    """Return the status of a step in the words shown to people."""
     words = {"asking": "waiting_for_person", "undecided": "running", "backing_off": "retrying"}
     if step.held and step.status in STARTABLE:
         return "held"
@@ -347,22 +347,22 @@ def shown_status(step: StepState) -> str:
 
 
 def duration_s(state: State) -> float:
-    """How long the run took, or has taken so far."""
+    """Return the duration of the run in seconds, so far if it is running."""
     return round(((state.ended_at or state.last_at) - state.started_at) / 1e6, 3)
 
 
 def worked_s(state: State, now: int = 0) -> float:
-    """How long workers were at work; the rest of the duration the run waited.
+    """Return how long workers were active, in seconds; for the rest of the time the run waited.
 
-    For people, for a time of the calendar, for a pause between attempts, for a host or its planner.
-    `now` is the moment to count to while an attempt is in flight; the last event's if not given.
+    For people, for a calendar time, for a backoff, for a host or its planner. `now` is the end of
+    the interval while an attempt is in flight; default is the time of the last event.
     """
     going = max(0, (now or state.last_at) - state.busy_since) if state.in_flight else 0
     return round((state.worked + going) / 1e6, 3)
 
 
 def outcome_doc(state: State) -> Doc:
-    """The document that `run --json` ends with."""
+    """Return the document that `run --json` ends with."""
     doc: Doc = {
         "run": state.run,
         "status": run_status(state).replace("stopping", "running"),
@@ -388,19 +388,19 @@ def outcome_doc(state: State) -> Doc:
 
 
 MONEY_KINDS = frozenset({"coder"})
-"""Kinds of workers that report money as their cost; with all others it is a number of units."""
+"""Kinds of workers that report their cost in money; all others report units."""
 
 
 def paid_in_money(state: State, worker: str) -> bool:
-    """Whether what a worker reports as its cost is money."""
+    """Return whether a worker reports its cost in money."""
     spec = state.catalog.workers.get(worker)
     return spec is not None and spec.kind in MONEY_KINDS
 
 
 def money_of(state: State) -> float:
-    """What a run cost in dollars: calls of models, and workers that report money.
+    """Return the cost of a run in dollars: model calls, and workers that report money.
 
-    `State.spent` is what counts against the budget: this, and the cost units of all other workers.
+    `State.spent` is counted against the budget: this, and the cost units of all other workers.
     """
     found = sum(tally.cost for tally in state.models.by_model.values())
     if state.spent > found and any(paid_in_money(state, name) for name in state.catalog.workers):
@@ -409,7 +409,7 @@ def money_of(state: State) -> float:
 
 
 def step_money(state: State, step: StepState) -> float:
-    """The same of one step."""
+    """Return the cost of one step in dollars."""
     if not step.cost:
         return 0.0
     return round(_models(state, step) + _reported(state, step), 6)
@@ -421,13 +421,13 @@ def _models(state: State, step: StepState) -> float:
 
 
 def _reported(state: State, step: StepState) -> float:
-    """The money that workers reported for a step, besides calls of models."""
+    """Return the money that workers reported for a step, besides model calls."""
     paid = step.cost and paid_in_money(state, step.worker)
     return step.cost - _models(state, step) if paid else 0.0
 
 
 def dropped_rows(state: State) -> list[Doc]:
-    """Steps that were given up by name, or with one that was: id, status and reason."""
+    """Return the dropped steps: id, status and reason."""
     return [
         {"step": step.id, "status": step.status, "reason": step.dropped}
         for step in state.steps.values()
@@ -436,7 +436,7 @@ def dropped_rows(state: State) -> list[Doc]:
 
 
 def model_rows(state: State) -> list[Doc]:
-    """What each model was asked and what that cost, the dearest first."""
+    """Return the calls and cost of each model, the most expensive first."""
     rows = [
         {"tier": key.partition(" ")[0], "model": key.partition(" ")[2], **msgspec.to_builtins(each)}
         for key, each in state.models.by_model.items()
@@ -445,7 +445,7 @@ def model_rows(state: State) -> list[Doc]:
 
 
 def summary(state: State) -> Doc:
-    """What `leadhand ls` shows of a run, written beside its log at each change of status."""
+    """Return the summary of a run for `leadhand ls`, stored at each change of status."""
     library = state.started.plan.get("library") if state.started else None
     return {
         "status": run_status(state),
@@ -464,12 +464,12 @@ def summary(state: State) -> Doc:
 
 
 def settled(state: State) -> int:
-    """How many steps have come to an end: all of them, once the run has."""
+    """Return how many steps have ended: all of them, once the run has."""
     return len(state.steps) - (state.unsettled if state.ended is None else 0)
 
 
 def _ended_as(state: State, status: str) -> int:
-    """How many steps ended like this; they are only looked through when some did not succeed."""
+    """Return how many steps ended with a status; scans only if some did not succeed."""
     if state.succeeded == settled(state):
         return 0
     return sum(step.status == status for step in state.steps.values())

@@ -1,4 +1,4 @@
-"""When each step was worked on, from a log: attempts, probes, and waits for a person. Pure."""
+"""The timeline of a run, from its log: attempts, probes, and waits. Pure."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ if TYPE_CHECKING:
 
 
 class Span(msgspec.Struct, kw_only=True):
-    """Something that took time."""
+    """An interval of time."""
 
     step: str
     kind: str
     """attempt, probe or question; of `waits`: approval, retry, held or scheduled."""
     start: int
     end: int = 0
-    """0 while it goes on."""
+    """0 while it lasts."""
     worker: str = ""
     attempt: int = 0
     outcome: str = ""
-    """verified, the class of the failure, the probe's word, or the answer."""
+    """verified, the failure class, the result of the probe, or the answer."""
     ok: bool = False
 
 
 def spans(log: Iterable[tuple[int, ev.Event]]) -> list[Span]:
-    """Everything that took time in a run, given as (at, event), in the order it began."""
+    """Return attempts, probes and questions of a log of (at, event), in order of their start."""
     found: list[Span] = []
     going: dict[str, Span] = {}
 
@@ -68,7 +68,7 @@ def spans(log: Iterable[tuple[int, ev.Event]]) -> list[Span]:
 
 
 def waits(log: Iterable[tuple[int, ev.Event]]) -> list[Span]:
-    """How long plans waited for approval, and steps for another try, a release or their time."""
+    """Return how long plans waited for approval, and steps for a retry, a release or their time."""
     found: list[Span] = []
     going: dict[str, Span] = {}
 
@@ -108,18 +108,18 @@ def waits(log: Iterable[tuple[int, ev.Event]]) -> list[Span]:
                 for key in list(going):
                     end(key, at, "the run ended")
             case _:
-                pass  # keeps nothing waiting
+                pass  # irrelevant here
     return [span for span in found if not span.end or span.end > span.start]
 
 
 def timeline(log: Iterable[tuple[int, ev.Event]]) -> list[Span]:
-    """Everything that took time in a run, waits too, in the order it began."""
+    """Return all intervals of a run, waits too, in order of their start."""
     logged = list(log)
     return sorted([*spans(logged), *waits(logged)], key=lambda span: span.start)
 
 
 def span_row(span: Span, start: int) -> Doc:
-    """A span as a document, in seconds since the run began."""
+    """Return an interval as a document, in seconds since the start of the run."""
     end = None if not span.end else round((span.end - start) / 1e6, 3)
     return {
         "step": span.step or None,
