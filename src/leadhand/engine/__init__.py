@@ -1,1 +1,1 @@
-"""The shell round the pure core: it commits events, performs effects, and decides nothing."""
+"""The engine around the pure core: it commits events, performs effects, and decides nothing."""

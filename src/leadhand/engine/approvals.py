@@ -1,8 +1,7 @@
-"""Approvals at the door of the engine: whose they are, whether they still hold, used once.
+"""Approvals in the engine: their signatures, their validity, and their single use.
 
-Whether a signature is good is no question for the core, which has no keys. It is asked where what
-people say becomes events, so that no way around it exists: not the command line, not Python, not
-the socket.
+Signatures are not checked in the core, which has no keys. They are checked where commands become
+events, so that no path bypasses the check: neither the command line, nor Python, nor the socket.
 """
 
 from __future__ import annotations
@@ -42,28 +41,28 @@ if TYPE_CHECKING:
     from leadhand.ports import Entry
 
 
-# Approvals are checked where work is admitted: before anything of a run starts that was taken up.
+# Approvals are checked on admission: before a resumed run starts anything.
 #
-# A log may have been written by another program, or changed and hashed anew. So before a run that
-# was read from a store starts anything, what people are said to have allowed is looked at again:
-# each approval and release by a pure check of the whole log (it is of exactly the plan, the workers
-# and the limits that the log holds, and by as many people as had to), each approval of a protected
-# change likewise (it is of exactly the commit that was asked about), and each signature by the key
-# of the approver. What does not hold is recorded as void, and the steps that rest on it are held
-# until people allow them anew; a protected change is then asked about again. Nothing is lost, and
-# nothing of it starts meanwhile.
+# A log may have been written by another program, or changed and hashed again. So before a run that
+# was read from a store starts anything, its permissions are checked again: each approval and
+# release by a pure check of the whole log (it is of exactly the plan, the workers and the limits
+# that the log holds, by as many people as required), each approval of a protected change likewise
+# (it is of exactly the commit that was asked about), and each signature by the key of the approver.
+# An invalid permission is recorded as void, and the steps that rest on it are held until people
+# allow them again; a protected change is then asked about again. Nothing is lost, and none of these
+# steps starts meanwhile.
 #
-# What this process itself records passes the same checks at the door (`approvals.py`).
+# Events recorded by this process itself pass the same checks when they are submitted.
 
 
 RULES = frozenset({"I24", "I26", "I28", "I53", "L13"})
-"""Rules of the log that are about what people allowed."""
+"""Rules of the log checker about permissions of people."""
 _PEOPLE = (b'"ApprovalGiven"', b'"ReleaseGiven"', b'"StepsReleased"', b'"ChangeApproved"')
 _SIGNED = (ev.ApprovalGiven, ev.ReleaseGiven, ev.ChangeApproved)
 
 
 class InvalidEntry(NamedTuple):
-    """One entry of a log that does not hold."""
+    """One invalid entry of a log."""
 
     entry: int
     reason: str
@@ -71,7 +70,7 @@ class InvalidEntry(NamedTuple):
 
 
 def names_people(entries: Sequence[Entry]) -> bool:
-    """Whether a log says that people allowed something."""
+    """Return whether a log records permissions of people."""
     return any(word in entry.body for entry in entries for word in _PEOPLE)
 
 
@@ -82,10 +81,10 @@ def faults(
     used: Mapping[str, str],
     known: set[int],
 ) -> list[InvalidEntry]:
-    """What does not hold of the approvals in a log, the first thing of each entry.
+    """Return the invalid approvals of a log, the first problem of each entry.
 
-    `at_hand` are the approvers of the settings with their keys; `used` which run has used up each
-    approval of a plan; entries in `known` were found before.
+    `at_hand` are the approvers of the settings with their keys; `used` maps each used plan approval
+    to its run; entries in `known` were found before.
     """
     log = decode_all([(entry.version, entry.body) for entry in entries])
     pairs = [(entry.at, event) for entry, event in zip(entries, log, strict=True)]
@@ -103,18 +102,18 @@ def faults(
 def _unsigned(
     run: str, log: Sequence[ev.Event], at_hand: Mapping[str, str], used: Mapping[str, str]
 ) -> dict[int, str]:
-    """Approvals whose signature does not hold, or cannot be checked where there must be one."""
+    """Return approvals with an invalid signature, or without a verifiable one where required."""
     looked, first = Signatures(at_hand, used), log[0] if log else None
     try:
         found = {each.seq: each.message for each in reversed(looked.check(run, log))}
         unsure = "; ".join(looked.unchecked.values())
-    except LeadhandError as error:  # What stands there as an approval is none.
+    except LeadhandError as error:  # An entry recorded as an approval is malformed.
         found = {1: str(error)} | {
             seq: f"{event.actor}'s approval is none: {error}"
             for seq, event in enumerate(log, 1)
             if isinstance(event, ev.ApprovalGiven)
         }
-        unsure = str(error)  # No signature after it was looked at.
+        unsure = str(error)  # Later signatures were not checked.
     recorded = first.policy.approvers if isinstance(first, ev.RunStarted) else {}
     if unsure and (at_hand or recorded):
         for seq, event in enumerate(log, 1):
@@ -124,7 +123,7 @@ def _unsigned(
 
 
 def _unknown_keys(log: Sequence[ev.Event], at_hand: Mapping[str, str]) -> dict[int, str]:
-    """Approvals that the approvers of the settings cannot have given."""
+    """Return approvals that the approvers of the settings cannot have given."""
     if not at_hand:
         return {}
     started, found = log[0] if log else None, dict[int, str]()
@@ -154,7 +153,7 @@ def _name(key: str) -> str:
 
 
 def _concerns(log: Sequence[ev.Event]) -> dict[int, list[int]]:
-    """The revisions that each entry about a permission concerns."""
+    """Return the revisions affected by each entry about a permission."""
     found: dict[int, list[int]] = {}
     part_of: dict[str, int] = {}
     held: dict[str, list[str]] = {}
@@ -189,18 +188,18 @@ class ApprovalSigner(Protocol):
 
     @property
     def name(self) -> str:
-        """The name of its public half."""
+        """The name of its public key."""
 
     def sign(self, message: bytes) -> bytes:
-        """64 bytes."""
+        """Return the signature: 64 bytes."""
 
 
 def refuse_unsigned(
     state: State, events: Sequence[Event], at_hand: Mapping[str, str] | None = None
 ) -> None:
-    """NotAllowed when one of the events allows something, and nobody listed has signed it.
+    """Raise `NotAllowed` if an event gives a permission that no listed approver has signed.
 
-    Listed are the approvers `at_hand` in the settings; where there are none, those of the run.
+    Listed are the approvers `at_hand` in the settings; without these, the approvers of the run.
     """
     approvers = at_hand or state.policy.approvers
     if not approvers:
@@ -218,7 +217,7 @@ def refuse_unsigned(
 
 
 def check_signature(approvers: Mapping[str, str], actor: str, text: bytes, signature: str) -> None:
-    """NotAllowed unless a listed person signed this."""
+    """Raise `NotAllowed` unless a listed person signed `text`."""
     if actor not in approvers:
         raise NotAllowed(
             f"{actor} is not among those who may approve: {', '.join(sorted(approvers))}"
@@ -232,7 +231,7 @@ def check_signature(approvers: Mapping[str, str], actor: str, text: bytes, signa
 
 
 def signed(key: ApprovalSigner, text: bytes) -> Doc:
-    """A signature, as events and approvals hold it."""
+    """Return a signature in the form of events and approvals."""
     return {"key": key.name, "signature": b64encode(key.sign(text)).decode()}
 
 
@@ -245,10 +244,10 @@ def own_words(
     key: ApprovalSigner | None = None,
     shown: str = "",
 ) -> Doc:
-    """What somebody says with an approval of the revision that waits: when it ends, signed.
+    """Return the details of an approval of the pending revision: expiry and signature.
 
-    `shown` is how the hash begins of what they were shown; without it, what the plan claims beyond
-    its workers is no part of what they allow. `UsageError` for fewer than 12 digits of it.
+    `shown` is the hash prefix of what the approver was shown; without it, claims of the plan beyond
+    its workers are not approved. Raise `UsageError` if it has fewer than 12 digits.
     """
     refuse_short(shown)
     revision = state.pending
@@ -270,7 +269,7 @@ def release_words(
     expires: int = 0,
     key: ApprovalSigner | None,
 ) -> Doc:
-    """What goes with a release of the steps that a question holds: when it ends, signed."""
+    """Return the details of a release of the steps a question holds: expiry and signature."""
     expires = ending(state, expires, now)
     found: Doc = {"expires": expires} if expires else {}
     if key is None:
@@ -282,9 +281,7 @@ def release_words(
 def signed_releases(
     state: State, steps: list[str], actor: str, now: Now, key: ApprovalSigner | None
 ) -> Doc:
-    """What goes with a release, for each question that holds one of these steps; none without a
-    key.
-    """
+    """Return the details of a release, per question that holds one of these steps; or {}."""
     if key is None:
         return {}
     return {
@@ -303,7 +300,7 @@ def words_with(
     key: ApprovalSigner | None = None,
     shown: str = "",
 ) -> Doc | None:
-    """What goes with an answer that allows something; None with any other."""
+    """Return the details of an answer that gives a permission; None for any other answer."""
     question = state.questions.get(ident)
     if choice == "approve" and question is not None and question.kind == protected_change.KIND:
         change = protected_change.change_of(state, question)
@@ -320,7 +317,7 @@ def words_with(
 
 
 async def admit(host: Host, started: RunStarted, proposal: Doc | None) -> None:
-    """Check the approvals a run is started with, and use them up: durable before it begins."""
+    """Check the approvals a run is started with and use them up, durably, before it starts."""
     if not started.approvals:
         return
     if proposal is None:
@@ -344,7 +341,7 @@ async def admit(host: Host, started: RunStarted, proposal: Doc | None) -> None:
         _refuse_one_key(started.policy.approvers, approval, given)
         given.append(approval)
     for approval in given:
-        # Another start may have come in between.
+        # Another run may have used it meanwhile.
         refuse_used(host.shared, approval.id, approval.actor)
         if host.claim_approval is not None:
             host.claim_approval(approval, started.run)

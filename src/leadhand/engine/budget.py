@@ -1,11 +1,11 @@
-"""The money of one run, as calls of models take it.
+"""The budget of one run for model calls.
 
-What the log says is spent is spent; what calls in flight may cost at most is set aside here, and
-attempts that declare a price hold theirs (see `State.reserved`). A call that does not fit waits
-for those in flight, which mostly come to less than was set aside for them; when none is left to
-wait for, it is refused. Everything happens on one event loop, so no two calls see the same money.
+Cost in the log is spent; the maximum cost of calls in flight is reserved here, and attempts that
+declare a price reserve it (see `State.reserved`). A call that does not fit waits for the calls in
+flight, which mostly cost less than was reserved; when none is left to wait for, it is refused.
+Everything happens on one event loop, so no two calls can reserve the same money.
 
-Each call that ended is written into the log, whoever made it and however it went.
+Every call that ended is logged, by any caller and with any outcome.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ROUNDING = 1e-9
 
 
 class RunBudget:
-    """What a run may still spend on models."""
+    """The remaining budget of a run for model calls."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -36,14 +36,19 @@ class RunBudget:
         self._settled = asyncio.Event()
 
     def left(self, held: float = 0.0) -> float:
-        """What nobody has laid a hand on; `held` is what the asking attempt holds itself."""
+        """Return the unreserved budget; `held` is the reservation of the asking attempt itself."""
         state = self._run.state
         if state.policy.budget is None:
             return math.inf
         return state.policy.budget - state.spent - state.reserved + held - self._aside
 
     async def reserve(self, wanted: float, least: float, held: float = 0.0) -> float:
-        """Set money aside for a call, or say that there is not enough."""
+        """Reserve money for a call.
+
+        `wanted` is the most it may cost, `least` the smallest useful amount, `held` the reservation
+        of the asking attempt. Return the reserved amount. Raise `ModelFailure` if there is not
+        enough.
+        """
         if self._run.state.policy.budget is None:
             return wanted
         if math.isinf(least):
@@ -67,7 +72,7 @@ class RunBudget:
         return reserved
 
     def settle(self, reserved: float, call: ModelCall, step: str, attempt: int) -> None:
-        """A call ended: what was set aside is free again, and what it cost is spent."""
+        """Release a reservation and record the cost of a call that ended."""
         if self._run.state.policy.budget is None:
             reserved = 0.0
         event = ev.ModelCalled(
@@ -87,13 +92,13 @@ class RunBudget:
             answer=call.answer,
             contents=call.contents,
         )
-        # Spent from now on, though the log hears of it only in the next turn of the loop.
+        # Counts as spent from now on, though the log records it only in the next turn of the loop.
         self._aside += call.cost - reserved
 
         unheard = [call.cost]
 
         def called(state: State, _now: Now) -> Move:
-            if unheard:  # It may be handed in again, after a commit that failed.
+            if unheard:  # It may be submitted again, after a failed commit.
                 self._aside -= unheard.pop()
             return Move([] if state.ended is not None else [event], [])
 
@@ -102,15 +107,15 @@ class RunBudget:
 
 
 class PlannerPays:
-    """A call of the planner, as somebody who pays."""
+    """The payer of a model call by the planner."""
 
     def __init__(self, run: Run, call: int) -> None:
         self._run, self._call = run, call
 
     async def reserve(self, wanted: float, least: float) -> float:
-        """From what the run has left."""
+        """Reserve from the remaining budget of the run."""
         return await self._run.purse.reserve(wanted, least)
 
     def settle(self, reserved: float, call: ModelCall) -> None:
-        """Into the log, for the planner."""
+        """Record the call under the planner."""
         self._run.purse.settle(reserved, call, "", self._call)

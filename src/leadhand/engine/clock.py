@@ -1,7 +1,7 @@
 """The system's two clocks.
 
-The run clock is the wall clock at start plus elapsed monotonic time: a jump of the wall
-clock moves no deadline and no backoff. The calendar is whatever the operating system says.
+The run clock is the wall clock at start plus elapsed monotonic time: a jump of the wall clock moves
+no deadline and no backoff. The calendar is the current time of the operating system.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ import time
 
 
 class SystemClock:
-    """Real time."""
+    """The clocks of the operating system."""
 
     def __init__(self, not_before: int = 0) -> None:
-        """`not_before`: the run clock never goes behind what a log already says."""
+        """Start the run clock now, or at `not_before` (the newest time of a log) if later."""
         self._base = max(time.time_ns() // 1000, not_before) - time.monotonic_ns() // 1000
 
     def now(self) -> int:
-        """Microseconds on the run clock."""
+        """Return the time of the run clock in microseconds."""
         return self._base + time.monotonic_ns() // 1000
 
     def wall(self) -> int:
-        """Microseconds of the calendar."""
+        """Return the calendar time in microseconds."""
         return time.time_ns() // 1000

@@ -1,4 +1,4 @@
-"""From a log to a state: what every host and every reader begins with."""
+"""From a log to a state, for every host and every reader."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def collector_resting() -> Iterator[None]:
-    """Reading and folding a log makes many objects and no cycles: looking for some is waste."""
+    """Pause the garbage collector: folding a log makes many objects and no cycles."""
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -30,7 +30,7 @@ def collector_resting() -> Iterator[None]:
 
 
 def fold(entries: Sequence[Entry]) -> State:
-    """The state a log amounts to."""
+    """Return the state of a run from its log."""
     state = State()
     with collector_resting():
         events = decode_all([(entry.version, entry.body) for entry in entries])
@@ -39,11 +39,11 @@ def fold(entries: Sequence[Entry]) -> State:
 
 
 class NoWorkers:
-    """For runs that are only spoken to."""
+    """An empty set of workers, for runs that are not driven here."""
 
     def get(self, _name: str) -> None:
-        """There is nobody."""
+        """Return None: there are no workers."""
 
     def catalog(self) -> Catalog:
-        """Nobody offers anything."""
+        """Return an empty catalog."""
         return Catalog()

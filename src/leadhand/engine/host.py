@@ -1,12 +1,12 @@
 """The host: the one process that runs the engine for a database.
 
-It owns the store (a lock beside the file, and an owner epoch that every append is checked
-against), drives any number of runs, grants starts within what the machine allows, and says
-what happened to whoever listens. It decides nothing about a run: that is the core's part.
+It owns the store (a lock beside the file, and an owner epoch that every append is checked against),
+drives any number of runs, grants starts within the limits of the machine, and notifies listeners.
+It decides nothing about a run: that is the task of the core.
 
-A host stops on the first error that leaves it unsure of what is on disk. What it had in
-flight is found in the log by the next host and declared lost there: there is no second
-recovery mechanism.
+A host stops on the first error that leaves it unsure of the content of the disk. The next host
+finds the attempts in flight in the log and declares them lost: there is no second recovery
+mechanism.
 """
 
 from __future__ import annotations
@@ -80,18 +80,18 @@ SPACE_PATIENCE_S = 30.0
 """How long a store may stay full before the host gives up."""
 
 
-# The host's breakers: which workers are not called now, whoever wishes to.
+# The host's circuit breakers: workers that are not called now, by any run.
 #
-# `core/decide/circuit_breaker.py` has the rules. Runs ask `worker in breakers` when they look for a
-# step to start, and tell what became of attempts. When a circuit's time is up, one attempt is let
-# through (the trial); while it runs, and unless it ends well, everybody else goes on waiting.
+# `core/decide/circuit_breaker.py` has the rules. Runs test `worker in breakers` when they look for
+# a step to start, and report the outcome of attempts. When the time of a circuit is up, one attempt
+# is let through (the trial); all others wait until it ends well.
 
 
 SLACK_S = 0.001
 
 
 class Breakers:
-    """One for each worker that was ever in trouble."""
+    """The circuit breakers, one for each worker that was ever in trouble."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -106,7 +106,7 @@ class Breakers:
         return circuit.until > self._host.time().at or self._trying(str(worker))
 
     def why(self, worker: str) -> str:
-        """Return until when a worker is left alone, and why; nothing when its circuit is closed."""
+        """Return until when a worker is not called, and why; "" if its circuit is closed."""
         circuit = self._host.shared.circuits.get(worker)
         if circuit is None:
             return ""
@@ -126,32 +126,32 @@ class Breakers:
 
     @property
     def alert(self) -> bool:
-        """Whether any worker is or was in trouble, so that good news matters."""
+        """Whether any worker is or was in trouble, so that successes matter."""
         return bool(self._records or self._host.shared.circuits)
 
     def watch_all(self) -> None:
-        """Look again when the time of each open circuit is up: for a host that starts."""
+        """Set a timer for each open circuit, when the host starts."""
         for worker in self._host.shared.circuits:
             self._watch(worker)
 
     def started(self, run: Run, effect: StartAttempt) -> None:
-        """An attempt was let through; with an open circuit it is the trial."""
+        """Record a started attempt; with an open circuit it is the trial."""
         if effect.worker in self._host.shared.circuits:
             self._trials[effect.worker] = (run, effect.step, effect.epoch)
 
     def heard(self, run: Run, step: str, worker: str, failure: Doc | None) -> None:
-        """What became of an attempt."""
+        """Record the outcome of an attempt."""
         trial = self._is_trial(run, step, worker)
         if trial:
             del self._trials[worker]
         if is_silent(failure):
             if trial:
-                self._look_again()  # the next one may try
+                self._look_again()  # the next attempt is the trial
             return
         now, circuit = self._host.time().at, self._host.shared.circuits.get(worker)
         if not is_trouble(failure):
             self._records.pop(worker, None)
-            # What began before the circuit opened does not end it before its time.
+            # An attempt started before the circuit opened does not close it early.
             if circuit is not None and (trial or circuit.until <= now):
                 self._tell(CircuitClosed(worker))
             return
@@ -173,7 +173,7 @@ class Breakers:
             self._tell(CircuitOpened(worker, until, trips, reason))
 
     def close(self) -> None:
-        """Let go of timers."""
+        """Cancel the timers."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
@@ -196,7 +196,7 @@ class Breakers:
     def _due(self, worker: str) -> None:
         circuit = self._host.shared.circuits.get(worker)
         if circuit is not None and circuit.until > self._host.time().at:
-            self._watch(worker)  # it rang early: whoever looks now would wait for ever
+            self._watch(worker)  # it fired early: runs would wait for ever
         else:
             self._look_again()
 
@@ -209,11 +209,11 @@ class Breakers:
 T = TypeVar("T")
 VERSION = "0.1.0"
 SPACE_LOOK_S = 1.0
-"""How often a full disk is tried again."""
+"""The interval of retries on a full disk, in seconds."""
 
 
 class Sleep(NamedTuple):
-    """A run that is driven and not in memory, with when it must be taken up again."""
+    """A driven run that is not in memory, with the time at which it must be resumed."""
 
     at: int | None
     """On the run clock."""
@@ -221,17 +221,17 @@ class Sleep(NamedTuple):
     """On the calendar."""
     status: str
     secrets: Secrets | None
-    """Kept, so that no notice of another run shows them."""
+    """Kept, so that notices of other runs do not reveal them."""
 
     def due(self, now: Now, ahead_s: float = 0.0) -> bool:
-        """Whether a timer is due by then, or within some seconds."""
+        """Return whether a timer is due now, or within `ahead_s` seconds."""
         ahead = int(ahead_s * SECOND)
         on_clock = self.at is not None and self.at <= now.at + ahead
         return on_clock or (self.wall is not None and self.wall <= now.wall + ahead)
 
 
 class Host:
-    """Drives runs on one store."""
+    """Drive runs on one store."""
 
     def __init__(
         self,
@@ -242,11 +242,19 @@ class Host:
         max_concurrency: int = 1000,
         on_notice: Callable[[str, str, str], None] | None = None,
     ) -> None:
-        """`on_notice(kind, run, text)` hears what waits for a person, what ended, and trouble."""
+        """Create a host; `open` makes it the owner of the store.
+
+        - `clock`: a `Clock`; the system's by default.
+        - `machine`: ends leftover processes and lets workers start programs.
+        - `max_concurrency`: the attempts in flight over all runs.
+        - `on_notice(kind, run, text)`: called when a person is awaited, a run ends, or there is
+          trouble.
+        - `space_patience_s`: how long to wait for space on a full disk before stopping.
+        """
         self.store = store
         self.runs: dict[str, Run] = {}
         self.asleep: dict[str, Sleep] = {}
-        """Runs that were let go of while nothing happens in them, with when something will."""
+        """Idle runs that were unloaded, with the time of their next timer."""
         self.in_flight = 0
         self.draining = False
         self.closing = False
@@ -266,22 +274,24 @@ class Host:
         self.reviewers: dict[str, Reviewer] = {}
         """Automatic reviewers, by the names that runs record."""
         self.approvers: Mapping[str, str] = {}
-        """People who may approve, each with a public key, as the settings name them."""
+        """Approvers of the settings, each with a public key."""
         self.refuse_altered: Callable[[str], None] | None = None
-        """Raises where the commits of a run are not what was written: chains and anchors."""
+        """Raises if the log of a run was altered: checks hash chain and anchors."""
         self.claim_approval: Callable[[Approval, str], None] | None = None
-        """Notes outside of the database that a run uses an approval; raises when another has."""
+        """Records outside of the database that a run uses an approval; raises if another has used
+        it."""
         self.not_before = 0
-        """A time that is known to have been: the run clock does not go behind it."""
+        """A time known to have passed: the run clock starts no earlier."""
         self.guests: Guests = Guests(self)
         """Processes that drive runs beside this host, and write through it."""
         self.reload: Callable[[], Awaitable[None]] | None = None
-        """Loads workers again whose files have changed, before a run goes on by a person's word."""
+        """Reloads workers whose files have changed, before a run continues on command of a
+        person."""
         self.successor: Callable[[Any], Planner] | None = None
         """Makes the planner of a run that a person hands over, for its workers."""
 
     async def open(self) -> None:
-        """Become the owner of the store and say so in the `$host` stream."""
+        """Become the owner of the store and record that in the `$host` stream."""
         entries = self._fold()
         if self._clock is None:
             latest = max((header.updated for header in self.store.runs()), default=0)
@@ -299,7 +309,7 @@ class Host:
         self.breakers.watch_all()
 
     def _fold(self) -> list[Entry]:
-        """Know of the host's own stream what is on disk, and nothing else."""
+        """Read the host's own stream from disk, discarding all other knowledge of it."""
         entries = self.store.read(hosting.HOST_STREAM)
         self.shared = hosting.HostState()
         for entry in entries:
@@ -308,11 +318,11 @@ class Host:
         return entries
 
     async def tell_host(self, event: ev.Event) -> None:
-        """Append one event to the `$host` stream; returns once it is durable."""
+        """Append one event to the `$host` stream; return once it is durable."""
         await self._told(self._say_of_host(event))
 
     def mention(self, event: ev.Event) -> None:
-        """Append one event to the `$host` stream; nobody waits, and without space it is lost."""
+        """Append one event to the `$host` stream without waiting; a full disk loses it."""
 
         async def wait(said: asyncio.Future[None]) -> None:
             with suppress(StoreFull, Conflict):
@@ -344,7 +354,7 @@ class Host:
     # Runs.
 
     async def start(self, started: ev.RunStarted, workers: Workers, planner: Planner) -> Run:
-        """Begin a run; returns once its start is durable."""
+        """Start a run; return once its start is durable."""
         self._attach(workers)
         run = Run(self, started.run, workers, planner)
         run.secrets = secrets_of(started, workers)
@@ -360,7 +370,7 @@ class Host:
         if proposal is None:
             await run.said(lambda _state, _now: Move([started, hosted], []))
             return run
-        # A plan that is already written is part of the start: both are durable, or neither.
+        # A given plan is part of the start: both are durable, or neither.
         limit = int(started.policy.planner_timeout_s * SECOND)
         run.say(
             lambda _state, now: Move(
@@ -371,7 +381,7 @@ class Host:
         return run
 
     def load(self, ident: str, workers: Workers, planner: Planner | None = None) -> Run:
-        """Fold a run from its log, without driving it."""
+        """Load a run from its log, without driving it."""
         if ident in self.runs:
             return self.runs[ident]
         run = Run(self, ident, workers, planner)
@@ -390,7 +400,10 @@ class Host:
         return run
 
     async def adopt(self, ident: str, workers: Workers, planner: Planner | None) -> Run:
-        """Take a run up again: what an earlier host had in flight is lost, the rest goes on."""
+        """Resume a run: attempts in flight under an earlier host are lost, the rest continues.
+
+        Raise `Conflict` if another process drives it.
+        """
         run = self.load(ident, workers, planner)
         if run.state.ended is not None:
             return run
@@ -423,17 +436,23 @@ class Host:
         return run
 
     async def take(self, _run: str) -> None:
-        """Before a run is begun or taken up: the database is ours, so there is nothing to ask."""
+        """Take a run before it is started or resumed.
+
+        Nothing to do here: this host owns the database.
+        """
 
     def hosted(self) -> ev.RunHosted:
-        """What is recorded when a run is begun or taken up here."""
+        """Return the event that records that a run is started or resumed here."""
         return ev.RunHosted(self.owner)
 
     def noted(self, _run: str, _what: str, _details: tuple[Any, ...]) -> None:
-        """A run was told what no log keeps (`guests.NOTES`): whoever asks finds it with the run."""
+        """Handle a note that is not logged (`guests.NOTES`).
+
+        Nothing to do here: the run keeps it.
+        """
 
     async def take_in(self, run: Run, workers: Workers | None = None) -> list[str]:
-        """Have a run know workers as they are here now; gives back the names of what changed."""
+        """Update a run to the current versions of the workers; return the names of changed ones."""
         names: list[str] = []
         if isinstance(workers or run.workers, NoWorkers):
             return names
@@ -457,22 +476,19 @@ class Host:
             self._machine.attach(workers)
 
     def forget(self, run: Run) -> None:
-        """A run that ended needs no host."""
+        """Unload a run that has ended."""
         if run.state.ended is not None:
             self.runs.pop(run.id, None)
             run.close()
             self.spans.leave(run.id, run.state.ended.status)
 
     def put_aside(self, run: Run, *, ahead_s: float) -> bool:
-        """Let go of an idle run; its log is all there is to know of it.
+        """Unload an idle run; its log is all there is to know of it.
 
-        Whoever hosts it must take it up again (`adopt`) when its sleep is `due`, which keeps its
-        timers, defaults and expiries; a word for it loads it before (`load`).
+        The host must resume it (`adopt`) when its sleep is `due`, which keeps its timers, defaults
+        and expiries; a command for it loads it earlier (`load`).
 
-        Args:
-            run: one of ours.
-            ahead_s: a run with a timer within so many seconds stays.
-        Returns: whether it was let go of.
+        A run with a timer within `ahead_s` seconds stays. Return whether it was unloaded.
         """
         if not run.is_idle():
             return False
@@ -486,11 +502,11 @@ class Host:
         return True
 
     def time(self) -> Now:
-        """Both clocks."""
+        """Return the time of both clocks."""
         return Now(self._clock.now(), self._clock.wall())
 
     def room(self) -> int:
-        """How many more attempts may start: the governor's grant."""
+        """Return how many more attempts may start."""
         if self.draining or self.shared.stopped or self.failed is not None:
             return 0
         if not self.store.room():
@@ -499,7 +515,7 @@ class Host:
         return self._max_concurrency - self.in_flight - held
 
     def poke_all(self) -> None:
-        """Look at every driven run again."""
+        """Schedule a turn of every driven run."""
         for run in self.runs.values():
             if run.driven:
                 run.poke()
@@ -544,14 +560,14 @@ class Host:
         self.wake_starved()
 
     def wake_starved(self) -> None:
-        """Something was freed: look again at the runs that had to wait for it."""
+        """Schedule a turn of the runs that wait for capacity: some was freed."""
         if self.starved:
             starved, self.starved = self.starved, {}
             for run in starved:
                 run.poke()
 
     def notice(self, kind: str, run: str, text: str) -> None:
-        """Tell whoever listens; a listener that fails harms nobody."""
+        """Notify the listener; its failure harms no run."""
         kept = [run.secrets for run in self.runs.values()]
         kept += [sleep.secrets for sleep in self.asleep.values()]
         for secrets in kept:
@@ -563,11 +579,11 @@ class Host:
             print(f"leadhand: on_notice failed: {error!r}", file=sys.stderr)  # noqa: T201
 
     async def blocking(self, call: Callable[..., T], *args: Any) -> T:
-        """Do something slow and synchronous without holding up the loop."""
+        """Run a slow synchronous call without blocking the loop."""
         return await asyncio.to_thread(call, *args)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run something in the background; its failure is the host's."""
+        """Run a coroutine in the background; its failure fails the host."""
         task = asyncio.get_running_loop().create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background_done)
@@ -580,7 +596,7 @@ class Host:
     # Trouble.
 
     def fail(self, error: BaseException) -> None:
-        """Stop at once: what is on disk is the truth, and the next host goes on from it."""
+        """Stop at once: the disk has the truth, and the next host continues from it."""
         if self.failed is not None:
             return
         self.failed = error
@@ -589,7 +605,7 @@ class Host:
             run.fail(error)
 
     async def wait_for_space(self, error: BaseException | None) -> None:
-        """A full disk is waited for; patience ends in a clean stop."""
+        """Wait for space on a full disk; stop cleanly when the patience is over."""
         if not isinstance(error, StoreFull):
             if error is not None and not isinstance(error, Conflict):
                 self.fail(error)
@@ -603,7 +619,7 @@ class Host:
         await asyncio.sleep(SPACE_LOOK_S)
 
     async def drain(self) -> None:
-        """No new starts; wait for what is in flight."""
+        """Start nothing new, and wait for the attempts in flight."""
         self.draining = True
         while tasks := [task for run in self.runs.values() for task in run.tasks.values()]:
             await asyncio.wait(tasks)
@@ -611,7 +627,7 @@ class Host:
             await run.quiet()
 
     async def close(self) -> None:
-        """End what still runs, wait until it is gone, and let go of the store."""
+        """Stop all attempts, wait until they are gone, and release the store."""
         self.closing = True
         self.breakers.close()
         tasks = [task for run in self.runs.values() for task in run.tasks.values()]
@@ -632,7 +648,7 @@ class Host:
 
 
 def new_run_id(random: Callable[[int], bytes] = os.urandom) -> str:
-    """Twelve letters and digits, none of which look alike."""
+    """Return a run id: twelve letters and digits, none of which look alike."""
     alphabet = "23456789abcdefghjkmnpqrstuvwxyz"
     number = int.from_bytes(random(10), "big")
     letters = []

@@ -1,7 +1,7 @@
-"""The host's socket: how other processes speak to the one that owns the database.
+"""The host's socket: how other processes send commands to the owner of the database.
 
-A Unix socket beside the database (mode 0600, so only its owner may speak), one JSON document
-a line each way. Every request is answered only after what it asked for is durable.
+A Unix socket beside the database (mode 0600, so only its owner may connect), one JSON document per
+line in each direction. Every request is answered only after its effect is durable.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ if TYPE_CHECKING:
 
 
 TAKES_IN = ("amend", "redo", "answer", "resume", "release")
-"""Words by which a run goes on: it does so with workers as they are now."""
+"""Commands by which a run continues, with the current versions of its workers."""
 LINE_BYTES_MAX = 16 << 20
-"""A plan may be said as a whole: a document has at most 10 MiB."""
+"""A command may contain a whole plan: a document has at most 10 MiB."""
 HELLO_BYTES = 200
 SOCKET_PATH_MAX = 100
-"""Unix sockets have short names; a longer path gets a stand-in in the temporary folder."""
+"""Unix socket paths are short; for a longer one a substitute in the temporary folder is used."""
 
 
 def socket_path(database: Path) -> Path:
-    """Where a database's host listens."""
+    """Return the socket path of a database's host."""
     beside = Path(f"{database.resolve()}.sock")
     if len(os.fsencode(beside)) <= SOCKET_PATH_MAX:
         return beside
@@ -59,7 +59,7 @@ def socket_path(database: Path) -> Path:
 
 
 async def word(host: Host, run: Run | None, verb: str, actor: str, details: Doc) -> Doc:
-    """Carry out one word of a person; returns once it is durable."""
+    """Carry out one command of a person; return its result once it is durable."""
     if verb == "stop_all":
         await host.tell_host(hosting.StopAllRequested(actor, str(details.get("reason", ""))))
         return {"stopped": True}
@@ -100,13 +100,13 @@ async def word(host: Host, run: Run | None, verb: str, actor: str, details: Doc)
 
 
 class Answers:
-    """Answers requests for one host, however they came."""
+    """Answers requests for one host, from any transport."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
 
     async def answer(self, line: bytes) -> bytes:
-        """The answer to one request."""
+        """Return the answer to one request."""
         return msgspec.json.encode(await self._answer(line))
 
     async def _answer(self, line: bytes) -> Doc:
@@ -147,7 +147,7 @@ class Answers:
 
 
 class Service:
-    """The socket."""
+    """The listening socket."""
 
     def __init__(self, host: Host, path: Path) -> None:
         self._host = host
@@ -156,7 +156,7 @@ class Service:
         self._server: asyncio.Server | None = None
 
     async def open(self) -> None:
-        """Listen. An old socket of a dead host is in the way; the lock says that we own it."""
+        """Listen. Remove the old socket of a dead host first: the lock proves that we own it."""
         with contextlib.suppress(FileNotFoundError):
             self._path.unlink()
         mask = os.umask(0o177)
@@ -190,7 +190,7 @@ class Service:
 
 
 def _joining(line: bytes) -> Doc | None:
-    """The request of a guest, if it is one: from then on the connection is its line."""
+    """Return the request if it is a guest's `join`: the connection then becomes its line."""
     if b'"join"' not in line[:HELLO_BYTES]:
         return None
     try:

@@ -1,4 +1,4 @@
-"""The library on a store: reading it, and appending to it as the host."""
+"""The library in a store: reading it, and appending to it as the host."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ if TYPE_CHECKING:
 
 VERBS = ("save_plan", "remove_plan")
 TRIES_MAX = 5
-"""How often an append is tried when somebody else was first."""
+"""How often an append is tried if another writer was first."""
 
 
 class Readable(Protocol):
-    """A store, as far as reading goes."""
+    """The reading part of a store."""
 
     def read(self, run: str, after: int = 0) -> list[Entry]:
-        """The entries of a stream."""
+        """Return the entries of a stream with a seq above `after`."""
 
 
 def library_of(store: Readable) -> LibraryState:
-    """The library of a store; StoreCorrupt when it is not what was written."""
+    """Return the library of a store. Raise `StoreCorrupt` if its stream does not verify."""
     return _folded(store.read(LIBRARY_STREAM))
 
 
 def find(store: Readable, name: str) -> Saved:
-    """The plan that `NAME` or `NAME@VERSION` stands for; UsageError when there is none."""
+    """Return the plan of a `NAME` or `NAME@VERSION`. Raise `UsageError` if there is none."""
     return books.find(library_of(store), name)
 
 
 async def word(host: Host, verb: str, actor: str, details: Doc) -> Doc:
-    """Save or remove a plan as a person said; durable when it returns."""
+    """Save or remove a plan on command of a person; return once it is durable."""
     name = str(details.get("name", ""))
     if verb == "remove_plan":
         await _append(host, lambda state: books.remove(state, name, actor))
@@ -63,7 +63,7 @@ async def _append(host: Host, decide: Callable[[LibraryState], ev.Event | None])
 async def append_to(
     host: Host, stream: str, decide: Callable[[list[Entry]], ev.Event | None]
 ) -> ev.Event | None:
-    """Add to a stream what is decided by what it holds, also where others write to it."""
+    """Append the event that `decide` returns for a stream, even if others write to it too."""
     for _ in range(TRIES_MAX):
         entries = host.store.read(stream)
         event = decide(entries)
@@ -79,7 +79,7 @@ async def append_to(
             return event
         except LeadhandError as error:
             if isinstance(error, Conflict) and not isinstance(error, Fenced):
-                continue  # another was first: look again
+                continue  # another writer was first: read again
             if not isinstance(error, StoreFull):
                 host.fail(error)
             raise

@@ -1,9 +1,8 @@
-"""Performing effects: the one place where workers and planners are really called.
+"""Performing effects: the only place where workers and planners are called.
 
-Every effect that gets here is durable in the log. Whatever a worker or a planner does, what
-comes back is an input to the run: a judged report, an answer, or the reason there is none.
-This file holds the engine's only broad `except`: past it there are no exceptions, only
-reports.
+Every effect that gets here is durable in the log. The outcome of every call is an input to the run:
+a verified report, an answer, or the reason there is none. This file holds the engine's only broad
+`except`: past it there are no exceptions, only reports.
 """
 
 from __future__ import annotations
@@ -55,15 +54,16 @@ if TYPE_CHECKING:
     from leadhand.ports import Spawned, Worker
 
 
-# What a worker is told beyond its parameters: the goal, this attempt, what its `context` names.
+# The context of a worker beyond its parameters: the goal, this attempt, the steps its `context`
+# names.
 
 
 LIVE_CHARS = 16_000
-"""Of what an attempt printed so far that those who watch it are shown: the last."""
+"""The length of an attempt's latest output that is shown live."""
 LIVE_READ = 4 * LIVE_CHARS
-"""What is looked through for secrets: one that begins before what is shown is found too."""
+"""The length searched for secrets: a secret that begins before the shown part is found too."""
 SUMMARY_CHARS = 400
-"""Of a result that is told in brief."""
+"""The length of a result in a summary."""
 
 
 def _brief(data: Any) -> str | None:
@@ -75,7 +75,7 @@ def _brief(data: Any) -> str | None:
 
 
 class AttemptContext:
-    """One attempt's context. Cheap to make: everything is looked up when asked for."""
+    """The context of one attempt. Cheap to create: everything is looked up on demand."""
 
     __slots__ = ("_printed", "_run", "attempt", "begun", "cancelled", "epoch", "paid", "step")
 
@@ -87,9 +87,9 @@ class AttemptContext:
         self.cancelled = False
         self._printed: Callable[[int], str] | None = None
         self.begun = False
-        """Whether its task runs; one that is cancelled before never gets to say so."""
+        """Whether its task runs; a task cancelled before that never reports it."""
         self.paid = False
-        """Whether it asked a model: then what it costs is what those calls cost."""
+        """Whether it called a model: then its cost is the cost of those calls."""
 
     @property
     def run(self) -> str:
@@ -108,7 +108,7 @@ class AttemptContext:
 
     @property
     def tier(self) -> str:
-        """Which tier of models the plan wants for this step, if it says."""
+        """The tier of models the plan wants for this step, or ""."""
         return str(self._run.state.steps[self.step].doc.get("tier") or "")
 
     @property
@@ -119,13 +119,13 @@ class AttemptContext:
 
     @property
     def answers(self) -> tuple[dict[str, Any], ...]:
-        """What people answered about this step."""
+        """Answers of people about this step."""
         answers = self._run.state.answers
         return tuple(fresh(answer) for answer in answers if answer["step"] == self.step)
 
     @property
     def quoted(self) -> frozenset[str]:
-        """Parameters of the step that hold what other steps gave."""
+        """Parameters of the step that hold results of other steps."""
         planned = self._run.state.steps[self.step].doc.get("parameters") or {}
         return frozenset(
             name
@@ -144,10 +144,10 @@ class AttemptContext:
 
     @property
     def summaries(self) -> dict[str, dict[str, Any]]:
-        """What the steps did whose summaries the step's `context` names, each in brief.
+        """Summaries of the steps whose summaries the step's `context` names.
 
-        Of each: worker, action, status, `data` as a text that may be cut, recommendations, and the
-        error of one that failed.
+        For each: worker, action, status, `data` as a text that may be cut, recommendations, and the
+        error of a failed step.
         """
         found: dict[str, dict[str, Any]] = {}
         for name, step, summary in self._named():
@@ -171,18 +171,18 @@ class AttemptContext:
         return [(name, step, summary) for name, step, summary in found if step is not None]
 
     def progress(self, message: str = "", fraction: float | None = None) -> None:
-        """Say how far it is; shown live, never kept in the log."""
+        """Report progress; shown live, never logged."""
         text, share = progress_note(message, fraction)
         if self._run.secrets is not None:
             text = self._run.secrets.text(text)
         self._run.note_progress(self.step, text, share)
 
     def printing(self, tail: Callable[[int], str]) -> None:
-        """A worker tells how to read the last characters of what it printed so far."""
+        """Register the function that returns the last characters of the worker's output."""
         self._printed = tail
 
     def live(self) -> dict[str, Any]:
-        """How far the attempt is, and the last of what it printed, without secrets."""
+        """Return the progress of the attempt and its latest output, without secrets."""
         message, fraction = self._run.progress.get(self.step, ("", None))
         text = self._printed(LIVE_READ) if self._printed is not None else ""
         if self._run.secrets is not None:
@@ -195,11 +195,11 @@ class AttemptContext:
         }
 
     def hide(self, value: Any) -> Any:
-        """A text, or JSON-like data, without the secrets of the run: for what goes elsewhere."""
+        """Return a text or JSON-like data without the secrets of the run: for use outside of it."""
         return value if self._run.secrets is None else self._run.secrets.value(value)
 
     def spawned(self, process: Spawned) -> None:
-        """A command tells which process carries out the attempt, if it is still the current one."""
+        """Record the process of the attempt, if the attempt is still current."""
         step, epoch = self.step, self.epoch
         event = ev.AttemptSpawned(step, epoch, *process)
 
@@ -210,14 +210,14 @@ class AttemptContext:
         self._run.say(spawned)
 
     async def reserve(self, wanted: float, least: float) -> float:
-        """Money for a call of a model; what this attempt holds already is its own."""
+        """Reserve money for a model call, counting this attempt's own reservation."""
         state = self._run.state
         held = state.price(state.steps[self.step])
         self.paid = True
         return await self._run.purse.reserve(wanted, least, held)
 
     def settle(self, reserved: float, call: ModelCall) -> None:
-        """A call of a model ended."""
+        """Record a model call that ended."""
         self._run.purse.settle(reserved, call, self.step, self.attempt)
 
 
@@ -226,15 +226,15 @@ PARAMETERS_SHOWN = 5
 
 
 class Changed(RuntimeError):
-    """A worker is no longer the one that was allowed."""
+    """A worker changed since it was allowed."""
 
 
 class _BadParameters(ValueError):
-    """Values that came through references and are not what the worker takes."""
+    """Resolved parameters that do not fit the worker's schema."""
 
 
 def context_of(run: Run, effect: StartAttempt | StartProbe) -> AttemptContext:
-    """The context of an attempt, there before its task runs: a stop may come first."""
+    """Create the context of an attempt before its task runs: a stop may come first."""
     context = AttemptContext(run, effect.step, effect.attempt, effect.epoch)
     run.contexts[effect.step] = context
     return context
@@ -243,7 +243,7 @@ def context_of(run: Run, effect: StartAttempt | StartProbe) -> AttemptContext:
 async def attempt(
     run: Run, effect: StartAttempt, context: AttemptContext, before: asyncio.Task[None] | None
 ) -> None:
-    """Call a worker and hand in its judged report."""
+    """Call a worker and submit its verified report."""
     try:
         if before is not None or context.cancelled:
             await _over(context, before)
@@ -273,7 +273,7 @@ async def attempt(
         report = Report.failed("permanent", str(error))
     except Changed as error:
         report = Report.failed("transient", str(error))
-    except BaseException as error:  # the boundary: from here on there are only reports
+    except BaseException as error:  # the boundary: past this point there are only reports
         if ends_us(error):
             raise
         report = Report.failed("unavailable", f"{type(error).__name__}: {error}", effect="unknown")
@@ -282,7 +282,7 @@ async def attempt(
             if run.secrets is not None:
                 report = run.secrets.report(report)
             await _hand_in(run, effect, report, paid=context.paid)
-        except (TypeError, ValueError, AttributeError) as error:  # a worker of one's own
+        except (TypeError, ValueError, AttributeError) as error:  # a custom worker
             reason = f"its report has a wrong form: {type(error).__name__}: {error}"
             odd = Report.failed("invalid_output", reason, effect="done")
             await _hand_in(run, effect, odd, paid=context.paid)
@@ -299,7 +299,7 @@ def _refuse_changed(run: Run, name: str) -> None:
 
 
 def _wrong_parameters(worker: Worker, action: str, parameters: Doc) -> str:
-    """What is wrong with parameters whose references have values now; empty when nothing is."""
+    """Return the problems of resolved parameters; empty if there are none."""
     offer = worker.spec.offer(action)
     if offer is None or offer.parameters is None:
         return ""
@@ -318,7 +318,7 @@ def _worker(run: Run, name: str) -> Worker:
 
 
 def fresh_parameters(run: Run, parameters: Doc) -> Doc:
-    """Parameters as the worker gets them: large results and secrets put in, nothing shared."""
+    """Return the parameters for the worker: large results and secrets put in, nothing shared."""
 
     def load(artifact: Artifact) -> Json:
         return msgspec.json.decode(run.host.store.get_artifact(artifact.ref))
@@ -329,14 +329,14 @@ def fresh_parameters(run: Run, parameters: Doc) -> Doc:
 
 
 async def _loaded(run: Run, parameters: Doc) -> Doc:
-    """Fresh parameters; a database that is away holds up this attempt, and nobody else."""
+    """Return the parameters; a slow remote database delays only this attempt."""
     if getattr(run.host.store, "remote", False) and _apart(parameters):
         return await run.host.blocking(fresh_parameters, run, parameters)
     return fresh_parameters(run, parameters)
 
 
 def _apart(value: Json) -> bool:
-    """Whether something of it has to be fetched."""
+    """Return whether a part of the value has to be fetched."""
     if type(value) is dict:
         return any(map(_apart, value.values()))
     return any(map(_apart, value)) if type(value) is list else type(value) is Artifact
@@ -370,7 +370,7 @@ async def _hand_in(run: Run, effect: StartAttempt, report: Report, *, paid: bool
         output_ref,
         verdict.surprise,
     )
-    # A success with nothing but data is made of our own values: its data was decoded above.
+    # A success with only data consists of our own values: its data was decoded above.
     ours = verdict.met and not (recommendations or event.artifacts or output)
     if not ours and (wrong := unreadable(event)):
         bad = _unloggable(f"its report cannot be recorded: {wrong}")
@@ -386,9 +386,9 @@ async def _hand_in(run: Run, effect: StartAttempt, report: Report, *, paid: bool
 
 
 def _cost(run: Run, effect: StartAttempt, report: Report, *, paid: bool) -> float:
-    """A worker that does not say what an attempt cost is charged what it declares.
+    """Return the cost of an attempt: as reported, else as the worker declares.
 
-    What is no sum of money says nothing; the log could not be read again with it.
+    A cost that is no amount of money is ignored; the log would become unreadable with it.
     """
     if 0 < report.cost < math.inf:
         return report.cost
@@ -399,7 +399,7 @@ def _cost(run: Run, effect: StartAttempt, report: Report, *, paid: bool) -> floa
 
 
 def verify(run: Run, name: str, step: Doc, report: Report) -> tuple[StepVerdict, Json, bytes]:
-    """The verdict, the data as it will be logged, and its bytes; the worker shares none of it."""
+    """Return the verdict, the data as it will be logged, and its bytes; nothing is shared."""
     data, raw = report.data, b""
     if data is not None:
         try:
@@ -422,7 +422,7 @@ def _unloggable(message: str) -> StepVerdict:
 
 
 async def _put_apart(run: Run, verdict: StepVerdict, raw: bytes) -> tuple[StepVerdict, Json, str]:
-    """Large data becomes an artifact before it is referred to; a full disk is waited for."""
+    """Store large data as an artifact before it is referred to; wait if the disk is full."""
     host = run.host
     while True:
         try:
@@ -443,7 +443,7 @@ async def _put_output(run: Run, text: str) -> tuple[str, str]:
 
 
 def stop(run: Run, effect: StopAttempt) -> None:
-    """End an attempt in flight: its context says so, and its task is cancelled."""
+    """Stop an attempt in flight: mark its context, and cancel its task."""
     context = run.contexts.get(effect.step)
     task = run.tasks.get(effect.step)
     if context is not None:
@@ -457,8 +457,10 @@ def stop(run: Run, effect: StopAttempt) -> None:
 
 
 async def _over(context: AttemptContext, before: asyncio.Task[None] | None) -> None:
-    """Wait until what ran for this step before is really over, even when told to stop meanwhile:
-    whoever comes next waits for us, and so for it."""
+    """Wait until the previous task of this step is over, even if cancelled meanwhile.
+
+    The next task waits for this one, and so for the previous one.
+    """
     context.begun = True
     while before is not None and not before.done():
         try:
@@ -472,7 +474,7 @@ async def _over(context: AttemptContext, before: asyncio.Task[None] | None) -> N
 async def probe(
     run: Run, effect: StartProbe, context: AttemptContext, before: asyncio.Task[None] | None
 ) -> None:
-    """Ask a worker whether an attempt that nobody saw end did happen."""
+    """Ask a worker whether an attempt of unknown outcome took effect."""
     outcome, reason, verdict = "unknown", "", StepVerdict(False, None, [])
     data: Json = None
     ref = ""
@@ -497,7 +499,7 @@ async def probe(
             reason = "" if verdict.met else "; ".join(verdict.findings)
     except asyncio.CancelledError:
         reason = "the probe was stopped"
-    except BaseException as error:  # a probe that raises cannot tell
+    except BaseException as error:  # a probe that raises gives no answer
         if ends_us(error):
             raise
         reason = f"{type(error).__name__}: {error}"
@@ -523,7 +525,10 @@ async def probe(
 async def ask(
     run: Run, effect: CallPlanner, told: Callable[[Doc | None, str], None] | None = None
 ) -> None:
-    """Ask the planner, and hand in its answer or why there is none; or tell whoever asked."""
+    """Ask the planner, and submit its answer or the reason why there is none.
+
+    With `told`, pass these to the caller instead.
+    """
     answer: Doc | None = None
     reason = ""
     try:
@@ -563,7 +568,7 @@ async def ask(
 
 
 def _draft_refused(run: Run, call: int, draft: RefusedDraft) -> None:
-    """Write down what a planner refused of its model's proposals."""
+    """Record a proposal of its model that a planner refused."""
     event = ev.DraftRefused(
         call=call, findings=list(draft.findings), draft=draft.draft, answer=draft.answer
     )
@@ -581,7 +586,7 @@ async def verify_goal(run: Run, effect: VerifyGoal) -> None:
 
 
 def unmet(run: Run, result: Json) -> list[str]:
-    """Which of the goal's acceptance criteria do not hold; `result` is what the planner gave."""
+    """Return the goal's acceptance criteria that do not hold; `result` is the planner's."""
     state, store = run.state, run.host.store
     steps: dict[str, Any] = {
         view.id: {"status": view.status, "data": view.data} for view in step_views(store, state)

@@ -1,4 +1,4 @@
-"""Results as callers get them: what is stored apart is loaded, and nothing is shared."""
+"""Results for callers: separately stored data is loaded, and nothing is shared."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ if TYPE_CHECKING:
 
 
 def decoded(store: Artifacts, ref: str) -> Json:
-    """What was put apart under a name."""
+    """Return the decoded content of an artifact."""
     return msgspec.json.decode(store.get_artifact(ref))
 
 
 def data_of(store: Artifacts, step: StepState) -> Json:
-    """A step's data, whole."""
+    """Return the complete data of a step."""
     if step.data_ref:
         return decoded(store, step.data_ref)
     return fresh(step.data)
 
 
 def result_of(store: Artifacts, state: State) -> Json:
-    """A run's result, whole."""
+    """Return the complete result of a run."""
     return fresh(run_result(state, lambda step: data_of(store, step)))
 
 
 def step_views(store: Artifacts, state: State) -> list[StepView]:
-    """All steps, their data whole."""
+    """Return all steps with their complete data."""
     views = []
     for step in state.steps.values():
         view = step_view(step)

@@ -1,6 +1,6 @@
-"""Automatic reviewers: called here, on a copy of the revision, before anybody decides about it.
+"""Automatic reviewers: called here, on a copy of the revision, before it is decided.
 
-One that raises, takes too long or is not loaded lets nothing through: a person decides then.
+If a reviewer raises, takes too long or is not loaded, a person decides.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FINDING_CHARS_MAX = 500
 
 
 def changed_specs(state: State, workers: Workers) -> list[WorkerSpec]:
-    """Workers that this host has in another version than a run knows, or that the run lacks."""
+    """Return the workers whose version differs from the run's, or that the run does not know."""
     known = state.catalog.workers
     here = workers.catalog().workers
     found = [changed_spec(state, workers, name) for name in here if name in known]
@@ -36,9 +36,9 @@ def changed_specs(state: State, workers: Workers) -> list[WorkerSpec]:
 
 
 def changed_spec(state: State, workers: Workers, name: str) -> WorkerSpec | None:
-    """Return a worker as it is at this moment, if that is not what the run knows of it.
+    """Return the current spec of a worker if it differs from the run's, else None.
 
-    Asked before every attempt: what starts is compared with what was allowed.
+    Called before every attempt: the worker that starts is compared with the one allowed.
     """
     worker, known = workers.get(name), state.catalog.workers.get(name)
     if worker is None or known is None:
@@ -49,7 +49,7 @@ def changed_spec(state: State, workers: Workers, name: str) -> WorkerSpec | None
 
 
 async def examine(run: Run, number: int) -> None:
-    """Have every reviewer of the run look at its pending revision."""
+    """Let every reviewer of the run examine its pending revision."""
     revision = run.state.pending
     if revision is None or revision.number != number:
         return
@@ -58,7 +58,7 @@ async def examine(run: Run, number: int) -> None:
 
 
 async def findings_of(run: Run) -> tuple[list[str], str]:
-    """What the reviewers of a run find in what is pending, and why one of them could not look."""
+    """Return the findings of a run's reviewers, and why one of them failed."""
     doc = _shown(run.state)
     found: list[str] = []
     failed = ""
@@ -76,7 +76,7 @@ async def findings_of(run: Run) -> tuple[list[str], str]:
 
 
 def _shown(state: State) -> Doc:
-    """What a reviewer is given: docs/review.md and `ports.Reviewer` describe it."""
+    """Return the document for reviewers: see docs/review.md and `ports.Reviewer`."""
     revision = state.pending
     assert revision is not None
     steps, _resolved, later = resolved_steps(revision.add, state.lookup)

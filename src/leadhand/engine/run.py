@@ -5,13 +5,12 @@
          ─► when durable: perform the effects
 
 Laws of this file
-1. Events are evolved in memory at once; their effects wait until the commit. So two reports
-   in one batch can never start a step twice, and no worker is called before its start is
-   durable.
-2. An input leaves the queue only when the batch that holds it is durable. A failed commit
-   throws the memory of this run away, folds it again from the store, and hands the inputs
-   in once more: fencing makes that safe.
-3. One append for each turn of the loop, whatever arrived in it.
+1. Events are evolved in memory at once; their effects wait until the commit. So two reports in one
+   batch can never start a step twice, and no worker is called before its start is durable.
+2. An input leaves the queue only when the batch that holds it is durable. A failed commit discards
+   the memory of this run, folds it again from the store, and submits the inputs once more: fencing
+   makes that safe.
+3. One append for each turn of the loop, with all its inputs.
 """
 
 from __future__ import annotations
@@ -50,14 +49,14 @@ if TYPE_CHECKING:
     from leadhand.ports import Planner, Workers
 
 
-# The one timer of a run: it rings at the next moment at which something is due.
+# The one timer of a run: it fires at the next moment at which something is due.
 
 
 SLACK_S = 0.001
 
 
 class Alarm:
-    """Rings once. Ringing too early is harmless: whoever hears it looks, and sets it again."""
+    """A timer that fires once. Firing early is harmless: the run looks, and sets it again."""
 
     def __init__(self, ring: Callable[[], None]) -> None:
         self._ring = ring
@@ -65,17 +64,17 @@ class Alarm:
         self._handle: asyncio.TimerHandle | None = None
 
     def set(self, delay_s: float) -> None:
-        """Ring in this time at the latest."""
+        """Fire after at most `delay_s` seconds."""
         loop = asyncio.get_running_loop()
         when = loop.time() + delay_s
         if self._handle is not None:
-            if self._when <= when + SLACK_S:  # it rings before, and then there is time left
+            if self._when <= when + SLACK_S:  # it fires before that, and is then set again
                 return
             self._handle.cancel()
         self._when, self._handle = when, loop.call_at(when, self._rings)
 
     def drop(self) -> None:
-        """Do not ring."""
+        """Cancel the timer."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
@@ -86,12 +85,12 @@ class Alarm:
 
 
 CALENDAR_LOOK_S = 1.0
-"""Calendar times are looked at this often, since the calendar may jump."""
+"""The interval of looks at the calendar, since the calendar may jump."""
 ROOM_LOOK_S = 0.1
-"""How often a store without room for new work is asked again."""
+"""The interval of looks at a store without room for new work."""
 
 CONFLICTS_MAX = 5
-"""Nobody else writes here, so an append that conflicts again and again means a damaged log."""
+"""No other process writes here, so repeated conflicts of an append mean a damaged log."""
 
 
 class _Batch(NamedTuple):
@@ -113,11 +112,11 @@ class Run:
         self.contexts: dict[str, Any] = {}
         self.progress: dict[str, tuple[str, float | None]] = {}
         self.secrets: Secrets | None = None
-        """What must not get into the log, if there is something."""
+        """The secrets to keep out of the log, if there are any."""
         self.driven = False
-        """False for a run that is only spoken to: nothing is decided or performed."""
+        """False for a run that is only loaded for commands: nothing is decided or performed."""
         self.admitted = True
-        """Whether what people allowed was looked at again since the log was read."""
+        """Whether its permissions were checked since the log was read."""
         self._names_people = False
         self._head = GENESIS
         self._seq = 0
@@ -130,15 +129,15 @@ class Run:
         self._status = ""
         self._counted = 0
         self._alone = False
-        """Nothing else goes on in this host: the loop may wait for the disk itself."""
+        """Whether the host is otherwise idle: then the loop may wait for the disk itself."""
         self._failure: BaseException | None = None
         self._conflicts = 0
         self._awaited = 0
-        """How many wait for it to settle, and so hold on to this very object."""
+        """The number of waiters for it to settle, which hold on to this very object."""
         self._settled: asyncio.Event = asyncio.Event()
 
     def planner_now(self) -> Planner | None:
-        """The planner to ask: the run's own, or the one that a person handed the run to."""
+        """Return the planner to ask: the run's own, or the one that a person handed the run to."""
         if not self.state.planner.handed:
             return self.planner
         successor = self.host.successor
@@ -147,7 +146,7 @@ class Run:
     # Loading.
 
     def load_from(self, entries: Sequence[Entry]) -> None:
-        """Start from a log."""
+        """Initialize from a log."""
         self.state = state = fold(entries)
         self.admitted, self._names_people = not entries, names_people(entries)
         self._seq = len(entries)
@@ -156,13 +155,13 @@ class Run:
         if state.ended is not None:
             self._settled.set()
 
-    # What comes in.
+    # Inputs.
 
     def say(self, what: Callable[[State, Now], Move], *, wait: bool = False) -> Any:
-        """Hand in an input: a function that turns what was said into a move, when its turn comes.
+        """Submit an input: a function that returns a move when its turn comes.
 
-        With `wait`, the future it gives back resolves once the move is durable, or carries why
-        it was refused.
+        With `wait`, return a future that resolves once the move is durable, or carries the reason
+        of its refusal.
         """
         future = asyncio.get_running_loop().create_future() if wait else None
         if future is not None and self.host.failed is not None:
@@ -173,18 +172,18 @@ class Run:
         return future
 
     async def said(self, what: Callable[[State, Now], Move]) -> None:
-        """Hand in an input and wait until it is durable."""
+        """Submit an input and wait until it is durable."""
         await self.say(what, wait=True)
 
     def reported(self, event: ev.AttemptReported) -> None:
-        """A worker's report, judged."""
+        """Submit a worker's verified report."""
         self._inputs.append((event, None))
         if not self._scheduled:
             self.poke()
 
     def task_over(self, key: str, context: object) -> None:
-        """An attempt's task has nothing more to say."""
-        if self.contexts.get(key) is context:  # else the next attempt is there already
+        """Remove the task of an attempt that is over."""
+        if self.contexts.get(key) is context:  # else the next attempt is already there
             del self.contexts[key], self.tasks[key]
             if self.progress:
                 self.progress.pop(key, None)
@@ -192,7 +191,7 @@ class Run:
             self.host.wake_starved()
 
     def poke(self) -> None:
-        """Look at the run again in this turn of the loop, once."""
+        """Schedule one turn of the run in this iteration of the event loop."""
         if not self._scheduled and not self._folding:
             self._scheduled = True
             asyncio.get_running_loop().call_soon(self._turn)
@@ -263,7 +262,7 @@ class Run:
                 self._heard(lost.step, lost.epoch, {"class": lost.failure_class})
                 state.down = self.host.breakers if self.host.shared.circuits else frozenset()
             self._apply(move, batch, entries, now)
-            if room <= 0:  # the move may have freed something: an attempt that was lost
+            if room <= 0:  # the move may have freed capacity: an attempt that was lost
                 self._recount()
                 room = self.host.room()
         if room <= 0:
@@ -271,7 +270,7 @@ class Run:
         self._recount()
 
     def _admit(self, batch: _Batch, entries: list[Entry], now: Now) -> None:
-        """Look again at what people allowed, before anything rests on it; what is void is held."""
+        """Check the permissions in the log before anything rests on them; hold invalid ones."""
         self.admitted, host = True, self.host
         if not self.rests_on_people:
             return
@@ -282,25 +281,25 @@ class Run:
 
     @property
     def rests_on_people(self) -> bool:
-        """Whether its log says that people allowed something, or approvers are there to do so."""
+        """Whether its log records permissions of people, or approvers are configured."""
         return bool(self._names_people or self.host.approvers or self.state.policy.approvers)
 
     def _changed(self, effect: Effect, now: Now) -> Move | None:
-        """Return what a worker's change leads to, if it changed since it was allowed."""
+        """Return the consequences of a worker's change, if it changed since it was allowed."""
         if not isinstance(effect, StartAttempt | StartProbe):
             return None
         spec = changed_spec(self.state, self.workers, effect.worker)
         return None if spec is None else Move(*workers_changed(self.state, [spec], now.latest))
 
     def _heard(self, ident: str, epoch: int, failure: Any) -> None:
-        """What became of a current attempt, for the host's breakers."""
+        """Tell the host's circuit breakers the outcome of a current attempt."""
         if commands.is_current(self.state, ident, epoch):
             worker = self.state.steps[ident].worker
             loaded = self.workers.get(worker) is not None
             self.host.breakers.heard(self, ident, worker, failure if loaded else UNHEARD)
 
     def _recount(self) -> None:
-        """Keep the host's count of attempts in flight, over all runs, up to date."""
+        """Update the host's count of attempts in flight, over all runs."""
         busy, before = len(self.state.in_flight), self._counted
         self.host.in_flight += busy - before
         self._counted = busy
@@ -321,7 +320,7 @@ class Run:
 
     def _flush(self, batch: _Batch, entries: list[Entry]) -> None:
         if not entries:
-            if self._outstanding:  # what they are told rests on events that are not durable yet
+            if self._outstanding:  # the answers would rest on events that are not durable yet
                 self._outstanding[-1].inputs.extend(batch.inputs)
                 self._outstanding[-1].waiters.extend(batch.waiters)
                 return
@@ -374,7 +373,7 @@ class Run:
             self._settled.clear()
 
     def _rests(self) -> bool:
-        """Whether nothing more happens here unless somebody says something."""
+        """Return whether nothing more happens here without a command."""
         if self.state.ended is not None:
             return True
         if self.state.in_flight or self.state.planner.epoch:
@@ -382,9 +381,9 @@ class Run:
         return self.host.shared.stopped or run_status(self.state) in ("waiting", "paused")
 
     def is_idle(self) -> bool:
-        """Return whether nothing happens here before its next timer, unless something is said.
+        """Return whether nothing happens here before its next timer, unless a command arrives.
 
-        Such a run is nothing but a fold of its log: it can be let go of and taken up again.
+        Such a run is only a fold of its log: it can be unloaded and resumed.
         """
         state = self.state
         if self._inputs or self._outstanding or self._scheduled or self._folding or self._awaited:
@@ -398,7 +397,7 @@ class Run:
         return state.paused or (state.next_ready() is None and not state.ready.parked)
 
     async def settled(self) -> str:
-        """Wait until the run ended, or goes on only when a person says so; all of it durable."""
+        """Wait until the run has ended or waits for a person, with everything durable."""
         self._awaited += 1
         try:
             while True:
@@ -412,7 +411,7 @@ class Run:
             self._awaited -= 1
 
     async def quiet(self) -> None:
-        """Wait until everything handed in is durable."""
+        """Wait until all submitted inputs are durable."""
         while self._inputs or self._outstanding or self._scheduled:
             await asyncio.sleep(0.001)
             if self.host.failed is not None:
@@ -456,7 +455,7 @@ class Run:
                 waiter.set_exception(error)
 
     def fail(self, error: BaseException) -> None:
-        """The host cannot go on: wake whoever waits."""
+        """Wake all waiters: the host cannot continue."""
         self._fail_waiters(error)
         self._settled.set()
 
@@ -477,7 +476,7 @@ class Run:
             self._alarm.drop()
 
     def close(self) -> None:
-        """Let go of timers; tasks are the host's."""
+        """Cancel the timers; tasks belong to the host."""
         self.driven = False
         self._alarm.drop()
 
@@ -485,17 +484,17 @@ class Run:
 
     @cached_property
     def purse(self) -> RunBudget:
-        """The money for calls of models."""
+        """The budget for model calls."""
         return RunBudget(self)
 
     async def live(self, step: str) -> dict[str, Any] | None:
-        """What a step under way says and prints: attempt, message, fraction, output."""
+        """Return the progress of a step in flight: attempt, message, fraction, output."""
         context = self.contexts.get(step)
         found: dict[str, Any] | None = None if context is None else context.live()
         return found
 
     def note_progress(self, step: str, message: str, fraction: float | None) -> None:
-        """Remember a worker's word on how far it is."""
+        """Store the progress that a worker reported."""
         message = message[:500]
         self.progress[step] = (message, fraction)
         self.host.noted(self.id, "note_progress", (step, message, fraction))

@@ -1,11 +1,12 @@
-"""The secrets of a run: read where they are kept, handed to workers, kept out of everything else.
+"""The secrets of a run: read at their source, given to workers, kept out of everything else.
 
 The core knows a secret by its name (`core/plan/references.py`). Its value is read once, when a run
-is started or taken up, from the environment or a keyring; workers get it with their parameters.
+is started or resumed, from the environment or a keyring; workers get it with their parameters.
 Everything that enters a run's log passes `clean` first; reports pass `report` before they are
-judged, so that what is verified is what is stored. Variables that workers declare as secret
+verified, so that the verified report is the stored one. Variables that workers declare as secret
 (headers, `secrets`) are kept out too, and so are all others that a worker is given (`env`,
-`set_env`), unless it is a word or the plan itself says it (`audit/redaction.is_kept_out`).
+`set_env`), unless the value is a plain word or the plan itself contains it
+(`audit/redaction.is_kept_out`).
 """
 
 from __future__ import annotations
@@ -38,11 +39,11 @@ _FIXED = frozenset(
     | {"choice", "choices", "default", "data_ref", "output_ref", "result_ref", "boot_id", "limit"}
     | {"steps", "specs", "binding", "key", "signature", "question", "envelope", "instants"}
 )
-"""What the engine goes by. Plans are refused as a whole: their hash is over what they hold."""
+"""Fields the engine depends on. A plan with a secret is refused as a whole: its hash covers it."""
 
 
 class Secrets:
-    """What is known of a run's secrets."""
+    """The secrets of one run."""
 
     def __init__(self, values: Mapping[str, str], redactor: Redactor) -> None:
         self._values = values
@@ -53,7 +54,7 @@ class Secrets:
         self.finds = redactor.finds
 
     def reveal(self, secret: Secret) -> str:
-        """The value of a secret, for a worker."""
+        """Return the value of a secret, for a worker. Raise if it is unknown."""
         if secret.name not in self._values:
             raise _missing(
                 secret, f"{secret.source} is not there, in the process that hosts the run"
@@ -61,7 +62,7 @@ class Secrets:
         return self._values[secret.name]
 
     def refuse(self, events: Iterable[ev.Event], proposal: Doc | None = None) -> None:
-        """A plan that holds a secret itself cannot be stored, and must not be changed."""
+        """Raise `UsageError` if a plan contains a secret: it must be neither stored nor changed."""
         plans = [each for each in events if isinstance(each, (ev.RunStarted, ev.RevisionProposed))]
         for data in (*map(encode, plans), msgspec.json.encode(proposal)):
             if mark := self._redactor.finds(data):
@@ -71,7 +72,7 @@ class Secrets:
                 )
 
     def clean(self, move: Move) -> Move:
-        """A move without them."""
+        """Return a move with the secrets removed."""
         events = [self._event(event) for event in move.events]
         effects = [
             Notify(effect.kind, self.text(effect.text)) if type(effect) is Notify else effect
@@ -80,7 +81,7 @@ class Secrets:
         return Move(events, effects)
 
     def report(self, report: Report) -> Report:
-        """A worker's report without them."""
+        """Return a worker's report with the secrets removed."""
         clean: Callable[[Any], Any] = self.value
         error = report.error
         if error is not None:
@@ -110,11 +111,11 @@ def _plain(value: Any) -> Any:
     try:
         return plain(value)
     except ValueError:
-        return value  # whoever judges the report says so
+        return value  # the verdict reports it
 
 
 def secrets_of(started: ev.RunStarted | None, workers: Workers) -> Secrets | None:
-    """The secrets of a run; None when it has none, which costs nothing from then on."""
+    """Return the secrets of a run; None if it has none, which then costs nothing."""
     if started is None:
         return None
     values: dict[str, str] = {}
@@ -131,7 +132,7 @@ def secrets_of(started: ev.RunStarted | None, workers: Workers) -> Secrets | Non
             if len(value) >= GIVEN_MIN:
                 hidden.setdefault(variable, value)
         for variable, value in getattr(worker, "given_values", {}).items():
-            # What the plan says openly is no secret, and a plan that holds one is refused.
+            # A value the plan states openly is no secret, and a plan that holds one is refused.
             open_word = not SECRET_NAME.search(variable) and value in told
             if is_kept_out(variable, value) and not open_word:
                 hidden.setdefault(variable, value)
@@ -141,7 +142,7 @@ def secrets_of(started: ev.RunStarted | None, workers: Workers) -> Secrets | Non
 
 
 def read_source(source: str) -> str | None:
-    """The value of a secret, from where it is kept; None when there is none."""
+    """Return the value of a secret from its source; None if there is none."""
     kind, _, name = source.partition(":")
     if kind == "env":
         return os.environ.get(name)
@@ -157,7 +158,7 @@ def read_source(source: str) -> str | None:
 
 
 def check_secrets(plan: Doc, values: Doc) -> None:
-    """Before a start: that each secret is there, and can be kept out of the log."""
+    """Raise `UsageError` before a start if a secret is missing or cannot be kept out of the log."""
     for name, secret in with_secrets(plan, values).items():
         if type(secret) is not Secret:
             continue
@@ -175,7 +176,7 @@ def check_secrets(plan: Doc, values: Doc) -> None:
 
 
 def reveal_of(secrets: Secrets | None) -> Callable[[Secret], str]:
-    """How secrets of a run are put in."""
+    """Return the function that reveals the secrets of a run."""
     if secrets is not None:
         return secrets.reveal
 

@@ -1,14 +1,14 @@
 """The verdict: the engine's own judgement of a report. A claim is not a fact.
 
 1. A failure the worker reported is a failure.
-2. A success is judged by all that was said beforehand: the form that the worker declares for its
-   result, the facts that worker and step promise, the worker's own result check, and the step's
+2. A success is judged by everything declared beforehand: the schema that the worker declares for
+   its result, the facts that worker and step promise, the worker's own result check, and the step's
    success criteria (named checks of the worker and safe expressions over the report). A plan adds
-   to what its worker is held to, and takes nothing away.
-3. A command that exited with a code that nothing gives a meaning to is judged by its criteria,
-   where it has some; it succeeds only where one of them reads the exit code, and all hold.
-4. Only True counts. A check that raises, an expression that cannot be evaluated, a name
-   nobody knows: unmet. Unsure is unmet.
+   to the requirements of its worker, and removes none.
+3. A command that exited with a code without a declared meaning is judged by its criteria, if it has
+   any; it succeeds only if one of them reads the exit code, and all hold.
+4. Only True counts. A check that raises, an expression that cannot be evaluated, an unknown name:
+   unmet. Unsure is unmet.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ NAMED = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
 
 class StepVerdict(NamedTuple):
-    """Whether a report is accepted as success, and what was found."""
+    """Whether a report is accepted as success, and the findings."""
 
     met: bool
     failure: Doc | None
@@ -47,14 +47,14 @@ class StepVerdict(NamedTuple):
 
 
 def as_list(criteria: Json) -> list[str]:
-    """Criteria are a text or a list of texts."""
+    """Return criteria, a text or a list of texts, as a list."""
     if criteria is None:
         return []
     return [criteria] if isinstance(criteria, str) else list(criteria)
 
 
 def failure_doc(failure: Failure) -> Doc:
-    """A failure as it is logged."""
+    """Return a failure in the form that is logged."""
     doc: Doc = {
         "class": failure.failure_class,
         "message": failure.message[:MESSAGE_CHARS_MAX],
@@ -74,9 +74,9 @@ def failure_doc(failure: Failure) -> Doc:
 
 
 def _change(change: Doc) -> Doc | None:
-    """A change that a person must approve: whole, or not at all, so that nothing of it is hidden.
+    """Return a change that needs approval, complete or not at all, so that no part is hidden.
 
-    Return None for one that is no document, names no commit, or is too large to be read.
+    Return None if it is no document, names no commit, or is too large to be read.
     """
     try:
         raw = msgspec.json.encode(plain(change, "change"))
@@ -88,7 +88,7 @@ def _change(change: Doc) -> Doc | None:
 
 
 def _bounded(details: Json) -> Json:
-    """Details as they are while they are short; else the end of their text."""
+    """Return short details unchanged; else the end of their text."""
     try:
         raw = msgspec.json.encode(plain(details, "details"))
     except (ValueError, TypeError):
@@ -135,14 +135,14 @@ def _unmet(step: Doc, offer: Offer, worker: Worker, report: Report, data: Json) 
 
 
 def _undecided(step: Doc, offer: Offer, worker: Worker, failure: Failure) -> bool:
-    """Tell whether criteria judge a failure: a command's exit code without a meaning of its own."""
+    """Return whether criteria judge a failure: an exit code of a command without a meaning."""
     if failure.exit_read_by is None or worker.spec.kind != "command":
         return False
     return bool(step.get("success_criteria")) or offer.result_check
 
 
 def _reads_exit(step: Doc, offer: Offer, failure: Failure) -> bool:
-    """Tell whether a criterion reads the exit code, and so may accept another one than 0."""
+    """Return whether a criterion reads the exit code, and so may accept another code than 0."""
     reading = failure.exit_read_by or ()
     if offer.result_check and "" in reading:
         return True
@@ -151,8 +151,11 @@ def _reads_exit(step: Doc, offer: Offer, failure: Failure) -> bool:
 
 
 def _harmless(step: Doc, offer: Offer, worker: Worker) -> bool:
-    """Whether doing it badly changed nothing outside: it says so, or is a function that says
-    nothing. Of a command or a call nothing said means nothing known."""
+    """Return whether a failed attempt certainly changed nothing outside.
+
+    It declares no effects, or is a function that declares nothing. For a command or a call, no
+    declaration means unknown.
+    """
     if step.get("idempotent") is False:
         return False
     declared = promises.effects(step, offer)
@@ -166,8 +169,10 @@ def _form(offer: Offer, data: Json) -> list[str]:
 
 
 def _kept(step: Doc, offer: Offer, data: Json) -> list[str]:
-    """Which promises the data breaks: the step's, and the worker's where it gives what the step
-    does not speak of. A claim beyond the worker makes nothing true, and is held against it."""
+    """Return the broken promises: the step's, and the worker's for facts the step does not name.
+
+    A claim beyond the worker makes nothing true, and is still checked.
+    """
     own = promises.names(step.get("gives"))
     found = broken_promises(own, data) if own else []
     if "gives" not in step or not set(own) <= set(offer.gives):
@@ -204,7 +209,7 @@ def _named(worker: Worker, action: str, name: str, data: Json) -> str:
         held = worker.check(name, action, data)
     except BaseException as error:
         if ends_us(error):
-            raise  # else a check that raises is a check that does not hold
+            raise  # else a check that raises does not hold
         return f"{label} could not be checked: {type(error).__name__}: {error}"
     return "" if held is True else f"{label} does not hold"
 
@@ -222,7 +227,7 @@ def _surprise(step: Doc, worker: Worker, report: Report, data: Json, offer: Offe
 
 
 def goal_findings(acceptance: tuple[str, ...], result: Json, steps: Doc) -> list[str]:
-    """Which of the goal's acceptance criteria do not hold."""
+    """Return the goal's acceptance criteria that do not hold."""
     findings = []
     for criterion in acceptance:
         try:

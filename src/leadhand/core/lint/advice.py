@@ -1,4 +1,4 @@
-"""Advice on a plan: verification of steps, conflicts between them, time and cost, wording."""
+"""Advice on a plan: verification of steps, conflicts between them, time and cost."""
 
 from __future__ import annotations
 

@@ -2,12 +2,12 @@
 
 A guest has its own interpreter, folder, environment and settings; its workers, planner and
 reviewers are loaded there and nowhere else, so a broken module harms no other run. The host does
-for it what only the owner of the database can do: it appends to the log, numbers its owners, keeps
-the `$host` stream, and passes on what people say. `process.py` is the other side.
+for it what only the owner of the database can do: append to the log, number its owners, keep the
+`$host` stream, and forward commands of people. `process.py` is the other side.
 
 Laws of this file
-1. A run has one writer. As long as a guest has a run, the host appends nothing to it on its own:
-   what people say goes through the guest's loop, as it would through the host's.
+1. A run has one writer. While a guest has a run, the host appends nothing to it on its own:
+   commands of people go through the guest's loop, as they would through the host's.
 2. A guest writes to runs that it has taken, and to no other.
 3. A guest that is gone leaves its run as its log says; `leadhand resume` takes it up again.
 """
@@ -40,24 +40,24 @@ if TYPE_CHECKING:
 
 
 TOLD = (hosting.ApprovalUsed, hosting.CircuitOpened, hosting.CircuitClosed)
-"""What a guest may say of what all runs share."""
+"""Events of the `$host` stream that a guest may append."""
 NOTES = ("note_progress",)
-"""What a run is told that no log keeps and surfaces show, by the names of its methods.
+"""Notes to a run that are shown and not logged, by the names of its methods.
 
-A method of `Run` that is listed here calls `host.noted(run, name, details)`; a guest passes that
-on, and the host's `GuestRun` is told the same.
+A method of `Run` that is listed here calls `host.noted(run, name, details)`; a guest forwards that,
+and the host's `GuestRun` gets the same call.
 """
 FORMS = [EVENT_VERSION, DECIDE_VERSION]
 """Both sides must read and decide alike."""
 LOOK_S = 0.1
 WORD_WAIT_S = 25.0
-"""How long a guest may take to carry out what a person says: one that hangs holds up nobody."""
+"""How long a guest may take for a command of a person: a hanging guest blocks no other."""
 LIVE_WAIT_S = 5.0
-"""The same for what a step of it prints."""
+"""The same for the output of one of its steps."""
 
 
 class GuestRun(Run):
-    """A run that a guest drives, as its host knows it: by its log, and by what the guest says."""
+    """A run that a guest drives, as its host knows it: by its log, and by the guest's notes."""
 
     def __init__(self, host: Host, ident: str, line: GuestLine, pid: int) -> None:
         self._kept = State()
@@ -69,7 +69,7 @@ class GuestRun(Run):
 
     @property
     def state(self) -> State:
-        """As its log says now; a guest that writes what cannot be read is let go."""
+        """The state by the log now; a guest that writes an unreadable log is disconnected."""
         try:
             for entry in self.host.store.read(self.id, self._kept.seq):
                 evolve(self._kept, decode(entry.version, entry.body), entry.at)
@@ -79,25 +79,25 @@ class GuestRun(Run):
 
     @state.setter
     def state(self, _state: State) -> None:
-        """The log alone says it."""
+        """Ignored: only the log determines the state."""
 
     @property
     def progress(self) -> dict[str, tuple[str, float | None]]:
-        """What the workers of steps under way say of how far they are."""
+        """The progress of steps in flight, as reported by their workers."""
         busy = self.state.in_flight
         self._notes = {step: note for step, note in self._notes.items() if step in busy}
         return dict(self._notes)
 
     @progress.setter
     def progress(self, _notes: dict[str, tuple[str, float | None]]) -> None:
-        """The guest alone says it."""
+        """Ignored: only the guest determines the progress."""
 
     def note_progress(self, step: str, message: str, fraction: float | None) -> None:
-        """Remember a worker's word on how far it is."""
+        """Store the progress that a worker reported."""
         self._notes[step] = (message[:500], fraction)
 
     async def said(self, what: Any) -> None:
-        """Say something that was meant for a run here: a word, or what becomes one."""
+        """Submit a command, or a function that makes one, to the guest."""
         if not isinstance(what, Command):
             make = getattr(what, "word", None)
             if make is None:
@@ -106,13 +106,13 @@ class GuestRun(Run):
         await self.speak(what.verb, what.actor, what.details)
 
     async def speak(self, verb: str, actor: str, details: Doc) -> Doc:
-        """Have a word carried out by the guest; durable when it returns."""
+        """Have the guest carry out a command; return once it is durable."""
         said = {"run": self.id, "verb": verb, "actor": actor, "details": details}
         told: Doc = await self._line.ask("word", wait_s=WORD_WAIT_S, **said)
         return told
 
     async def live(self, step: str) -> Doc | None:
-        """What a step under way says and prints, as the guest knows it; None when it is gone."""
+        """Return the progress of a step in flight from the guest; None if the guest is gone."""
         try:
             found: Doc | None = await self._line.ask(
                 "live", wait_s=LIVE_WAIT_S, run=self.id, step=step
@@ -122,7 +122,7 @@ class GuestRun(Run):
         return found
 
     async def settled(self) -> str:
-        """Wait until the run ended, or goes on only when a person says so."""
+        """Wait until the run has ended or waits for a person."""
         while (status := run_status(self.state)) not in ("waiting", "paused"):
             if self.state.ended is not None:
                 break
@@ -130,14 +130,14 @@ class GuestRun(Run):
         return status
 
     async def quiet(self) -> None:
-        """Nothing of it is handed in here."""
+        """Return at once: no inputs are queued here."""
 
     def is_idle(self) -> bool:
-        """Return False: as long as its guest is there it is not ours to let go of."""
+        """Return False: while its guest is connected, the host must not unload it."""
         return False
 
     def poke(self) -> None:
-        """It is looked at where it is driven."""
+        """Do nothing: its guest drives it."""
 
 
 class Guests:
@@ -147,18 +147,18 @@ class Guests:
         self._host = host
         self._all: set[_Guest] = set()
         self.gone: Callable[[str], None] = lambda _run: None
-        """Told of a run that has not ended and whose guest is gone."""
+        """Called with a run that has not ended and whose guest is gone."""
         self.came: Callable[[str], None] = lambda _run: None
-        """Told of a run that a guest drives from now on."""
+        """Called with a run that a guest drives from now on."""
         self.lives: Callable[[GuestProcess], bool] = lambda _process: False
-        """Whether a process that a log names is still there."""
+        """Returns whether a process named in a log is still alive."""
         self.noticed: Callable[[str, str], None] = lambda _kind, _run: None
-        """Told what waits for a person in a guest's run, or that it ended."""
+        """Called when a guest's run waits for a person, or has ended."""
 
     async def attend(
         self, hello: Doc, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        """Serve one guest, from its first request until it is gone."""
+        """Serve one guest, from its first request until it disconnects."""
         line = GuestLine(reader, writer)
         guest = _Guest(self._host, self, line, int(hello.get("pid", 0)))
         if (refusal := self._refusal(hello)) is not None:
@@ -171,7 +171,7 @@ class Guests:
             while (frame := await line.receive()) is not None:
                 guest.heard(frame)
         except (KeyError, TypeError, ValueError, AttributeError):
-            pass  # no guest of ours speaks so: it is let go
+            pass  # a malformed frame: the guest is disconnected
         finally:
             self._all.discard(guest)
             guest.leave_all()
@@ -191,12 +191,12 @@ class Guests:
         return None
 
     def tell_shared(self) -> None:
-        """Something was written that all runs share."""
+        """Tell all guests that the `$host` stream has a new event."""
         for guest in self._all:
             guest.line.tell("shared")
 
     async def close(self) -> None:
-        """Let go of all; they look for the next host."""
+        """Disconnect all guests; they look for the next host."""
         guests = list(self._all)
         for guest in guests:
             guest.line.close()
@@ -214,10 +214,10 @@ class _Guest:
         self._pid = pid
         self._runs: dict[str, GuestRun] = {}
         self.over = asyncio.Event()
-        """Set when nothing more of it is heard."""
+        """Set once the guest is disconnected and handled."""
 
     def heard(self, frame: Doc) -> None:
-        """Take one frame."""
+        """Handle one frame."""
         number = frame.get("ask")
         match frame.get("kind"):
             case "append":
@@ -260,9 +260,9 @@ class _Guest:
         self.line.answer(number, error=error)
 
     async def _take(self, frame: Doc) -> int:
-        """Give a run to the guest; gives the number of its owner.
+        """Give a run to the guest; return the number of its owner.
 
-        A number in the request is the one that the guest has had, through a host before us.
+        A number in the request is the one the guest got from an earlier host.
         """
         host, ident, had = self._host, str(frame["run"]), int(frame.get("owner", 0))
         if ident.startswith("$"):
@@ -276,7 +276,8 @@ class _Guest:
             host.runs.pop(ident, None)
         run = GuestRun(host, ident, self.line, self._pid)
         if had:
-            # Lower: that it was taken up is not written yet, and comes with what the guest sends.
+            # Lower: the event of the takeover is not written yet, and comes with the guest's
+            # entries.
             if run.state.owner > had:
                 raise Fenced(f"another process has taken over run {ident}")
         else:
@@ -291,7 +292,7 @@ class _Guest:
         return owner
 
     def _refuse_driven(self, state: State) -> None:
-        """Conflict when the run sleeps here, or has a process that is only between two hosts."""
+        """Raise `Conflict` if the run sleeps here, or its own process is only between two hosts."""
         own = state.process
         if own is None and state.run in self._host.asleep and state.owner == self._host.owner:
             raise Conflict(f"run {state.run} is hosted by process {os.getpid()} already")
@@ -304,7 +305,7 @@ class _Guest:
         if not isinstance(event, TOLD):
             raise UsageError(f"{type(event).__name__} is not for a guest to say")
         if isinstance(event, hosting.ApprovalUsed):
-            # Another run may have used it since the guest looked.
+            # Another run may have used it since the guest checked.
             hosting.refuse_used(self._host.shared, event.id, event.actor)
         await self._host.tell_host(event)
 
@@ -326,6 +327,6 @@ class _Guest:
                 self._guests.gone(ident)
 
     def leave_all(self) -> None:
-        """It is gone: its runs have no driver."""
+        """Release all its runs: the guest is gone."""
         for ident in list(self._runs):
             self._leave(ident)

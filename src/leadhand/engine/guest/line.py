@@ -1,8 +1,8 @@
-"""The line between a host and a process that drives a run beside it: documents, both ways.
+"""The connection between a host and a guest: documents in both directions.
 
 It is a connection to the host's socket whose first request was `join`. From then on each side sends
-frames: four bytes that say how long, then a JSON document. Either side may ask (`ask` has a number,
-and `answer` the same one) or only tell.
+frames: four bytes of length, then a JSON document. Either side may ask (`ask` has a number, and
+`answer` the same one) or only tell.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ HEAD_BYTES = 4
 
 
 class GuestLine:
-    """One end of the line."""
+    """One end of the connection."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -40,14 +40,14 @@ class GuestLine:
         self.closed = False
 
     def tell(self, kind: str, **details: Any) -> None:
-        """Send something that has no answer; nothing happens once the line is closed."""
+        """Send a message without an answer; do nothing once the connection is closed."""
         self._send({"kind": kind, **details})
 
     async def ask(self, kind: str, *, wait_s: float | None = None, **details: Any) -> Any:
-        """Send a request and wait for its answer, for ever or for `wait_s`.
+        """Send a request and wait for its answer, for ever or for `wait_s` seconds.
 
-        Raises the error that the other side answered with; Conflict when the line ends first, or
-        nothing comes in time.
+        Raise the error that the other side answered with, or `Conflict` if the connection ends
+        first or no answer comes in time.
         """
         try:
             async with asyncio.timeout(wait_s):
@@ -59,7 +59,7 @@ class GuestLine:
             ) from None
 
     def request(self, kind: str, **details: Any) -> asyncio.Future[Any]:
-        """Send a request; the future gives its answer."""
+        """Send a request; return the future of its answer."""
         number = next(self._numbers)
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         if self.closed:
@@ -80,7 +80,7 @@ class GuestLine:
         self._send({"kind": "answer", "answer": number, "error": text, "name": name})
 
     async def receive(self) -> Doc | None:
-        """The next frame that is no answer; None at the end of the line."""
+        """Return the next frame that is no answer; None at the end of the connection."""
         while True:
             try:
                 size = int.from_bytes(await self._reader.readexactly(HEAD_BYTES), "big")
@@ -103,17 +103,17 @@ class GuestLine:
             future.set_result(frame["ok"])
 
     def close(self) -> None:
-        """End the line; whoever waits for an answer is told."""
+        """Close the connection; fail all pending requests."""
         self.closed = True
         for future in self._asked.values():
             if not future.done():
                 future.set_exception(_cut())
         self._asked.clear()
-        with suppress(RuntimeError):  # the loop may be over
+        with suppress(RuntimeError):  # the loop may have ended
             self._writer.close()
 
     async def ended(self) -> None:
-        """Wait until nothing of it is left, once it is closed."""
+        """Wait until a closed connection is completely gone."""
         with suppress(OSError):
             await self._writer.wait_closed()
 
@@ -125,7 +125,7 @@ class GuestLine:
 
 
 def rebuilt(name: str, message: str) -> LeadhandError:
-    """The error that the other side met, by its name; a plain one when that is not known."""
+    """Return the other side's error by its name; a `LeadhandError` if the name is unknown."""
     if name == PlanInvalid.__name__:
         return PlanInvalid([message])
     kind = getattr(errors, name, None)
@@ -141,12 +141,12 @@ def _cut() -> Conflict:
 
 
 def packed(entries: Sequence[Entry]) -> list[list[Any]]:
-    """Entries of one run as a frame holds them."""
+    """Return entries of one run in the form of a frame."""
     return [[e.seq, e.at, e.version, e.body.decode(), e.hash.hex()] for e in entries]
 
 
 def unpacked(run: str, rows: Sequence[Sequence[Any]]) -> list[Entry]:
-    """Entries of one run, out of a frame."""
+    """Return the entries of one run from a frame."""
     return [
         Entry(run, seq, at, version, body.encode(), bytes.fromhex(digest))
         for seq, at, version, body, digest in rows

@@ -1,21 +1,21 @@
 """A guest: a process that drives a run of its own, and writes through the host of the database.
 
 It is a host in everything but the database: the same loop, with workers, planner, reviewers and
-clocks of this process. What it appends goes to the owner of the database over a line
-(`host_side.py` is the other end); what it reads it reads itself.
+clocks of this process. Its appends go to the owner of the database over a connection
+(`host_side.py` is the other end); it reads the database itself.
 
-Hosts come and go, and a guest outlives them. When its line is cut it looks for the next host and
-says which runs it has; when nobody hosts the database any more it becomes the host, and others
-write through it. Attempts under way do not notice: only their reports wait to be written. A host
-that is asked to (`leadhand serve` is about to open the database) goes the other way, and is a guest
-again.
+Hosts come and go, and a guest outlives them. When its connection is cut it looks for the next host
+and tells it which runs it has; when the database has no host any more it becomes the host, and
+other guests write through it. Attempts in flight do not notice: only their reports wait to be
+written. A host that is asked to (`leadhand serve` is about to open the database) goes the other
+way, and becomes a guest again.
 
     guest ── line cut ──► looks for a host ── found ──► guest
                                │                          ▲
                                └─ nobody ──► host ── asked to step back
 
-What was sent and not answered when the line was cut is looked for in the log, and sent again only
-where it is not there.
+Requests sent and not answered when the connection was cut are looked up in the log, and sent again
+only if they are not there.
 """
 
 from __future__ import annotations
@@ -46,29 +46,40 @@ if TYPE_CHECKING:
 
 
 LOOK_S = 0.1
-"""How often a guest without a host looks for one."""
+"""The interval at which a guest without a host looks for one."""
 GRACE_S = 1.0
-"""How long a guest leaves the database to others when its host is gone: it may start again."""
+"""How long a guest leaves the database to others when its host is gone: it may restart."""
 STEP_BACK_S = 15.0
-"""The same when somebody asked for the database: whoever did should get it."""
+"""The same after a request for the database: the requester should get it."""
 FIRST_WAIT_S = 30.0
-"""How long a host that is there may take to answer a guest that is new."""
+"""How long an existing host may take to answer a new guest."""
 NOTE_S = 0.05
-"""Progress is passed on no more often than this."""
+"""The minimum interval of forwarded progress."""
 UNWRITTEN_BYTES_MAX = 64 << 20
 """Nothing new is started while more than this waits to be written."""
 
 
 class LogReader(Protocol):
-    """The log, as anybody may read it."""
+    """The log for reading."""
 
     @property
-    def database_id(self) -> str: ...
-    def read(self, run: str, after: int = 0) -> list[Entry]: ...
-    def runs(self) -> list[RunHeader]: ...
-    def header(self, run: str) -> RunHeader | None: ...
-    def get_artifact(self, ref: str) -> bytes: ...
-    def close_reader(self) -> None: ...
+    def database_id(self) -> str:
+        """Return the unique id of this database."""
+
+    def read(self, run: str, after: int = 0) -> list[Entry]:
+        """Return a run's entries with a seq above `after`, in order."""
+
+    def runs(self) -> list[RunHeader]:
+        """Return all runs, oldest first."""
+
+    def header(self, run: str) -> RunHeader | None:
+        """Return the header of one run, or None."""
+
+    def get_artifact(self, ref: str) -> bytes:
+        """Return the bytes of an artifact."""
+
+    def close_reader(self) -> None:
+        """Close the connection of the reader."""
 
 
 @dataclass(slots=True)
@@ -82,14 +93,14 @@ class _Append:
 
 
 class SharedStore:
-    """The log of a guest: read here; written by its host, or here while this process is it."""
+    """The store of a guest: read here; written by its host, or here while this is the host."""
 
     def __init__(self, reading: LogReader, put: Callable[[bytes], str]) -> None:
-        """`put` keeps an artifact, beside the log."""
+        """Create it for a reader of the log; `put` stores an artifact."""
         self._reading = reading
         self._put = put
         self.own: Store | None = None
-        """The log itself, while this process is the host."""
+        """The store itself, while this process is the host."""
         self._line: GuestLine | None = None
         self._unwritten: list[_Append] = []
         self.path: Any = getattr(reading, "path", None)
@@ -98,43 +109,43 @@ class SharedStore:
 
     @property
     def database_id(self) -> str:
-        """A name of this database that no other has."""
+        """The unique id of this database."""
         return self._reading.database_id
 
     def read(self, run: str, after: int = 0) -> list[Entry]:
-        """A run's entries with a seq above `after`, in order."""
+        """Return a run's entries with a seq above `after`, in order."""
         return self._reading.read(run, after)
 
     def runs(self) -> list[RunHeader]:
-        """All runs, oldest first."""
+        """Return all runs, oldest first."""
         return self._reading.runs()
 
     def header(self, run: str) -> RunHeader | None:
-        """One run."""
+        """Return the header of one run, or None."""
         return self._reading.header(run)
 
     def get_artifact(self, ref: str) -> bytes:
-        """The bytes behind a name; StoreCorrupt when they do not match it."""
+        """Return the bytes of an artifact. Raise `StoreCorrupt` if they do not match its name."""
         return self._reading.get_artifact(ref)
 
     def put_artifact(self, data: bytes) -> str:
-        """Keep bytes durably; gives back their name, `sha256:…`."""
+        """Store bytes durably; return their name, `sha256:…`."""
         return self._put(data)
 
     def follow(self, after: int = 0) -> Any:
-        """Every entry of every run, for ever: whoever serves that owns the database."""
+        """Not available: only the owner of the database serves this."""
         raise NotImplementedError
 
     # Writing.
 
     def room(self) -> bool:
-        """Whether new work may be granted."""
+        """Return whether new work may start."""
         if self.own is not None:
             return self.own.room()
         return sum(each.size for each in self._unwritten) < UNWRITTEN_BYTES_MAX
 
     def claim(self) -> int:
-        """Give a number to an owner: for guests of this process, while it is the host."""
+        """Return a new owner number for a guest, while this process is the host."""
         if self.own is None:
             raise Fenced("this process is not the host of the database")
         return self.own.claim()
@@ -148,7 +159,7 @@ class SharedStore:
         *,
         alone: bool = False,
     ) -> asyncio.Future[None]:
-        """Add entries to a run's log; done when they are durable, whoever wrote them."""
+        """Append entries to a run's log; the future resolves once they are durable."""
         if self.own is not None and not self._unwritten:
             return self.own.append(run, expected, entries, summary, alone=alone)
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -160,13 +171,13 @@ class SharedStore:
         return future
 
     def write_through(self, line: GuestLine) -> None:
-        """There is a host: send what is not written."""
+        """Write through a host from now on: send all unwritten entries."""
         self.own, self._line = None, line
         for append in self._missing():
             self._send(append)
 
     def write_here(self, store: Store) -> None:
-        """This process is the host: write what is not written."""
+        """Write as the host from now on: append all unwritten entries."""
         self.own, self._line = store, None
         missing, self._unwritten = self._missing(), []
         for append in missing:
@@ -174,7 +185,7 @@ class SharedStore:
             done.add_done_callback(partial(_pass_on, append.future))
 
     def wait(self) -> None:
-        """Nobody writes for now: keep what comes."""
+        """Keep new entries while there is no host."""
         self.own = self._line = None
 
     def _send(self, append: _Append) -> None:
@@ -192,21 +203,21 @@ class SharedStore:
     def _answered(self, line: GuestLine, append: _Append, done: asyncio.Future[Any]) -> None:
         error = done.exception() if not done.cancelled() else None
         if line.closed and error is not None:
-            return  # nobody knows: it is looked for in the log once there is a host again
+            return  # unknown: it is looked up in the log once there is a host again
         if append in self._unwritten:
             self._unwritten.remove(append)
         if not append.future.done():
             append.future.set_exception(error) if error else append.future.set_result(None)
 
     def give_up(self, error: BaseException) -> None:
-        """Nothing more is written: whoever waits hears why."""
+        """Fail all waiters: nothing more is written."""
         unwritten, self._unwritten = self._unwritten, []
         for append in unwritten:
             if not append.future.done():
                 append.future.set_exception(error)
 
     def _missing(self) -> list[_Append]:
-        """What of the unwritten is not in the log; the rest is told that it is."""
+        """Return the unwritten appends that are not in the log; resolve the others."""
         missing = []
         for append in self._unwritten:
             last = append.entries[-1]
@@ -223,7 +234,7 @@ class SharedStore:
         return list(missing)
 
     async def close(self) -> None:
-        """Let go."""
+        """Close the store and the reader."""
         own, self.own = self.own, None
         if own is not None:
             await own.close()
@@ -243,18 +254,18 @@ def _pass_on(to: asyncio.Future[None], done: asyncio.Future[None]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseAccess:
-    """How a guest gets at the database: all that the application knows and the engine does not."""
+    """A guest's access to the database, provided by the application."""
 
     connect: Callable[[Doc], Awaitable[GuestLine | None]]
-    """Open a line to the host, with this as its first request; None when nobody listens."""
+    """Opens a connection to the host with this first request; None if no host listens."""
     inherit: Callable[[Guest], Awaitable[bool]]
-    """Become the host; false when another is."""
+    """Becomes the host; False if another process is."""
     step_back: Callable[[], Awaitable[None]]
-    """Let go of what `inherit` took."""
+    """Releases what `inherit` took."""
 
 
 class Guest(Host):
-    """Drives runs of this process on a database that another may own."""
+    """Drives runs of this process on a database that another process may own."""
 
     def __init__(
         self, store: SharedStore, ways: DatabaseAccess, process: GuestProcess, **more: Any
@@ -276,14 +287,14 @@ class Guest(Host):
         return self._shared_store.own is not None
 
     async def open(self) -> None:
-        """Join the host of the database, or become it where there is none."""
+        """Join the host of the database, or become it if there is none."""
         if self._clock is None:
             latest = max((header.updated for header in self.store.runs()), default=0)
             self._clock = SystemClock(not_before=max(latest, self.not_before))
         await self._find_host(grace_s=0.0, limit_s=FIRST_WAIT_S)
 
     async def preside(self, store: Store) -> None:
-        """Go on as the host: the lock is ours, and this is the log to write to."""
+        """Continue as the host: the lock is ours, and `store` is the log to write to."""
         self._fold()
         self.owner = store.claim()
         self._line = None
@@ -295,7 +306,7 @@ class Guest(Host):
         self.breakers.watch_all()
 
     async def step_back(self) -> None:
-        """Let another process be the host, and go on as its guest."""
+        """Let another process become the host, and continue as its guest."""
         if not self.presides:
             raise Conflict("this process is not the host any more")
         self._found.clear()
@@ -307,7 +318,7 @@ class Guest(Host):
         await self._find_host(grace_s=STEP_BACK_S)
 
     def fail(self, error: BaseException) -> None:
-        """Stop at once; whoever waits for a host hears why there is none."""
+        """Stop at once; fail all who wait for a host."""
         super().fail(error)
         self._shared_store.give_up(error)
         self._found.set()
@@ -333,7 +344,7 @@ class Guest(Host):
             await asyncio.sleep(LOOK_S)
 
     async def _joined(self) -> bool:
-        """Join the host that listens, if one does; false when it is about to end."""
+        """Join the listening host, if any; return False if there is none or it is about to end."""
         hello = {"verb": "join", "pid": self._process.pid, "forms": FORMS}
         line = await self._ways.connect(hello)
         if line is None:
@@ -348,11 +359,11 @@ class Guest(Host):
         self._fold()
         self._listening = asyncio.get_running_loop().create_task(self._listen(line))
         try:
-            for run, owner in list(self._taken.items()):  # ended ones too: it may be unwritten
+            for run, owner in list(self._taken.items()):  # ended ones too: maybe unwritten
                 await line.ask("take", run=run, owner=owner)
         except LeadhandError:
             if line.closed:
-                return False  # it was cut again
+                return False  # the connection was cut again
             line.close()
             raise
         self._line = line
@@ -372,7 +383,7 @@ class Guest(Host):
                 case "live":
                     self.spawn(self._show(line, frame))
                 case _:
-                    pass  # a host of the same version says nothing else
+                    pass  # a host of the same version sends nothing else
         line.close()
         if self._line is line:
             self._line = None
@@ -402,16 +413,16 @@ class Guest(Host):
         self.poke_all()
 
     async def _host_line(self) -> GuestLine | None:
-        """The line to the host, once there is one; None when this process is it."""
+        """Return the connection to the host, once there is one; None if this is the host."""
         await self._found.wait()
         if self.failed is not None:
             raise self.failed
         return self._line
 
-    # What a host does, through another.
+    # Duties of a host, through another process.
 
     async def tell_host(self, event: Event) -> None:
-        """Have one event appended to the `$host` stream; returns once it is durable."""
+        """Append one event to the `$host` stream; return once it is durable."""
         while (line := await self._host_line()) is not None:
             try:
                 await line.ask("share", event=encode(event).decode())
@@ -422,24 +433,24 @@ class Guest(Host):
                     raise
             await self._host_line()
             if isinstance(event, hosting.ApprovalUsed) and self._used_here(event):
-                return  # it was written, and the answer was lost
+                return  # it was written, and only the answer was lost
         await Host.tell_host(self, event)
 
     def _used_here(self, event: hosting.ApprovalUsed) -> bool:
         return self.shared.used.get(event.id) == event.run
 
     def mention(self, event: Event) -> None:
-        """The same; nobody waits, and what is lost is lost."""
+        """Append one event to the `$host` stream without waiting; it may be lost."""
         if self._line is None:
             if self.presides:
                 Host.mention(self, event)
             return
-        hosting.evolve_host(self.shared, event)  # known here at once; the log tells it again
+        hosting.evolve_host(self.shared, event)  # known here at once; the log repeats it
         self.shared.seq -= 1
         self._line.tell("share", event=encode(event).decode())
 
     async def take(self, run: str) -> None:
-        """Have a run given to this process, before it is begun or taken up."""
+        """Take a run for this process, before it is started or resumed."""
         while (line := await self._host_line()) is not None:
             try:
                 self.owner = self._taken[run] = int(await line.ask("take", run=run))
@@ -453,24 +464,24 @@ class Guest(Host):
             loaded.load_from(self.store.read(run))
 
     def hosted(self) -> RunHosted:
-        """What is recorded when a run is begun or taken up here: with the process it is in."""
+        """Return the event that records that a run is started or resumed here, with its process."""
         return RunHosted(self.owner, self._process)
 
     def forget(self, run: Run) -> None:
-        """A run that ended needs no host."""
+        """Unload a run that has ended."""
         super().forget(run)
         if run.state.ended is not None:
             self._taken.pop(run.id, None)
             self._leave(run.id)
 
     def notice(self, kind: str, run: str, text: str) -> None:
-        """Tell whoever listens, and the host, which anchors what is worth it."""
+        """Notify the listener, and the host, which anchors important changes."""
         super().notice(kind, run, text)
         if self._line is not None and run:
             self._line.tell("notice", what=kind, run=run)
 
     def noted(self, run: str, what: str, details: tuple[Any, ...]) -> None:
-        """Pass on what no log keeps: of each step, the last of each kind in each moment."""
+        """Forward notes that are not logged: for each step, the last of each kind per interval."""
         if not self._notes:
             asyncio.get_running_loop().call_later(NOTE_S, self._tell_notes)
         self._notes[run, what, details[0]] = details
@@ -486,7 +497,7 @@ class Guest(Host):
             self._line.tell("leave", run=run)
 
     async def close(self) -> None:
-        """End what still runs, wait until it is gone, and let go."""
+        """Stop all attempts, wait until they are gone, and disconnect."""
         self.closing = True
         await super().close()
         if self._line is not None:
