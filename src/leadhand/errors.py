@@ -35,7 +35,10 @@ if TYPE_CHECKING:
 
 
 class LeadhandError(Exception):
-    """Something Leadhand can explain."""
+    """Base of all errors that Leadhand raises on purpose.
+
+    `exit_code` is the exit code of a command.
+    """
 
     exit_code: ClassVar[int] = 1
 
@@ -78,7 +81,7 @@ class NotAllowed(LeadhandError):
 
 
 class NotTrusted(NotAllowed):
-    """A folder's settings name code or addresses that nobody at this account has trusted."""
+    """A folder's settings name code or addresses that are not trusted by this account."""
 
 
 class LimitReached(LeadhandError):
@@ -88,7 +91,7 @@ class LimitReached(LeadhandError):
 
 
 class Conflict(LeadhandError):
-    """Somebody else was first: a second host, a newer version, a stale plan."""
+    """A conflict with an earlier change: a second host, a newer version, a stale plan."""
 
     exit_code = 7
 
@@ -98,7 +101,7 @@ class Fenced(Conflict):
 
 
 class StoreError(LeadhandError):
-    """The database could not do what was asked."""
+    """The database could not carry out the request."""
 
 
 class StoreFull(StoreError):
@@ -114,11 +117,14 @@ class StoreCorrupt(StoreError):
 
 
 class Unreachable(LeadhandError):
-    """What hosts the runs does not answer. Nothing is lost; say it again when it does."""
+    """The host of the runs does not answer. Nothing is lost; repeat the request later."""
 
 
 class Queued(Unreachable):
-    """The run was taken, and begins when an engine is there. Nothing needs to be said again."""
+    """The run was accepted, and begins when an engine is available.
+
+    Nothing needs to be repeated.
+    """
 
     exit_code = 8
 
@@ -130,7 +136,7 @@ class Bug(LeadhandError):
 
     @classmethod
     def behind(cls, error: Exception) -> Bug:
-        """The bug that an exception of the core stands for."""
+        """Return the bug that an exception of the core indicates."""
         if isinstance(error, Bug):
             return error
         bug = cls(f"the engine failed: {type(error).__name__}: {error}")
@@ -139,10 +145,14 @@ class Bug(LeadhandError):
 
 
 class WorkerFailure(LeadhandError):
-    """A failure a worker reports, with its class.
+    """A failure a worker reports by raising it. Its class decides the recovery.
 
-    `effect` says what is known of the outside world: "none" (nothing happened),
-    "done" (it happened all the same) or "unknown".
+    - `message`: what happened, for people.
+    - `retry_after_s`: a pause the worker asks for before the next attempt.
+    - `effect`: what is known of the outside world: "none" (nothing happened), "done" (it happened
+      all the same) or "unknown".
+    - `data`: details for the planner and for people.
+    - `recommendations`: hints for the planner.
     """
 
     failure_class: ClassVar[str] = "unavailable"

@@ -1,4 +1,4 @@
-"""Parts that other packages bring: commands, planners, reviewers, tables of settings.
+"""Parts provided by other packages: commands, planners, reviewers, settings sections.
 
 A package names its parts in its pyproject.toml:
 
@@ -8,12 +8,12 @@ A package names its parts in its pyproject.toml:
     [project.entry-points."leadhand.planners"]
     acme = "acme_leadhand.planner:AcmePlanner"
 
-Leadhand's own products (the server, the fleet) are found in the same way. The files are
-read directly: `importlib.metadata` takes longer to import than `leadhand --help` takes to answer.
-A part is imported when it is used, never to list it.
+Leadhand's own products (the server, the fleet) are found in the same way. The files are read
+directly: importing `importlib.metadata` takes longer than `leadhand --help`. A part is imported
+when it is used, never to list it.
 
-The folder that a command runs in is not searched, and neither is what is put on `sys.path` later:
-code of a project is loaded when it is trusted (`settings/trust.py`), not because it lies there.
+The working folder of a command is not searched, and neither are later additions to `sys.path`: code
+of a project is loaded when it is trusted (`settings/trust.py`), not because it is there.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ INFO = (".dist-info", ".egg-info")
 
 
 class Part(NamedTuple):
-    """One entry point: which package brings it, and where it is."""
+    """One entry point of a package."""
 
     name: str
     module: str
     attribute: str
     package: str
-    """The distribution, as in `acme-leadhand`; what messages name."""
+    """The distribution, as in `acme-leadhand`, named in messages."""
 
     def load(self) -> Any:
-        """Import the part. Raise UsageError that names the package when it cannot be imported."""
+        """Import the part. Raise `UsageError`, which names the package, if that fails."""
         try:
             found: Any = importlib.import_module(self.module)
             for name in self.attribute.split("."):
@@ -57,7 +57,7 @@ class Part(NamedTuple):
 
 
 class CommandPart(NamedTuple):
-    """A command, described without importing it: what `leadhand.commands` may name."""
+    """A command, described without importing it: the object an entry point may name."""
 
     target: str
     """`module:attribute` of a click command."""
@@ -68,9 +68,9 @@ class CommandPart(NamedTuple):
 
 @cache
 def parts(group: str) -> Mapping[str, Part]:
-    """Return the parts of a group (`commands`, `planners`, …) by name, in the order of names.
+    """Return the parts of a group (`commands`, `planners`, …) by name, sorted by name.
 
-    A product of ours whose folder is not installed is left out. Of two parts with one name the
+    A product of ours whose folder is not installed is left out. If two parts have one name, the
     first on `sys.path` counts.
     """
     found = {
@@ -83,12 +83,12 @@ def parts(group: str) -> Mapping[str, Part]:
 
 
 def part(group: str, name: str) -> Part | None:
-    """Return one part, or None when no package brings it."""
+    """Return one part, or None if no package provides it."""
     return parts(group).get(name)
 
 
 def _is_there(module: str) -> bool:
-    """Whether a module of ours is installed: its folder may have been left out."""
+    """Return whether a module of ours is installed: its folder may have been left out."""
     place = os.path.join(os.path.dirname(__file__), *module.split(".")[1:])  # noqa: PTH118, PTH120 - pathlib is not loaded yet
     return os.path.exists(f"{place}.py") or os.path.isdir(place)  # noqa: PTH110, PTH112 - as above
 
@@ -104,7 +104,7 @@ _PLACES = _searched()
 
 @cache
 def _entries() -> list[tuple[str, list[tuple[str, str, str, str]]]]:
-    """Return per distribution its entry points of ours: group, name, module, attribute."""
+    """Return our entry points per distribution: group, name, module, attribute."""
     found = []
     for place in _PLACES:
         try:

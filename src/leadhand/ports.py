@@ -1,7 +1,7 @@
-"""The protocols at the edge of the core: what a store, a worker, a planner, a clock must do.
+"""The protocols at the edge of the core: store, worker, planner, reviewer, machine and clock.
 
-Everything outside implements one of these; `tests/contracts` holds one suite for each. Whatever
-comes out of them by way of an exception, `ends_us` tells whether it is theirs or ours.
+Everything outside implements one of these; `tests/contracts` holds one suite for each. `ends_us`
+tells whether an exception raised by such code is its own failure or ends this process.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Entry(NamedTuple):
 
 
 class RunHeader(NamedTuple):
-    """What a store knows of a run without folding its log."""
+    """The facts a store knows about a run without folding its log."""
 
     run: str
     created: int
@@ -40,34 +40,37 @@ class RunHeader(NamedTuple):
     seq: int
     hash: bytes
     summary: bytes
-    """JSON the host wrote at the last change of status; equals what folding would say."""
+    """JSON the host wrote at the last change of status; equals the result of folding."""
 
 
 class Artifacts(Protocol):
-    """Where large results are kept, for whoever only reads them."""
+    """Large results, for reading."""
 
     def get_artifact(self, ref: str) -> bytes:
-        """The bytes behind a name."""
+        """Return the bytes of artifact `ref`.
+
+        Raise `StoreCorrupt` if they are missing or altered.
+        """
 
 
 class Store(Protocol):
     """An append-only log of runs, and artifacts by hash.
 
-    `append` is all or nothing and resolves only when the entries are durable. It raises
-    Conflict when `expected` is not the run's last seq, Fenced when another owner claimed
-    the store, StoreFull when there is no space (nothing was written), StoreBroken when the
-    outcome of a write is not known (the caller must stop).
+    `append` is all or nothing and resolves only when the entries are durable. It raises `Conflict`
+    if `expected` is not the run's last seq, `Fenced` if another owner claimed the store,
+    `StoreFull` if there is no space (nothing was written), `StoreBroken` if the outcome of a write
+    is not known (the caller must stop).
     """
 
     @property
     def database_id(self) -> str:
-        """A name of this database that no other has."""
+        """The unique id of this database."""
 
     def room(self) -> bool:
-        """Whether new work may be granted; reports are always taken."""
+        """Return whether new work may start; reports are always accepted."""
 
     def claim(self) -> int:
-        """Become the owner: a new epoch that every later append is checked against."""
+        """Become the owner. Return the new epoch, which every later append is checked against."""
 
     def append(
         self,
@@ -78,32 +81,46 @@ class Store(Protocol):
         *,
         alone: bool = False,
     ) -> asyncio.Future[None]:
-        """Add entries to a run's log. `alone`: the caller has nothing else to do meanwhile."""
+        """Append entries to a run's log; the future resolves once they are durable.
+
+        - `run`: the run; a new name creates it.
+        - `expected`: the seq of the run's last entry, 0 for a new run.
+        - `entries`: consecutive entries that begin with seq `expected` + 1.
+        - `summary`: the new `RunHeader.summary`; None keeps the old one.
+        - `alone`: whether the caller has nothing else to do meanwhile.
+        """
 
     def read(self, run: str, after: int = 0) -> list[Entry]:
-        """A run's entries with a seq above `after`, in order."""
+        """Return the entries of `run` with a seq above `after`, in order; [] if it is unknown."""
 
     def runs(self) -> list[RunHeader]:
-        """All runs, oldest first."""
+        """Return the headers of all runs, oldest first."""
 
     def header(self, run: str) -> RunHeader | None:
-        """One run."""
+        """Return the header of `run`, or None if there is no such run."""
 
     def follow(self, after: int = 0) -> AsyncIterator[tuple[int, Entry]]:
-        """Every entry of every run with a position above `after`, in commit order, for ever."""
+        """Yield each entry of all runs with a position above `after`, in commit order, for ever."""
 
     def put_artifact(self, data: bytes) -> str:
-        """Keep bytes durably; gives back their name, `sha256:…`."""
+        """Store `data` durably; return its name, `sha256:…`."""
 
     def get_artifact(self, ref: str) -> bytes:
-        """The bytes behind a name; StoreCorrupt when they do not match it."""
+        """Return the bytes of artifact `ref`.
+
+        Raise `StoreCorrupt` if they are missing or altered.
+        """
 
     async def close(self) -> None:
-        """Finish what is queued and let go."""
+        """Finish all queued appends and close the store."""
 
 
 class Task(NamedTuple):
-    """One attempt, as a worker gets it."""
+    """One attempt, as a worker gets it.
+
+    `action` and `parameters` come from the step, with references resolved; `epoch` identifies the
+    attempt, and `deadline` is in microseconds on the run clock.
+    """
 
     run: str
     step: str
@@ -115,36 +132,46 @@ class Task(NamedTuple):
 
 
 class Context(Protocol):
-    """What a worker may know and do beyond its parameters."""
+    """The context of an attempt: what a worker may know and do beyond its parameters."""
 
     @property
-    def goal(self) -> Any: ...
+    def goal(self) -> Any:
+        """The goal of the run, as a `Goal`."""
+
     @property
-    def run(self) -> str: ...
+    def run(self) -> str:
+        """The id of the run."""
+
     @property
-    def step(self) -> str: ...
+    def step(self) -> str:
+        """The id of the step."""
+
     @property
-    def attempt(self) -> int: ...
+    def attempt(self) -> int:
+        """The number of this attempt, counted from 1."""
+
     @property
     def key(self) -> str:
         """The same for every attempt of this step: use it as an idempotency key."""
 
     @property
     def tier(self) -> str:
-        """Which tier of models the plan wants for this step; empty when it does not say."""
+        """The tier of models the plan wants for this step; empty if it does not say."""
 
     @property
     def failures(self) -> tuple[Failure, ...]:
-        """Why earlier attempts of this step failed."""
+        """The failures of earlier attempts of this step."""
 
     @property
     def results(self) -> dict[str, Any]:
-        """Results of the steps named in the step's `context`."""
+        """Results of the steps named in the step's `context`, by step."""
 
     @property
     def summaries(self) -> dict[str, dict[str, Any]]:
-        """What the steps did, in brief, whose summaries the step's `context` names: worker, action,
-        status, data (a text), recommendations, error."""
+        """Summaries of the steps whose summaries the step's `context` names, by step.
+
+        For each: worker, action, status, data (a text), recommendations, error.
+        """
 
     @property
     def cancelled(self) -> bool:
@@ -152,17 +179,23 @@ class Context(Protocol):
 
     @property
     def answers(self) -> tuple[dict[str, Any], ...]:
-        """What people answered when they were asked about this step."""
+        """Answers of people to questions about this step."""
 
     def spawned(self, process: Spawned) -> None:
-        """For workers that start programs: which process carries out the attempt."""
+        """Record the process that carries out the attempt, for workers that start programs."""
 
     def progress(self, message: str = "", fraction: float | None = None) -> None:
-        """Say how far it is; shown live, never kept in the log."""
+        """Report progress; shown live, never logged.
+
+        `message` is a short text, `fraction` the completed share from 0 to 1.
+        """
 
 
 class Spawned(NamedTuple):
-    """Which operating-system process carries out an attempt."""
+    """The operating-system process of an attempt.
+
+    `start_time` and `boot_id` distinguish it from another process with the same pid.
+    """
 
     pid: int
     start_time: int
@@ -170,73 +203,93 @@ class Spawned(NamedTuple):
 
 
 class Worker(Protocol):
-    """Carries out one attempt with only the context it was given. Never plans."""
+    """A worker: carries out one attempt with only the context it is given. Never plans."""
 
     @property
-    def spec(self) -> WorkerSpec: ...
+    def spec(self) -> WorkerSpec:
+        """The description of the worker: name, kind, version and offers."""
 
     async def perform(self, task: Task, context: Context) -> Report:
-        """Do it and report. Must not raise for failures of the task; may be cancelled."""
+        """Carry out the attempt `task` and return its report.
+
+        `context` gives the goal and the circumstances of the attempt. Must not raise for failures
+        of the task: these are reports. May be cancelled.
+        """
 
     async def probe(self, task: Task, context: Context) -> Report | None:
-        """Whether an earlier attempt happened: a report (it did), or None (it did not).
+        """Return a report if the earlier attempt `task` took effect, None if it did not.
 
-        Raises LookupError when it cannot tell.
+        `context` is that of the attempt. Raise `LookupError` if the worker cannot tell.
         """
 
     def check(self, name: str, action: str, data: Any) -> bool:
-        """Run a named check, or the action's result check when the name is empty."""
+        """Run the check `name` of `action` on the result `data`; "" is the action's result check.
 
-    async def close(self) -> None: ...
+        Only True counts as met; raising counts as unmet.
+        """
+
+    async def close(self) -> None:
+        """Release all resources of the worker."""
 
 
 class Workers(Protocol):
     """The workers of a run, by name."""
 
-    def get(self, name: str) -> Worker | None: ...
+    def get(self, name: str) -> Worker | None:
+        """Return the worker called `name`, or None."""
 
-    def catalog(self) -> Catalog: ...
+    def catalog(self) -> Catalog:
+        """Return the descriptions of all workers."""
 
 
 class Machine(Protocol):
     """The machine a host runs on, as far as workers need it."""
 
     async def clear(self) -> None:
-        """End whatever an earlier host of this database left running, and see it gone."""
+        """End all processes that an earlier host of this database left running, and wait for it."""
 
     async def end(self, process: GuestProcess) -> None:
-        """End whatever a process that drove a run left running, and see it gone."""
+        """End all that `process`, which drove a run, left running, and wait for it."""
 
     def attach(self, workers: Workers) -> None:
-        """Give workers the means to start programs."""
+        """Enable `workers` to start programs."""
 
     def held(self) -> int:
-        """Threads that were told to stop and still run: they hold their places."""
+        """Return the number of threads that were told to stop and still run: they use capacity."""
 
     async def close(self) -> None:
         """End everything that was started."""
 
 
 class Planner(Protocol):
-    """Reads the state and answers with a decision. Never executes."""
+    """A planner: reads the state and returns a decision. Never executes.
+
+    `name` identifies it in the log; `replans` and `splits` say whether it can plan around a failure
+    and split a step; `consult` says when it is asked: "every_report", or "on_surprise" (failures
+    and surprises only).
+    """
 
     name: str
     replans: bool
     splits: bool
     consult: str
 
-    async def decide(self, view: PlannerView) -> Decision: ...
+    async def decide(self, view: PlannerView) -> Decision:
+        """Return the next decision for the run shown in `view`.
+
+        Findings against its last proposal are in `view.findings`. Raising counts as a failed round.
+        """
 
 
 class Reviewer(Protocol):
-    """Looks at a revision before anybody decides about it. A function will do."""
+    """An automatic reviewer: examines a revision before it is decided. May be a function."""
 
     def __call__(self, revision: dict[str, Any]) -> Any:
-        """Return what it finds: nothing, a sentence, several; or an awaitable of that.
+        """Return the findings: nothing, a sentence, or several; or an awaitable of these.
 
         `revision` is a copy: run, goal, number, author, because, params, steps (with every
-        reference replaced whose value is known), templates (the steps as written), unresolved
-        (by step, the places that still hold a reference), cancel, drop, risk, envelope, untrusted.
+        reference replaced whose value is known), templates (the steps as written), unresolved (by
+        step, the places that still hold a reference), cancel, drop, risk, envelope, untrusted.
         """
 
 
@@ -244,19 +297,23 @@ class Clock(Protocol):
     """Two kinds of time: elapsed since a start, and the calendar."""
 
     def now(self) -> int:
-        """Microseconds on the run clock: the wall clock at start plus elapsed monotonic time."""
+        """Return microseconds on the run clock.
+
+        The run clock is the wall clock at start plus elapsed monotonic time.
+        """
 
     def wall(self) -> int:
-        """Microseconds of the calendar, as the operating system says now."""
+        """Return microseconds of the calendar, by the operating system's current time."""
 
-    async def sleep(self, seconds: float) -> None: ...
+    async def sleep(self, seconds: float) -> None:
+        """Wait for `seconds` of elapsed time."""
 
 
 def ends_us(error: BaseException) -> bool:
-    """Whether an exception that came out of user code is somebody ending us, and must go on.
+    """Return whether an exception raised in user code ends this process or task, not the code.
 
-    Cancelled from outside, closed, Ctrl-C: those are not the code's own. The same kinds raised
-    by the code of its own accord are failures like any other.
+    Cancellation from outside, closing and Ctrl-C must be passed on. The same exceptions raised by
+    the code itself are failures like any other.
     """
     if isinstance(error, KeyboardInterrupt):
         return not _raised_by_statement(error)
@@ -265,13 +322,13 @@ def ends_us(error: BaseException) -> bool:
         return False
     try:
         task = asyncio.current_task()
-    except RuntimeError:  # no loop runs: what is left over is being closed
+    except RuntimeError:  # no loop runs: leftovers are being closed
         return True
     return task is None or (cancelled and task.cancelling() > 0)
 
 
 def _raised_by_statement(error: BaseException) -> bool:
-    """Whether a `raise` raised it: a signal interrupts between other instructions."""
+    """Return whether a `raise` raised it: a signal interrupts between other instructions."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

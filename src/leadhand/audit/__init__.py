@@ -1,1 +1,1 @@
-"""Evidence: hash chains over the log, and whatever else lets a stranger check a run."""
+"""Evidence: hash chains over the log, anchors, signatures and bundles for independent checks."""

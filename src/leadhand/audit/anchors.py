@@ -1,16 +1,16 @@
-"""Anchors: the head of the log, written down where whoever changes the log does not write.
+"""Anchors: the head of the log, recorded outside the reach of those who can change the log.
 
-A hash chain shows that something inside it was changed. It cannot show that its end was cut
-off, nor that somebody computed all of it anew; only a copy of its head that is kept elsewhere
-can. So now and then the head of the batch chain (`chain.py`) becomes a line in a file:
+A hash chain shows that something inside it was changed. It cannot show that its end was cut off, or
+that all of it was computed again; only a copy of its head that is kept elsewhere can. So now and
+then the head of the batch chain (`chain.py`) becomes a line in a file:
 
     {"anchor":1,"database":…,"number":…,"position":…,"hash":…,"at":…,"prev":…}
 
-`number` is the commit's, `position` that of its last entry; `prev` is the SHA-256 of the line
-before, so lines cannot be taken out, put in or changed in the middle either. With a key, a line
-also holds `key` and, last, `signature`: Ed25519 over everything before it. Whoever has the
-public key then needs to trust neither the database nor the file; what a signature cannot show
-is that later lines are missing.
+`number` is the number of the commit, `position` that of its last entry; `prev` is the SHA-256 of
+the line before, so lines cannot be removed, inserted or changed in the middle either. With a key, a
+line also holds `key` and, last, `signature`: Ed25519 over everything before it. With the public key
+a reader then needs to trust neither the database nor the file; a signature cannot show that later
+lines are missing.
 
 Everything here is pure.
 """
@@ -34,14 +34,14 @@ VERSION = 1
 FIRST = "0" * 64
 """`prev` of the first line."""
 PURPOSE = b"leadhand anchor\n"
-"""Signed with each line: a signature given for something else is none for this."""
+"""Signed with each line: a signature for another purpose is not valid here."""
 
 
 class Anchoring(NamedTuple):
-    """Where, how often, and signed by which key."""
+    """The settings of anchoring: file, interval and key."""
 
     file: Path | None = None
-    """None: beside the database, with `.anchors` at the end of its name."""
+    """None: beside the database, with the suffix `.anchors`."""
     every_s: float = 600.0
     key: Path | None = None
 
@@ -61,21 +61,23 @@ class Anchor(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Signer(Protocol):
-    """Whoever can sign: see `keys.py`."""
+    """A signing key: see `keys.py`."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The name of its public key."""
 
-    def sign(self, message: bytes) -> bytes: ...
+    def sign(self, message: bytes) -> bytes:
+        """Return the signature of `message`."""
 
 
 def file_of(store: Path, anchoring: Anchoring) -> Path:
-    """Where the anchors of a database are."""
+    """Return the anchor file of a database."""
     return anchoring.file or Path(f"{store}.anchors")
 
 
 def line_of(head: Batch, database: str, at: int, before: bytes, signer: Signer | None) -> bytes:
-    """The line for a head, without its end; `before` is the last line of the file, or empty."""
+    """Return the line for a head, without its end; `before` is the last line, or empty."""
     prev = sha256(before).hexdigest() if before else FIRST
     anchor = Anchor(VERSION, database, head.number, head.last, head.hash.hex(), at, prev)
     if signer is not None:
@@ -86,12 +88,12 @@ def line_of(head: Batch, database: str, at: int, before: bytes, signer: Signer |
 
 
 def signed_part(anchor: Anchor) -> bytes:
-    """What the signature of a line is over."""
+    """Return the bytes that the signature of a line covers."""
     return PURPOSE + msgspec.json.encode(msgspec.structs.replace(anchor, signature=""))
 
 
 def read_line(line: bytes) -> Anchor | None:
-    """The anchor in a line; None when it is not exactly what `line_of` writes."""
+    """Return the anchor in a line; None if it is not exactly as `line_of` writes it."""
     try:
         anchor = msgspec.json.decode(line, type=Anchor)
         bytes.fromhex(anchor.hash)
@@ -101,18 +103,18 @@ def read_line(line: bytes) -> Anchor | None:
 
 
 def lines_in(data: bytes) -> list[bytes]:
-    """The whole lines of a file; what a power cut left of the last one does not count."""
+    """Return the complete lines of a file; a last line torn by a power cut does not count."""
     return data.split(b"\n")[:-1]
 
 
 class AnchorFindings(NamedTuple):
-    """What the anchors of a database show."""
+    """The result of checking the anchors of a database."""
 
     problems: list[ChainProblem]
     held: Anchor | None
     """The last anchor that agrees with the log."""
     signed: int = 0
-    """How many are signed by the known key."""
+    """The number of anchors signed by the known key."""
 
 
 def verify_anchors(
@@ -121,7 +123,10 @@ def verify_anchors(
     database: str,
     check: Callable[[bytes, bytes], bool] | None = None,
 ) -> AnchorFindings:
-    """What the lines of an anchor file say of a log. `check` tells whether a signature is good."""
+    """Compare the lines of an anchor file with a log.
+
+    `check` returns whether a signature is valid.
+    """
     problems: list[ChainProblem] = []
     anchors: list[Anchor] = []
     before, signed = b"", 0
@@ -151,7 +156,7 @@ def verify_anchors(
 
 
 def is_signed(anchor: Anchor, check: Callable[[bytes, bytes], bool]) -> bool:
-    """Whether a line's signature is good."""
+    """Return whether a line's signature is valid."""
     try:
         signature = b64decode(anchor.signature, validate=True)
     except (NotBase64, ValueError):
@@ -162,7 +167,10 @@ def is_signed(anchor: Anchor, check: Callable[[bytes, bytes], bool]) -> bool:
 def _compare(
     anchors: Sequence[Anchor], batches: Mapping[int, Batch], database: str
 ) -> tuple[list[ChainProblem], Anchor | None]:
-    """The first anchor that the log contradicts says it all: the later ones rest on it."""
+    """Return the first anchor that the log contradicts, and the last that agrees.
+
+    One contradiction is enough: later anchors rest on it.
+    """
     held: Anchor | None = None
     for anchor in anchors:
         if anchor.database != database:

@@ -13,8 +13,8 @@
     signature.json          over the manifest, when there is a key
 
 It is a zip file without compression and without times: the same run gives the same bytes, and a
-reader can put it together again and compare. Everything but log/ and artifacts/ follows from
-those, so a reader of the same version makes it again too.
+reader can rebuild and compare it. Everything but log/ and artifacts/ is derived from those, so a
+reader of the same version rebuilds it too.
 
 Everything here is pure.
 """
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from leadhand.core.plan.model import Doc
 
 
-# Checking a bundle alone: its bytes, hashes and signature, the log in it and what that means.
+# Checking a bundle alone: its bytes, hashes and signature, and the log in it.
 
 
 BYTES_MAX = 1 << 32
@@ -61,25 +61,25 @@ BYTES_MAX = 1 << 32
 
 @dataclass
 class BundleVerdict:
-    """What was found, and what could not be looked at."""
+    """The result of checking a bundle, and what could not be checked."""
 
     run: str = ""
     entries: int = 0
     problems: list[ChainProblem] = field(default_factory=list)
     signed_by: str = ""
-    """The name of the key that signed it, as far as that could be checked."""
+    """The name of the key that signed it, as far as verifiable."""
     known: bool = False
-    """Whether that is the key that was asked for."""
+    """Whether that is the expected key."""
     anchor: Anchor | None = None
     signed_approvals: int = 0
     unshown: list[str] = field(default_factory=list)
 
     def wrong(self, rule: str, message: str, seq: int = 0) -> None:
-        """Note a problem."""
+        """Add a problem."""
         self.problems.append(ChainProblem(self.run, seq, rule, message))
 
     def document(self) -> Doc:
-        """As `verify --json` prints it."""
+        """Return the verdict in the form of `verify --json`."""
         return {
             "valid": not self.problems,
             "run": self.run,
@@ -97,9 +97,9 @@ class BundleVerdict:
 def verify_bundle(
     data: bytes, key: PublicKey | None = None, approvers: Mapping[str, str] | None = None
 ) -> BundleVerdict:
-    """Everything that is wrong with a bundle.
+    """Return the verdict on a bundle.
 
-    `key` is the one that must have signed it; `approvers` are those whose keys are at hand.
+    `key` is the key that must have signed it; `approvers` are the known approvers with their keys.
     """
     verdict = BundleVerdict()
     try:
@@ -221,7 +221,7 @@ def _read_commit(row: Doc) -> BundledCommit:
 
 
 def _check_commits(verdict: BundleVerdict, parts: Parts) -> None:
-    """Each entry stands where its position says, and the commits hold together."""
+    """Check that each entry has its position, and that the commits chain."""
     hashes: dict[int, bytes] = {}
     before: BundledCommit | None = None
     for commit in parts.commits:
@@ -285,7 +285,7 @@ def _strangers(held: Iterable[str], named: Iterable[str]) -> list[str]:
 def _check_derived(
     verdict: BundleVerdict, manifest: Doc, parts: Parts, files: Mapping[str, bytes]
 ) -> None:
-    """The page, the plan and the ledgers say what the log says."""
+    """Check that the page, the plan and the ledgers follow from the log."""
     if verdict.problems:
         return
     if manifest["made_by"] != MADE_BY:
@@ -304,14 +304,14 @@ def _check_derived(
 
 FORMAT = 1
 PURPOSE = b"leadhand bundle\n"
-"""Signed with each manifest: a signature given for something else is none for this."""
+"""Signed with each manifest: a signature for another purpose is not valid here."""
 MADE_BY = "leadhand 0.1.0"
 MANIFEST, SIGNATURE = "manifest.json", "signature.json"
 _WHEN = (1980, 1, 1, 0, 0, 0)
 
 
 class BundledCommit(NamedTuple):
-    """One link of the batch chain, with what it is over."""
+    """One link of the batch chain, with the hashes it covers."""
 
     number: int
     first: int
@@ -322,7 +322,7 @@ class BundledCommit(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """What a bundle is made from."""
+    """The content a bundle is made from."""
 
     run: str
     database: str
@@ -330,21 +330,21 @@ class Parts(NamedTuple):
     positions: Sequence[int]
     commits: Sequence[BundledCommit]
     anchor: bytes
-    """The line of the anchor that covers the run, or nothing."""
+    """The line of the anchor that covers the run, or empty."""
     artifacts: Mapping[str, bytes]
     missing: Sequence[str] = ()
-    """Artifacts that are no longer there."""
+    """Artifacts that no longer exist."""
 
 
 class KeyedSigner(NamedTuple):
-    """A signer and its public half, as it stands in the bundle."""
+    """A signer and its public key, as included in the bundle."""
 
     signer: Signer
     public: bytes
 
 
 def build(parts: Parts, key: KeyedSigner | None = None) -> bytes:
-    """The file."""
+    """Return the bytes of the bundle."""
     files = members(parts)
     manifest = manifest_of(parts, files)
     files[MANIFEST] = manifest
@@ -362,7 +362,7 @@ def build(parts: Parts, key: KeyedSigner | None = None) -> bytes:
 
 
 def pack(files: Mapping[str, bytes]) -> bytes:
-    """Files as a zip file whose bytes depend on nothing else."""
+    """Return files as a zip file whose bytes depend only on them."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
         for name in sorted(files):
@@ -374,7 +374,7 @@ def pack(files: Mapping[str, bytes]) -> bytes:
 
 
 def manifest_of(parts: Parts, files: Mapping[str, bytes]) -> bytes:
-    """What the signature is over: every other file, and what the run is."""
+    """Return the signed manifest: every other file with its hash, and the run."""
     last = parts.entries[-1]
     return _document(
         {
@@ -394,7 +394,7 @@ def manifest_of(parts: Parts, files: Mapping[str, bytes]) -> bytes:
 
 
 def members(parts: Parts) -> dict[str, bytes]:
-    """Every file but the manifest and its signature."""
+    """Return every file but the manifest and its signature."""
     entries = parts.entries
     events = decode_all([(entry.version, entry.body) for entry in entries])
     log = list(zip(entries, events, strict=True))
@@ -431,12 +431,12 @@ def members(parts: Parts) -> dict[str, bytes]:
 
 
 def _allows(event: Event) -> bool:
-    """Whether people, or the policy in their place, allow or forbid something in it."""
+    """Return whether people, or the policy, allow or forbid something with this event."""
     return isinstance(event, REVIEW_EVENTS)
 
 
 def _approvals(log: list[tuple[Entry, Event]]) -> Doc:
-    """Who allowed what: each approval, and every word of people and the policy about the run.
+    """Return each approval, and every decision of people and the policy about the run.
 
     Times are ISO 8601 in UTC; `log/entries.jsonl` has the exact numbers.
     """

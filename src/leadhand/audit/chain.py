@@ -1,24 +1,24 @@
-"""The hash chains that make a changed log show.
+"""The hash chains that reveal a changed log.
 
 Two chains run through a database.
 
-The *run chain* has a link for each entry, over the bytes as they are stored (verify first,
-decode later; a re-encoding is never hashed):
+The *run chain* has a link for each entry, over the stored bytes (verify first, decode later; a
+re-encoding is never hashed):
 
     sha256( previous hash          32 bytes, zeros before the first entry
           | length of the run's name, 4 bytes | seq, 8 | at, 8, signed | version, 4
           | the run's name, UTF-8
           | body )
 
-All numbers are big-endian. The only part without a length before it is the body, and it
-comes last, so two different entries cannot give the same input.
+All numbers are big-endian. The only part without a length before it is the body, and it comes last,
+so two different entries cannot give the same input.
 
 The *batch chain* has a link for each commit, over the hashes of the entries committed:
 
     sha256( previous hash, 32 | first position, 8 | last position, 8 | entry hashes, 32 each )
 
-A run chain alone cannot show that its tail, or a whole run, is gone; the batch chain shows
-both, and its head is what anchors outside the database will sign.
+A run chain alone cannot show that its tail, or a whole run, is gone; the batch chain shows both,
+and anchors outside the database record its head.
 
 Everything here is pure.
 """
@@ -43,12 +43,12 @@ _pack_batch = Struct(">32sQQ").pack
 
 
 class ChainProblem(NamedTuple):
-    """One thing wrong with a log."""
+    """One problem of a log."""
 
     run: str
-    """Empty when the batch chain is concerned."""
+    """Empty for a problem of the batch chain."""
     seq: int
-    """Of the entry, or the number of the batch."""
+    """The seq of the entry, or the number of the batch."""
     rule: str
     """gap, order, hash, run, head, batch."""
     message: str
@@ -58,7 +58,7 @@ class ChainProblem(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """One commit: the positions it gave out and its link in the batch chain."""
+    """One commit: its positions and its link in the batch chain."""
 
     number: int
     first: int
@@ -67,7 +67,7 @@ class Batch(NamedTuple):
 
 
 def link(prev: bytes, run: str, seq: int, at: int, version: int, body: bytes) -> bytes:
-    """The hash of an entry that follows the one with hash `prev`."""
+    """Return the hash of an entry that follows the one with hash `prev`."""
     name = run.encode()
     return sha256(_pack_entry(prev, len(name), seq, at, version) + name + body).digest()
 
@@ -75,19 +75,19 @@ def link(prev: bytes, run: str, seq: int, at: int, version: int, body: bytes) ->
 def link_batch(
     prev: bytes, first_position: int, last_position: int, entry_hashes: Sequence[bytes]
 ) -> bytes:
-    """The hash of a commit that follows the one with hash `prev`."""
+    """Return the hash of a commit that follows the one with hash `prev`."""
     digest = sha256(_pack_batch(prev, first_position, last_position))
-    # In small pieces: from 2,048 bytes on hashlib lets go of the GIL, and in a process with a
-    # busy event loop getting it back takes far longer than the hashing.
+    # In small pieces: from 2,048 bytes on hashlib releases the GIL, and in a process with a busy
+    # event loop getting it back takes far longer than the hashing.
     for start in range(0, len(entry_hashes), 60):
         digest.update(b"".join(entry_hashes[start : start + 60]))
     return digest.digest()
 
 
 def verify(entries: Iterable[Entry], start: bytes = GENESIS, after: int = 0) -> list[ChainProblem]:
-    """What is wrong with the entries of one run that follow seq `after` with hash `start`.
+    """Return the problems of the entries of one run that follow seq `after` with hash `start`.
 
-    Goes on after a problem from the hash that is stored, so that each is reported once.
+    Continues after a problem from the stored hash, so that each is reported once.
     """
     problems: list[ChainProblem] = []
     prev, last, of = start, after, None
@@ -116,7 +116,7 @@ def verify(entries: Iterable[Entry], start: bytes = GENESIS, after: int = 0) -> 
 
 
 def verify_head(entries: Sequence[Entry], header: RunHeader) -> list[ChainProblem]:
-    """Whether a run's last entry is the one its header names: an entry cut off its end shows."""
+    """Check that a run's last entry is the one in its header: a cut end shows."""
     seq, digest = (entries[-1].seq, entries[-1].hash) if entries else (0, GENESIS)
     if (seq, digest) == (header.seq, header.hash):
         return []
@@ -128,7 +128,7 @@ def verify_head(entries: Sequence[Entry], header: RunHeader) -> list[ChainProble
 def verify_batches(
     batches: Iterable[Batch], hashes: Iterable[tuple[int, bytes]]
 ) -> list[ChainProblem]:
-    """What is wrong with the batch chain over (position, entry hash) pairs in order."""
+    """Return the problems of the batch chain over (position, entry hash) pairs in order."""
     problems: list[ChainProblem] = []
     prev, number, position = GENESIS, 0, 0
     stored = dict(hashes)
@@ -136,7 +136,7 @@ def verify_batches(
         if batch.number != number + 1 or batch.first != position + 1:
             problems.append(ChainProblem("", batch.number, "gap", "missing before it: a commit"))
         span = range(batch.first, batch.last + 1)
-        # What stands there may be anything: never count to a number that somebody put in.
+        # The stored numbers may be forged: never count up to one.
         places = (
             span if len(stored) >= batch.last - batch.first else [p for p in stored if p in span]
         )

@@ -1,7 +1,7 @@
-"""Ed25519 keys that sign anchors and exports. The one file that needs `leadhand[sign]`.
+"""Ed25519 keys that sign anchors and exports. The only module that needs `leadhand[sign]`.
 
-A private key is a PEM file (PKCS #8) that only its owner may read, a public one a PEM file
-beside it that everybody may have. A key's name is the beginning of the SHA-256 of its 32 bytes.
+A private key is a PEM file (PKCS #8) that only its owner may read, a public key a PEM file beside
+it that may be distributed. A key's name is the beginning of the SHA-256 of its 32 bytes.
 """
 
 from __future__ import annotations
@@ -30,12 +30,15 @@ def _library() -> tuple[Any, Any, Any]:
 
 
 def name_of(raw: bytes) -> str:
-    """The name of a public key."""
+    """Return the name of a public key."""
     return f"ed25519:{sha256(raw).hexdigest()[:16]}"
 
 
 def raw_key(text: str) -> bytes:
-    """The 32 bytes of a public key as settings name it; ValueError when it is none."""
+    """Return the 32 bytes of a public key in the settings.
+
+    Raise `ValueError` if it is malformed.
+    """
     raw = b64decode(text.removeprefix(SCHEME), validate=True)
     if not text.startswith(SCHEME) or len(raw) != 32:
         raise ValueError("is no Ed25519 public key")
@@ -43,7 +46,7 @@ def raw_key(text: str) -> bytes:
 
 
 class PrivateKey:
-    """Signs."""
+    """A private key, which signs."""
 
     def __init__(self, key: Ed25519PrivateKey) -> None:
         self._key = key
@@ -51,13 +54,13 @@ class PrivateKey:
 
     @classmethod
     def new(cls) -> PrivateKey:
-        """A key that nobody has yet."""
+        """Generate a new key."""
         ed25519, _, _ = _library()
         return cls(ed25519.Ed25519PrivateKey.generate())
 
     @classmethod
     def of(cls, pem: bytes, name: str = "the key") -> PrivateKey:
-        """From a PEM file's bytes."""
+        """Load the key from the bytes of a PEM file. Raise `UsageError` if it is no Ed25519 key."""
         ed25519, serialization, _ = _library()
         try:
             key = serialization.load_pem_private_key(pem, password=None)
@@ -69,11 +72,11 @@ class PrivateKey:
 
     @property
     def name(self) -> str:
-        """The name of its public half."""
+        """The name of its public key."""
         return self.public.name
 
     def pem(self) -> bytes:
-        """For its file."""
+        """Return the PEM file of the key."""
         _, serialization, _ = _library()
         pem: bytes = self._key.private_bytes(
             serialization.Encoding.PEM,
@@ -83,12 +86,12 @@ class PrivateKey:
         return pem
 
     def sign(self, message: bytes) -> bytes:
-        """64 bytes."""
+        """Return the signature of `message`: 64 bytes."""
         return self._key.sign(message)
 
 
 class PublicKey:
-    """Checks signatures."""
+    """A public key, which checks signatures."""
 
     def __init__(self, key: Any) -> None:
         _, serialization, self._invalid = _library()
@@ -99,7 +102,10 @@ class PublicKey:
 
     @classmethod
     def of(cls, data: bytes, name: str = "the key") -> PublicKey:
-        """From the bytes of a PEM file, or from 32 bare bytes."""
+        """Load the key from the bytes of a PEM file, or from 32 raw bytes.
+
+        Raise `UsageError` if it is no Ed25519 key.
+        """
         ed25519, serialization, _ = _library()
         try:
             if len(data) == 32:
@@ -113,16 +119,16 @@ class PublicKey:
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The name of the key."""
         return name_of(self.raw)
 
     @property
     def text(self) -> str:
-        """Its bytes, for documents."""
+        """Its bytes in base64, for documents."""
         return b64encode(self.raw).decode()
 
     def pem(self) -> bytes:
-        """For its file."""
+        """Return the PEM file of the key."""
         _, serialization, _ = _library()
         pem: bytes = self._key.public_bytes(
             serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
@@ -130,7 +136,7 @@ class PublicKey:
         return pem
 
     def check(self, message: bytes, signature: bytes) -> bool:
-        """Whether a signature of this key is good."""
+        """Return whether a signature of this key is valid."""
         try:
             self._key.verify(signature, message)
         except self._invalid:

@@ -1,11 +1,11 @@
-"""Redaction: known secrets are taken out of whatever is about to be stored, before it is hashed.
+"""Redaction: known secrets are removed from everything to be stored, before it is hashed.
 
-What is looked for is each value, and each form in which it may come back: escaped as JSON, as a
-Python text or as HTML (JSON and URLs also twice), quoted for URLs and shells, in base64 (also
-inside of something longer that was encoded, as in a Basic header) and in hexadecimal, and each
-longer line of a value that has several; each also where lines were broken inside of it, as
-encoders of base64 do. Texts that were cut (a message of 2,000 characters, the end of an output)
-may end in the middle of a secret: its pieces at the cuts go too.
+Each value is searched for in every form it may appear in: escaped as JSON, as a Python text or as
+HTML (JSON and URLs also twice), quoted for URLs and shells, in base64 (also inside a longer encoded
+text, as in a Basic header) and in hexadecimal, and each longer line of a multi-line value; each
+also with line breaks inside, as encoders of base64 insert them. Truncated texts (a message of 2,000
+characters, the end of an output) may end in the middle of a secret: its pieces at the cuts are
+removed too.
 
 Everything here is pure.
 """
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 LENGTH_MIN = 4
-"""Shorter values cannot be kept out of anything without taking everything else out too."""
+"""Shorter values cannot be removed without destroying everything else."""
 FORM_MIN = 6
-"""The shortest derived form that is looked for, and the shortest piece of a secret."""
+"""The shortest derived form that is searched for, and the shortest piece of a secret."""
 CUT_LENGTH = 100
-"""Shorter texts are not cut by anybody."""
+"""Shorter texts are never truncated."""
 
 WRAP_MIN = 8
-"""The shortest form that is looked for across the ends of lines."""
+"""The shortest form that is searched for across line breaks."""
 
 GIVEN_MIN = 8
-"""The shortest value of a worker's variable that is kept out: "1", "true" and "prod" are words."""
+"""The shortest value of a worker's variable that is removed: "1", "true" and "prod" are words."""
 SECRET_NAME = re.compile(
     r"TOKEN|SECRET|PASS|PWD|KEY|PRIVATE|CREDENTIAL|AUTH(?!OR)|COOKIE|SESSION|DSN|(?:^|_)PAT(?:_|$)",
     re.IGNORECASE,
@@ -45,7 +45,7 @@ _WORDS = re.compile(r"[./]?[A-Za-z]+(?:[-_./: ][A-Za-z]+)*")
 WORDS_MAX = 24
 
 _BREAK = re.compile(r"(?:\r?\n|\\+r\\+n|\\+n)[ \t]*")
-"""The end of a line, as it is or escaped, and how the next one is set in."""
+"""A line break, literal or escaped, and the indentation of the next line."""
 _BREAK_BYTES = re.compile(_BREAK.pattern.encode())
 _CUT = re.compile(r"( \.\.\. |\n\[\.\.\. [\d,]+ (?:characters|bytes) left out \.\.\.\]\n)")
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s:/@]*:([^\s/@]+)@")
@@ -53,12 +53,11 @@ _HEX = re.compile(r"%[0-9A-F]{2}")
 
 
 def is_kept_out(name: str, value: str) -> bool:
-    """Whether the value of a variable that a worker is given is taken out of what is stored.
+    """Return whether the value of a worker's variable is removed from stored texts.
 
-    Every value of 8 characters or more is, whatever the variable is called; except words
-    ("production", "eu/west": letters with - _ . / : and spaces between them, up to 24 characters),
-    which would be taken out of everything that happens to say them. Those are kept out too if the
-    variable has the name of a secret.
+    Every value of 8 characters or more is, under any variable name; except words ("production",
+    "eu/west": letters with - _ . / : and spaces between them, up to 24 characters), which would be
+    removed wherever they occur. Those are removed too if the variable has the name of a secret.
     """
     if len(value) < GIVEN_MIN:
         return False
@@ -67,10 +66,10 @@ def is_kept_out(name: str, value: str) -> bool:
 
 
 class Redactor:
-    """Takes values out of texts; each leaves its name."""
+    """Replaces values in texts by their names."""
 
     def __init__(self, values: Mapping[str, str]) -> None:
-        """`values` by name; those that are too short are left alone."""
+        """Prepare for `values` by name; values that are too short are ignored."""
         found: dict[str, str] = {}
         for name, value in values.items():
             for form in forms(value):
@@ -82,7 +81,7 @@ class Redactor:
         return bool(self._needles)
 
     def finds(self, data: bytes) -> str:
-        """The mark of the first secret in some bytes, or nothing."""
+        """Return the mark of the first secret in some bytes, or ""."""
         flat = _BREAK_BYTES.sub(b"", data)
         for needle, (_, mark) in zip(self._bytes, self._needles, strict=True):
             if needle in data or (len(needle) >= WRAP_MIN and needle in flat):
@@ -90,7 +89,7 @@ class Redactor:
         return ""
 
     def text(self, text: str) -> str:
-        """A text without them."""
+        """Return a text without the secrets."""
         for needle, mark in self._needles:
             if needle in text:
                 text = text.replace(needle, mark)
@@ -103,7 +102,7 @@ class Redactor:
         return "".join(pieces)
 
     def unfinished(self, text: str) -> str:
-        """A text that goes on, without them and without an end that may become one."""
+        """Return a growing text without secrets and without an end that may become one."""
         held = 0
         for needle, _mark in self._needles:
             for size in range(min(len(needle) - 1, len(text)), held, -1):
@@ -113,7 +112,7 @@ class Redactor:
         return self.text(text[: len(text) - held] if held else text)
 
     def value(self, value: Any) -> Any:
-        """JSON-like data without them: in texts, in keys, and in numbers that spell one."""
+        """Return JSON-like data without secrets in texts, in keys, and in numbers."""
         kind = type(value)
         if kind is str:
             return self.text(value)
@@ -126,7 +125,7 @@ class Redactor:
         return value
 
     def _across_lines(self, text: str) -> str:
-        """A text without those in which lines were broken."""
+        """Remove secrets that contain line breaks."""
         flat = _BREAK.sub("", text)
         for needle, mark in self._needles:
             if len(needle) >= WRAP_MIN and needle in flat:
@@ -136,7 +135,7 @@ class Redactor:
         return text
 
     def _edges(self, text: str) -> str:
-        """A text whose ends are no pieces of a secret."""
+        """Remove pieces of a secret at both ends of a text."""
         for needle, mark in self._needles:
             longest = min(len(needle) - 1, len(text))
             for size in range(longest, FORM_MIN - 1, -1):
@@ -151,7 +150,7 @@ class Redactor:
 
 
 def forms(value: str) -> set[str]:
-    """A value in all the spellings it may come back in."""
+    """Return a value in all spellings it may appear in."""
     found = set()
     for text in {value, value.strip(), *_lines(value), *_passwords(value)}:
         if len(text) < LENGTH_MIN:
@@ -162,14 +161,14 @@ def forms(value: str) -> set[str]:
 
 
 def _passwords(value: str) -> Iterator[str]:
-    """The password in an address (`postgres://ann:PASSWORD@host/`): programs tell it alone."""
+    """Yield the password of an address (`postgres://ann:PASSWORD@host/`), which may be printed."""
     for found in _ADDRESS.finditer(value):
         yield found[1]
         yield unquote(found[1])
 
 
 def _lines(value: str) -> Iterator[str]:
-    """The lines of a value that has several: a key's armour says nothing, its lines do."""
+    """Yield the lines of a multi-line value: the armour of a key is not secret, its lines are."""
     lines = value.split("\n")
     if len(lines) > 1:
         yield from (line.strip() for line in lines if len(line) >= 8 and not line.startswith("-"))
@@ -193,7 +192,7 @@ def _spellings(text: str) -> Iterator[str]:
     yield raw.hex()
     yield raw.hex().upper()
     for shift in range(3):
-        # What does not depend on the neighbours: whole groups of 6 bits of our own.
+        # The part independent of neighbouring bytes: whole groups of 6 bits of our own.
         begin, end = -(-shift * 8 // 6), (shift + len(raw)) * 8 // 6
         for encode in (b64encode, urlsafe_b64encode):
             yield encode(bytes(shift) + raw).decode()[begin:end]

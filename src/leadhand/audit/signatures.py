@@ -1,16 +1,16 @@
-"""Whether an approval was given by whom it names, asked again of a log that is already written.
+"""Verification of signed approvals in an existing log.
 
-An approval is signed with a key that stands in no log (Ed25519), and a run records the public half
-of each approver when it starts. So whoever has the log alone, in a database or in a bundle, can
-check every signature in it:
+An approval is signed with a key that is in no log (Ed25519), and a run records the public key of
+each approver when it starts. So every signature can be checked with the log alone, in a database or
+in a bundle:
 
     the run named approvers     each approval must be signed by the key recorded for its actor
     it named none               a signature is checked if the approver's key is at hand
     approved before the run     the document must also be of this plan, these workers, these limits
 
-What a log cannot show by itself is that a recorded key is really that person's: whoever can write
-all of a log anew can write keys of their own into it. That is compared with the keys at hand
-(`[approvers]` of the settings), and where there are none it is said.
+A log cannot prove that a recorded key is really that person's: an attacker who can rewrite a whole
+log can put other keys into it. So the keys are compared with those at hand (`[approvers]` of the
+settings), and without any the result says so.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ RULE = "signature"
 
 
 def is_signed_by(key: str, text: bytes, signature: str) -> bool:
-    """Whether a signature over a text is by a key as settings and logs name it."""
+    """Return whether a signature over a text is by `key`, as settings and logs name it."""
     try:
         public = PublicKey.of(raw_key(key))
         return public.check(text, b64decode(signature, validate=True))
@@ -44,7 +44,7 @@ def is_signed_by(key: str, text: bytes, signature: str) -> bool:
 
 
 def words_of(started: ev.RunStarted | None, event: ev.ApprovalGiven) -> bytes:
-    """What whoever gave an approval has signed; nothing when there is no such thing."""
+    """Return the text that the giver of an approval has signed; empty if there is none."""
     if not event.approval:
         return signed_text(event.binding, event.actor, event.expires)
     given = _given(started, event)
@@ -59,26 +59,26 @@ def _given(started: ev.RunStarted | None, event: ev.ApprovalGiven) -> Approval |
 
 
 class Signatures:
-    """What looking at the approvals of one run or of many has shown, and has not."""
+    """The result of checking the approvals of one run or many."""
 
     def __init__(
         self, known: Mapping[str, str] | None = None, used: Mapping[str, str] | None = None
     ) -> None:
         self.known = known or {}
-        """Approvers and their keys, as they are at hand."""
+        """The known approvers and their keys."""
         self.used = used
-        """Which run each approval was used up by, where that is known: only the host knows."""
+        """The run that used each approval, if known: only the host knows."""
         self.good = 0
         self.unsigned = 0
         self.strangers: dict[str, str] = {}
-        """Keys that signed, and that are not at hand: each with whose they are said to be."""
+        """Keys that signed and are not at hand, each with the name of their claimed owner."""
         self.unchecked: dict[str, str] = {}
-        """Keys whose signatures could not be checked, with why."""
+        """Keys whose signatures could not be checked, with the reason."""
         self.elsewhere = False
-        """Whether somebody approved before the run, and another run may have used it too."""
+        """Whether an approval given before the run may also have been used by another run."""
 
     def check(self, run: str, log: Iterable[ev.Event]) -> list[ChainProblem]:
-        """What is wrong with the approvals of a run."""
+        """Return the problems of the approvals of a run."""
         found: list[ChainProblem] = []
         started: ev.RunStarted | None = None
         proposed: ev.RevisionProposed | None = None
@@ -148,7 +148,7 @@ class Signatures:
         proposed: ev.RevisionProposed | None,
         event: ev.ApprovalGiven,
     ) -> str:
-        """One that was there before the run is of what it began with, and used by no other."""
+        """Check that an earlier approval is of the initial plan, and not used twice."""
         if not event.approval:
             return ""
         what = f"approval {event.approval}"
@@ -175,7 +175,7 @@ class Signatures:
         return ""
 
     def unshown(self) -> list[str]:
-        """What these approvals cannot show, in plain words."""
+        """Return a sentence for each thing these approvals cannot prove."""
         found = []
         if self.unsigned:
             several = "an approval is" if self.unsigned == 1 else f"{self.unsigned} approvals are"

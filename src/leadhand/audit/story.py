@@ -1,4 +1,4 @@
-"""A run told from its log, for the page that people open. Pure: no clock but the log's own."""
+"""The story of a run from its log, for the exported page. Pure: no clock but the log's own."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Try:
-    """One attempt, with what followed when it failed."""
+    """One attempt, with the recovery if it failed."""
 
     number: int
     worker: str
@@ -64,7 +64,7 @@ class StepStory:
     reason: str
     criteria: str
     checked: str
-    """What a success was judged by: criteria, check, form; empty where only its worker said so."""
+    """How a success was judged: criteria, check, form; empty if only by its worker."""
     recommendations: tuple[str, ...] = ()
     tries: list[Try] = field(default_factory=list)
     risk: str = ""
@@ -72,7 +72,7 @@ class StepStory:
 
 @dataclass
 class Permission:
-    """Somebody allowed or forbade something."""
+    """A decision that allowed or forbade something."""
 
     at: int
     what: str
@@ -81,10 +81,10 @@ class Permission:
     who: str
     reason: str = ""
     digest: str = ""
-    """Of a revision: what was shown to whoever allowed it."""
+    """For a revision: the digest of what was shown to the approver."""
     until: int = 0
     signed: str = ""
-    """The key that signed it; or that nothing did, where a person allowed something."""
+    """The key that signed it; or that it is unsigned, if a person gave a permission."""
 
 
 @dataclass
@@ -112,7 +112,7 @@ class Story:
     planner: str
     cost: float
     money: float
-    """What of it was money, in dollars; the rest is cost units of workers."""
+    """The part of the cost in dollars; the rest is cost units of workers."""
     budget: float | None
     planned_s: float | None
     result: Any
@@ -130,16 +130,16 @@ class Story:
     artifacts: int
     missing: int
     digests: dict[str, str] = field(default_factory=dict)
-    """By the hash of a revision: what was shown of it."""
+    """By the hash of a revision: the digest of what was shown."""
     accepted: bool = False
     """Whether the goal has acceptance criteria, which were checked."""
     worked_s: float = 0.0
     dropped: list[str] = field(default_factory=list)
-    """Steps that were given up by name."""
+    """Dropped steps."""
 
 
 def tell(log: Sequence[tuple[Entry, ev.Event]], parts: Parts) -> Story:
-    """The story of a run."""
+    """Return the story of a run."""
     events = [event for _, event in log]
     timed = [(entry.at, event) for entry, event in log]
     state = State()
@@ -236,14 +236,14 @@ def _steps(
 
 
 def _why(step: StepState) -> str:
-    """Why a step ended as it did, and why it was given up by name, if it was."""
+    """Return why a step ended as it did, and why it was dropped, if it was."""
     if not step.dropped or step.dropped == step.reason:
         return step.reason
     return "; ".join(filter(None, (step.reason, f"dropped: {step.dropped}")))
 
 
 def _checked(state: State, step: StepState) -> str:
-    """What the success of a step was judged by, beside its worker's word."""
+    """Return how the success of a step was judged, beside its worker's claim."""
     if step.status != "succeeded":
         return ""
     if step.doc.get("success_criteria"):
@@ -316,7 +316,7 @@ def _permission(at: int, event: ev.Event, asked: dict[str, str]) -> Permission |
         case ev.CancelRequested():
             return Permission(at, run, "stopped", event.actor, event.reason)
         case _:
-            return None  # nobody was asked
+            return None  # no planner was asked
 
 
 def _of_revision(at: int, event: Any, word: str, who: str, why: str) -> Permission:

@@ -1,7 +1,7 @@
-"""What is wrong with a run's log, whoever kept it: the database, or a bundle made from it.
+"""Verification of a run's log, from the database or from a bundle.
 
-Verify first, decode later: the chain speaks of the bytes, the invariants of what they mean.
-Everything here is pure, and whatever was put into a log is a problem, never an exception.
+Verify first, decode later: the chain covers the bytes, the log checker their meaning. Everything
+here is pure, and any content of a log leads to problems, never to an exception.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ARTIFACT = "sha256:"
 
 
 def check_log(run: str, entries: Sequence[Entry]) -> list[ChainProblem]:
-    """The chain of a run, then every invariant over its events."""
+    """Check the hash chain of a run, then every rule over its events."""
     found: list[ChainProblem] = []
     try:
         found += chain.verify(entries)
@@ -40,7 +40,7 @@ def check_log(run: str, entries: Sequence[Entry]) -> list[ChainProblem]:
 
 
 def check_header(header: RunHeader, entries: Sequence[Entry]) -> list[ChainProblem]:
-    """Whether what stands beside a log is what the log says."""
+    """Check that the header beside a log agrees with the log."""
     run = header.run
     if not entries:
         return [ChainProblem(run, 0, "head", "there is a run of this name, and it has no events")]
@@ -52,7 +52,7 @@ def check_header(header: RunHeader, entries: Sequence[Entry]) -> list[ChainProbl
 
 
 def check_summary(header: RunHeader, entries: Sequence[Entry]) -> list[ChainProblem]:
-    """Whether the summary beside a log is what the log amounted to when it was written."""
+    """Check that the summary beside a log agrees with the log when it was written."""
     try:
         if _was_summary(header.summary, entries):
             return []
@@ -63,7 +63,7 @@ def check_summary(header: RunHeader, entries: Sequence[Entry]) -> list[ChainProb
 
 
 def _was_summary(stored: bytes, entries: Sequence[Entry]) -> bool:
-    """A summary is written at each change of status; since then steps may have gone on."""
+    """Return whether a stored summary matches a status change; later steps may have gone on."""
     known = msgspec.json.decode(stored, type=dict)
     state, fits = State(), False
     for entry in entries:
@@ -74,7 +74,7 @@ def _was_summary(stored: bytes, entries: Sequence[Entry]) -> bool:
 
 
 def artifacts_of(events: Iterable[Event]) -> dict[str, int]:
-    """The artifacts that events name, each with the number of the first that does."""
+    """Return the artifacts that events name, each with the number of the first such event."""
     found: dict[str, int] = {}
     for seq, event in enumerate(events, 1):
         names = [getattr(event, field, "") for field in ("data_ref", "output_ref", "result_ref")]
@@ -85,5 +85,5 @@ def artifacts_of(events: Iterable[Event]) -> dict[str, int]:
 
 
 def unreadable(run: str, error: Exception) -> ChainProblem:
-    """Something that cannot be looked at at all."""
+    """Return the problem for a log that cannot be read at all."""
     return ChainProblem(run, 0, "unreadable", f"{type(error).__name__}: {error}")

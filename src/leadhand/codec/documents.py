@@ -1,10 +1,9 @@
 """Reading plan documents, from JSON and YAML, without trusting them.
 
-Both formats have readings that hide what a person sees: a key written twice where the last one
-wins (so that what was approved is not what runs), 22:00 read as 1320, NaN, an alias that grows
-to gigabytes. Those are refused, with the line they stand on. What is left means the same to
-every reader. The limits hold before memory is spent: a file is measured before it is read,
-text before it is parsed.
+Both formats allow spellings that mislead a reader: a key written twice where the last one wins (so
+that the approved plan is not the one that runs), 22:00 read as 1320, NaN, an alias that grows to
+gigabytes. Those are refused, with their line. Everything else means the same to every reader. The
+limits apply before memory is spent: a file is measured before it is read, text before it is parsed.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ NODES_MAX = 1_000_000
 INTEGER_MAX = 2**63 - 1
 INTEGER_MIN = -(2**63)
 BESIDE_MAX = 1000
-"""Files of a folder that are looked at for what a misspelt name may mean."""
+"""The number of files of a folder considered as corrections of a misspelt name."""
 
 
 class DocumentForm(NamedTuple):
-    """What a document should be, for whoever wrote something else."""
+    """The expected form of a document, for messages."""
 
     what: str
     fix: str
@@ -39,14 +38,17 @@ class DocumentForm(NamedTuple):
 
 PLAN = DocumentForm("a plan is an object with steps", 'Start with "steps:" or {"steps": ...}.')
 
-# Possessive, and content with a string that never ends: linear in time and free of backtracking.
+# Possessive, and tolerant of unterminated strings: linear time without backtracking.
 _TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[\]{},:]|[^\s\[\]{},:"]+', re.DOTALL)
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def read_document(source: str | Path | bytes, *, name: str = "", form: DocumentForm = PLAN) -> Doc:
-    """The document in a file, or in bytes; DocumentError says what is wrong and where."""
+    """Read the document in a file, or in bytes.
+
+    Raise `DocumentError`, with the place, if malformed.
+    """
     if isinstance(source, bytes):
         data, where = source, name or "document"
     else:
@@ -68,7 +70,10 @@ def read_document(source: str | Path | bytes, *, name: str = "", form: DocumentF
 
 
 def read_value(text: str, name: str) -> Json:
-    """One JSON value that a person typed; DocumentError says what is wrong and where."""
+    """Read one JSON value typed by a person.
+
+    Raise `DocumentError`, with the place, if malformed.
+    """
     data = text.encode("utf-8", "surrogatepass")
     if len(data) > BYTES_MAX:
         raise too_large(name, len(data))
@@ -76,7 +81,7 @@ def read_value(text: str, name: str) -> Json:
 
 
 def is_json(text: str) -> bool:
-    """Whether a text is meant as JSON, though its numbers or keys may be refused."""
+    """Return whether a text is meant as JSON, though its numbers or keys may be refused."""
     try:
         json.loads(text, parse_int=str, parse_float=str)
     except ValueError:
@@ -87,24 +92,24 @@ def is_json(text: str) -> bool:
 
 
 def _near(path: Path) -> str:
-    """A file beside it whose name is almost the same."""
+    """Return a hint at a file beside it with a similar name."""
     try:
         beside = sorted(each.name for each in islice(path.parent.iterdir(), BESIDE_MAX))
     except OSError:
         return "The folder is not there either."
-    stems = {Path(name).stem: name for name in reversed(beside)}  # endings are alike anyway
+    stems = {Path(name).stem: name for name in reversed(beside)}  # the suffixes are alike anyway
     close = stems.get(closest(path.stem, stems), "")
     return f"Did you mean {path.with_name(close)}?" if close else ""
 
 
 def read_bytes(path: Path) -> bytes:
-    """A file's bytes, of which no more than the limit is ever read."""
+    """Return the bytes of a file, reading no more than the limit."""
     try:
         with path.open("rb") as file:
             status = path.stat()
             if stat.S_ISREG(status.st_mode) and status.st_size > BYTES_MAX:
                 raise too_large(str(path), status.st_size)
-            # A pipe or a device has no size: one byte more than the limit tells.
+            # A pipe or a device has no size: one byte beyond the limit shows the excess.
             return file.read(BYTES_MAX + 1)
     except FileNotFoundError:
         raise DocumentError(str(path), "there is no such file.", _near(path)) from None
@@ -118,30 +123,30 @@ def read_bytes(path: Path) -> bytes:
 
 
 def write_json(doc: Json) -> str:
-    """A document as JSON for people."""
+    """Return a document as JSON for people."""
     return json.dumps(doc, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def write_yaml(doc: Json) -> str:
-    """A document as YAML for people; reading it gives the same document."""
+    """Return a document as YAML for people; reading it gives the same document."""
     from leadhand.codec.plan_yaml import write_yaml as write
 
     return write(doc)
 
 
 def too_large(where: str, size: int) -> DocumentError:
-    """The error for a document over the limit."""
+    """Return the error for a document over the size limit."""
     message = f"has {size:,} bytes; a document may have {BYTES_MAX:,} at most."
     return DocumentError(where, message, "Split the plan, or keep large data in files.")
 
 
 def too_deep(place: str) -> DocumentError:
-    """The error for a document that is nested beyond the limit."""
+    """Return the error for a document nested beyond the limit."""
     return DocumentError(place, f"is nested more than {DEPTH_MAX} deep.", "Flatten it.")
 
 
 def too_many(place: str) -> DocumentError:
-    """The error for a document of too many values."""
+    """Return the error for a document with too many values."""
     return DocumentError(place, f"holds more than {NODES_MAX:,} values.", "Split the plan.")
 
 
@@ -162,7 +167,7 @@ def _text(data: bytes, where: str) -> str:
 
 
 class _Refused(Exception):
-    """Something JSON can spell and a plan cannot hold."""
+    """A construct of JSON that a plan cannot hold."""
 
 
 def _read_json(text: str, data: bytes, where: str) -> Json:
@@ -189,12 +194,9 @@ def _read_json(text: str, data: bytes, where: str) -> Json:
 
 
 def count_values(data: bytes, most: int = NODES_MAX) -> int:
-    """Return an upper bound of the values in a JSON text.
+    """Return an upper bound of the number of values in a JSON text, which may be malformed.
 
-    Args:
-        data: the text; it need not be JSON.
-        most: how many there may be. What stands inside of strings is left out of the count only
-            when it matters for that.
+    The content of strings is excluded only if the count would otherwise exceed `most`.
     """
     found = _separators(data) if len(data) > most else 0
     if found > most:
@@ -214,7 +216,7 @@ def _object(pairs: list[tuple[str, Any]]) -> Doc:
 
 
 def _integer(text: str) -> int:
-    # Python refuses very long digits itself, but with words that are not for people.
+    # Python refuses very long digits itself, but with a message unsuitable for people.
     value = int(text) if len(text) <= 20 else INTEGER_MAX + 1
     if not INTEGER_MIN <= value <= INTEGER_MAX:
         raise _Refused(f"{text[:40]} is too large a number.")
@@ -233,7 +235,7 @@ def _constant(text: str) -> NoReturn:
 
 
 def _wrong_tree(doc: Json) -> str:
-    """What only the whole tree shows: depth, and halves of characters."""
+    """Return a problem visible only in the whole tree: depth, or half a character."""
     stack: list[tuple[Json, int]] = [(doc, 1)]
     while stack:
         value, depth = stack.pop()
@@ -265,9 +267,9 @@ def _json_error(error: json.JSONDecodeError, text: str, where: str) -> DocumentE
 
 
 def _locate(text: str, where: str) -> DocumentError | None:
-    """Find the place of what was refused: slow, and only ever run for a document that was.
+    """Find the place of a refused construct: slow, and only run for a refused document.
 
-    The parser does not say where a value stood, so its text is read once more by its tokens.
+    The parser does not tell the place of a value, so the text is read once more by its tokens.
     """
     keys: list[set[str] | None] = []
     expects_key = False

@@ -27,7 +27,7 @@ _SPLIT = re.compile(
 )
 _BRANCHES = ("anyOf", "oneOf", "allOf")
 DEPTH_MAX = 20
-"""How far references of a schema are followed."""
+"""The maximum depth of schema references."""
 
 
 def amended(
@@ -38,7 +38,10 @@ def amended(
     heirs: Mapping[str, str] | None = None,
     catalog: Catalog | None = None,
 ) -> Doc:
-    """Return a plan with `PATH=VALUE` texts put in, each value as `typed` reads it."""
+    """Return a plan with the `PATH=VALUE` texts of `sets` applied and `unsets` removed.
+
+    `heirs` maps superseded steps to their successors; `catalog` gives the types of parameters.
+    """
     found = plan
     for text in sets:
         path, value = split(text)
@@ -47,7 +50,7 @@ def amended(
 
 
 def split(text: str) -> tuple[str, str]:
-    """`PATH=VALUE` as its two parts."""
+    """Split `PATH=VALUE` into its two parts. Raise `UsageError` if it is malformed."""
     match = _SPLIT.fullmatch(text)
     if match is None:
         raise UsageError(f"{text[:100]!r}: write it as PATH=VALUE, as in steps.ID.timeout=5m")
@@ -61,12 +64,12 @@ def typed(
     heirs: Mapping[str, str] | None = None,
     catalog: Catalog | None = None,
 ) -> Json:
-    """Return what a person means who types `text` at a path of a plan.
+    """Return the value that a person means by typing `text` at a path of a plan.
 
-    What is no JSON is a text, and so is what stands in quotes. Of anything else the declaration of
-    the place decides: the plan's schema, or what the step's worker takes. Where it allows texts and
-    more, or where nothing is declared, what stands there decides. A number that would be written
-    differently (1.10, 007, 1e3) stays the text it is, unless a number is declared or stands there.
+    Text that is not JSON, or is quoted, is a text. Otherwise the declaration of the place decides:
+    the plan's schema, or that of the step's worker. If it allows texts among other types, or if
+    nothing is declared, the current value decides. A number that would be written differently
+    (1.10, 007, 1e3) stays a text, unless a number is declared or is the current value.
     """
     if not is_json(text):
         return text
@@ -79,7 +82,7 @@ def typed(
         return value
     if kinds == {"string"} or (not unknown and isinstance(there, str) and (step or not kinds)):
         return text
-    if kinds and not step:  # of a plan: a duration is a text or a number
+    if kinds and not step:  # a field of the plan: a duration is a text or a number
         return value
     if unknown:
         return text if kinds else _lossless(value, text)
@@ -93,7 +96,7 @@ def _lossless(value: Json, text: str) -> Json:
 def _declared(
     plan: Doc, path: str, heirs: Mapping[str, str] | None, catalog: Catalog | None
 ) -> tuple[bool, set[str]]:
-    """Whether a path leads to a parameter of a worker, and the types that are declared there."""
+    """Return whether a path leads to a parameter of a worker, and the declared types there."""
     step, rest = step_at(plan, path, heirs)
     defs = PLAN_SCHEMA["$defs"]
     if step is None:
@@ -109,7 +112,7 @@ def _declared(
 
 
 def _kinds(schema: Any, parts: Sequence[str | int], root: Doc, depth: int = 0) -> set[str]:
-    """The types that a schema allows at a place; none where it does not say."""
+    """Return the types that a schema allows at a place; empty if it does not say."""
     if not isinstance(schema, dict) or depth > DEPTH_MAX:
         return set()
     found: set[str] = set()

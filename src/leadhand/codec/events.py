@@ -1,13 +1,13 @@
-"""Events to stored bytes and back, for ever.
+"""Events to stored bytes and back, permanently.
 
-An event is stored as JSON, keys in the order its author gave them, so that a log can be read
-with nothing but a text viewer and a step stands in it as it was written. The hash chain covers
-these bytes and never a re-encoding of them.
+An event is stored as JSON, keys in the order of its author, so that a log can be read with any text
+viewer and shows each step as written. The hash chain covers these bytes and never a re-encoding of
+them.
 
-Old logs always load. When a change of an event would break that, raise EVENT_VERSION in
-`core/events.py` and add an upcaster here: a function from the document of version n to that of
-n + 1. They work on documents because the classes of version n are gone. Verify first, then
-upcast: the chain speaks of what was stored.
+Old logs always load. If a change of an event would break that, raise EVENT_VERSION in
+`core/events.py` and add an upcaster here: a function from the document of version n to that of n +
+1. Upcasters work on documents because the classes of version n are gone. Verify first, then upcast:
+the chain covers the stored bytes.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ _NAMES = frozenset(event.__name__ for event in EVENTS)
 
 
 def encode(event: Event) -> bytes:
-    """The bytes of an event: the same event gives the same bytes.
+    """Return the bytes of an event: equal events give equal bytes.
 
-    Texts come from everywhere, messages of exceptions among them; half a character in one must
-    not keep an event from being written, so it is written escaped.
+    Texts come from everywhere, messages of exceptions among them; half a character in one must not
+    keep an event from being written, so it is written escaped.
     """
     try:
         return _ENCODER.encode(event)
@@ -56,10 +56,10 @@ def encode(event: Event) -> bytes:
 
 
 def refuse_unreadable(events: Iterable[Event]) -> None:
-    """Raise UsageError for an event that the log could not be read again with.
+    """Raise `UsageError` for an event that would make the log unreadable.
 
-    Decodes what would be stored with the schema that readers use. To be called with what comes from
-    outside (plans, answers, words of people), before it is evolved or appended.
+    Decodes the bytes to be stored with the schema of readers. Called with input from outside
+    (plans, answers, commands), before it is evolved or appended.
     """
     for event in events:
         if wrong := unreadable(event):
@@ -67,17 +67,17 @@ def refuse_unreadable(events: Iterable[Event]) -> None:
 
 
 def refuse_start(started: RunStarted, proposal: Doc | None) -> None:
-    """Raise UsageError when a run and the plan it starts with could not be read again."""
+    """Raise `UsageError` if a run and its initial plan would make the log unreadable."""
     refuse_unreadable([started])
     if proposal is not None and (wrong := decision_problem(proposal)):
         raise UsageError(f"this plan cannot be recorded: {wrong}")
 
 
 def unreadable(event: Event) -> str:
-    """Return why an event could not be read again, with the place; empty when it can.
+    """Return why an event would be unreadable, with the place; empty if it is readable.
 
-    The steps of a revision are objects that the door they came through made plain; only that is
-    looked at, so that a long plan is not read twice.
+    The steps of a revision were converted to plain objects on entry; only that is checked, so that
+    a long plan is not read twice.
     """
     if type(event) is RevisionProposed and all(type(step) is dict for step in event.add):
         event = msgspec.structs.replace(event, add=[])
@@ -89,7 +89,7 @@ def unreadable(event: Event) -> str:
 
 
 def escaped(value: Any) -> Any:
-    """The value with halves of characters escaped."""
+    """Return a value with lone surrogates escaped."""
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode()
     if isinstance(value, dict):
@@ -100,7 +100,7 @@ def escaped(value: Any) -> Any:
 
 
 def decode(version: int, body: bytes) -> Event:
-    """The event in some bytes that were written at a version."""
+    """Return the event in bytes written at a version. Raise `StoreError` if it cannot be read."""
     if version == EVENT_VERSION:
         try:
             return _DECODER.decode(body)
@@ -115,7 +115,7 @@ def decode(version: int, body: bytes) -> Event:
 
 
 def decode_all(stored: Iterable[tuple[int, bytes]]) -> list[Event]:
-    """The events of a whole log, given as (version, body): as `decode`, without a call for each."""
+    """Return the events of a whole log, given as (version, body): a fast `decode` for all."""
     one = _DECODER.decode
     try:
         return [one(body) if v == EVENT_VERSION else decode(v, body) for v, body in stored]
@@ -137,7 +137,7 @@ def _upcast(version: int, body: bytes) -> Event:
 
 
 def _explained(body: bytes, error: Exception) -> StoreError:
-    """Why some bytes are no event: from a newer program, or damaged."""
+    """Return the error for bytes that are no known event: of a newer program, or damaged."""
     try:
         kind = msgspec.json.decode(body)["type"]
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, LookupError, TypeError):

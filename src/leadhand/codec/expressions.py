@@ -1,18 +1,18 @@
 """Safe expressions over a report: `data.failed == 0 and data.coverage >= 0.8`.
 
-Success criteria and checks are written by planners, so an expression is hostile input. What may
-be written is said by `core.expressions`, the one reader; its tree, and nothing else, is
+Success criteria and checks are written by planners, so an expression is hostile input.
+`core/plan/expressions.py`, the only parser, defines the language; its tree, and nothing else, is
 evaluated here by simpleeval over JSON values, with these bounds:
 
-1. Names stand for JSON values, and functions are not values. `a.b` looks up the key "b" and
-   nothing else: no attribute of any Python object can be reached.
-2. Nothing grows: no `**`, no shifts, no repeating or formatting of texts; sums of texts and
-   lists have a limit, and so have whole numbers.
-3. There are no loops but those of `sum`, `sorted`, `in`, `==` and their like over data that is
-   there; how much of it one expression may look through, all in all, is limited (`_look`), so
-   it ends in a fraction of a second however often it asks.
-4. Only True counts as true. A number, a text or a list is not an answer: that is an error,
-   and to the engine an error means "not shown to hold".
+1. Names stand for JSON values, and functions are not values. `a.b` looks up the key "b" and nothing
+   else: no attribute of any Python object can be reached.
+2. Nothing grows: no `**`, no shifts, no repeating or formatting of texts; sums of texts and lists
+   have a limit, and so have whole numbers.
+3. There are no loops but those of `sum`, `sorted`, `in`, `==` and the like over existing data; the
+   total number of values one expression may look at is limited (`_look`), so it ends in a fraction
+   of a second.
+4. Only True counts as true. A number, a text or a list is an error, and to the engine an error
+   means "not shown to hold".
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ BITS_MAX = 4_096
 TEXT_CHARS_MAX = 2_000
 DIGITS_MAX = 20
 LOOKS_MAX = 2_000_000
-"""Values that one evaluation may look at, all in all: a fifth of a second, at the worst."""
+"""The number of values that one evaluation may look at: a fifth of a second, at worst."""
 KEYS_SHOWN_OF = 1_000
 
 _CONTAINERS = frozenset({list, tuple, dict})
@@ -44,15 +44,15 @@ _CONSTANTS: dict[str, Any] = {"true": True, "false": False, "null": None}
 
 
 _local = threading.local()
-"""For each thread its evaluator, and how many looks the present evaluation has left."""
+"""For each thread its evaluator, and the looks left for the current evaluation."""
 
 
 class ExpressionError(Exception):
-    """An expression that cannot be read, or that gave no answer."""
+    """An expression that cannot be parsed, or that gave no answer."""
 
 
 def _look(value: Any, *, times: int = 1, deep: bool = False) -> None:
-    """Count what looking through a value costs; `deep` when what it holds is compared too."""
+    """Count the cost of looking through a value; `deep` includes its nested values."""
     stack = [value]
     while stack:
         found = stack.pop()
@@ -70,7 +70,7 @@ def _look(value: Any, *, times: int = 1, deep: bool = False) -> None:
 def _looking(
     apply: Callable[..., Any], *, times: int = 1, deep: bool = False
 ) -> Callable[..., Any]:
-    """A function that goes through what it is given."""
+    """Return a function that counts the cost of its arguments before it applies `apply`."""
 
     def looking(*values: Any) -> Any:
         for each in values:
@@ -81,7 +81,7 @@ def _looking(
 
 
 def _comparing(apply: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """A comparison: of two containers it may go through all that the smaller one holds."""
+    """Return a comparison that counts its cost: at most all values of the smaller container."""
 
     def comparing(left: Any, right: Any) -> Any:
         if type(left) in _CONTAINERS and type(right) in _CONTAINERS:
@@ -99,7 +99,7 @@ def _contains(item: Any, container: Any) -> bool:
 
 
 def _numbers(name: str, apply: Callable[..., Any]) -> Callable[..., Any]:
-    """An operator for numbers only, whose whole results stay small."""
+    """Return an operator for numbers only, with bounded integers."""
 
     def bounded(*values: Any) -> Any:
         if any(isinstance(each, bool) or not isinstance(each, int | float) for each in values):
@@ -187,14 +187,14 @@ assert _FUNCTIONS.keys() == FUNCTIONS
 
 
 class _Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
-    """simpleeval, narrowed as the laws above say."""
+    """simpleeval, restricted to the laws above."""
 
     def __init__(self) -> None:
         super().__init__(operators=_OPERATORS, functions={}, names={})
         self.functions = _FUNCTIONS
 
     def _check_disallowed_items(self, item: Any) -> None:
-        """Values are JSON by law 1; walking through all of them at each node would be slow."""
+        """Do nothing: values are JSON by law 1, and walking them at each node would be slow."""
 
     def _eval_name(self, node: ast.Name) -> Any:
         return _key(self.names, node.id, "")
@@ -239,12 +239,12 @@ def _read(expression: str, names: Iterable[str]) -> ast.expr:
 
 
 def check(expression: str, names: Iterable[str] = NAMES) -> None:
-    """Find what is wrong with an expression without evaluating it; raises ExpressionError."""
+    """Check an expression without evaluating it. Raise `ExpressionError` if it is not allowed."""
     _read(expression, names)
 
 
 def evaluate(expression: str, names: Mapping[str, Any]) -> bool:
-    """Whether an expression holds for these names; ExpressionError when it gives no answer."""
+    """Return whether an expression holds. Raise `ExpressionError` if it gives no answer."""
     known = {**_CONSTANTS, **names}
     tree = _read(expression, known)
     evaluator: _Evaluator | None = getattr(_local, "evaluator", None)

@@ -1,7 +1,7 @@
-"""YAML for plans: the part that means what it seems to mean.
+"""YAML for plans: the subset without surprises.
 
-PyYAML's parser gives events (here is a scalar, here a list starts) and we build the document
-from them ourselves, with the rules of the YAML 1.2 core schema:
+PyYAML's parser gives events (a scalar, the start of a list) and this module builds the document
+from them, with the rules of the YAML 1.2 core schema:
 
 - 22:00, yes, no, on, off and 2026-11-20 are texts; 0o17 is 15, and 017 is 17.
 - Keys are strings, each once. Anchors, aliases, tags and second documents are refused.
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from leadhand.core.plan.model import Json
 
 
-# On which line of a file a place of its document stands.
+# Line numbers of places in a document.
 #
-# The readers give plain values, without their places. So the text is parsed once more, only when
-# there is something to say about it. JSON is read as YAML, which it is but for tabs; where that
-# fails there is simply no line.
+# The readers return plain values, without their places. So the text is parsed once more, only when
+# there is a finding about it. JSON is read as YAML, which it is but for tabs; where that fails
+# there is no line.
 
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -46,7 +46,7 @@ _PART = re.compile(r"\[(\d+)\]|[^.\[]+")
 
 
 class LineNumbers:
-    """The lines of one text."""
+    """The line numbers of one text."""
 
     def __init__(self, text: str) -> None:
         try:
@@ -55,7 +55,7 @@ class LineNumbers:
             self._root = None
 
     def of(self, place: str) -> int:
-        """The line of a place such as `steps[2].worker`, or of the nearest thing around it."""
+        """Return the line of a place such as `steps[2].worker`, or of the value around it."""
         node, line = self._root, 0
         for part in _PART.finditer(place):
             found = _index(node, int(part[1])) if part[1] else _key(node, part[0])
@@ -95,7 +95,7 @@ _NO_KEY = object()
 
 
 def read_yaml(text: str, where: str) -> Json:
-    """The one document in a YAML text."""
+    """Read the single document in a YAML text. Raise `DocumentError` if it is malformed."""
     return _Builder(where).build(text)
 
 
@@ -200,7 +200,10 @@ class _Builder:
 
 
 def resolve(text: str) -> Json:
-    """What a plain scalar means in the YAML 1.2 core schema; ValueError when JSON lacks it."""
+    """Return the value of a plain scalar in the YAML 1.2 core schema.
+
+    Raise `ValueError` if JSON has no such value.
+    """
     if text in _WORDS:
         return _WORDS[text]
     if text[0] not in _NUMBER_START:
@@ -224,7 +227,7 @@ def resolve(text: str) -> Json:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes what every YAML reader takes for the same, old or new."""
+    """Writes YAML that old and new readers understand alike."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -233,9 +236,9 @@ class _Dumper(yaml.SafeDumper):
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     style = None
     if not text.replace("\n", "").isprintable():
-        style = '"'  # Some of these are line breaks to one reader and not to the next.
+        style = '"'  # Some of these are line breaks to some readers only.
     elif "\n" in text:
-        style = "|"  # The emitter takes quotes instead where a block cannot hold the text.
+        style = "|"  # The emitter falls back to quotes if a block cannot hold the text.
     elif not _is_text(text):
         style = "'"
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
@@ -252,7 +255,7 @@ _Dumper.add_representer(str, _represent_text)
 
 
 def write_yaml(doc: Json) -> str:
-    """A document as YAML, keys in their order."""
+    """Return a document as YAML, keys in their order."""
     return str(
         yaml.dump(doc, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=90, indent=2)
     )

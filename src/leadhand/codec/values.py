@@ -1,9 +1,9 @@
-"""From what a worker returned to JSON-like data.
+"""From a worker's result to JSON-like data.
 
-msgspec would write a NaN as null and a set as a list, each silently; the plan would go on with
-data that nobody returned. So everything that enters the log passes here first. What has one
-obvious form in JSON is converted (dataclasses, enums, dates, paths, tuples); whatever has none
-is refused, with its place and a way out.
+msgspec would write a NaN as null and a set as a list, each silently; the plan would continue with
+data that no worker returned. So everything that enters the log passes here first. Values with one
+obvious JSON form are converted (dataclasses, enums, dates, paths, tuples); all others are refused,
+with their place and a fix.
 
 The result is always a copy: a worker's thread that still changes its list changes nothing.
 """
@@ -32,7 +32,7 @@ NOTE_CHARS_MAX = 500
 
 
 class _Refused(Exception):
-    """A value that JSON cannot hold; its place grows on the way out."""
+    """A value that JSON cannot hold; its place grows while unwinding."""
 
     def __init__(self, message: str, deepest: object = None) -> None:
         super().__init__(message)
@@ -49,7 +49,10 @@ class _Walk:
 
 
 def plain(value: object, place: str = "data") -> Json:
-    """The value as JSON-like data; ValueError names the place of what cannot be that."""
+    """Return a value as JSON-like data.
+
+    Raise `ValueError`, which names the place, if it cannot be.
+    """
     try:
         return _plain(value, _Walk(), 1)
     except _Refused as error:
@@ -62,7 +65,7 @@ def plain(value: object, place: str = "data") -> Json:
 
 
 def progress_note(message: object, fraction: object) -> tuple[str, float | None]:
-    """What a worker said of how far it is, as views can show it: it may have said anything."""
+    """Return a worker's progress in a form that views can show; a worker may pass anything."""
     try:
         text = "" if message is None else str(message)
     except Exception:  # noqa: BLE001 - no view fails because an object of a worker does
@@ -131,7 +134,7 @@ def _list(value: Any, walk: _Walk, depth: int) -> Json:
 
 def _outward(error: _Refused, key: object, container: object) -> _Refused:
     if error.deepest is container:
-        # What was too deep has come round again: the circle starts here, or further out.
+        # The depth limit was exceeded by a cycle, which starts here or further out.
         error.path.clear()
         error.message = "holds itself: return a copy without the circle"
     else:
@@ -156,7 +159,7 @@ def _spend(value: Any, origin: object, walk: _Walk, depth: int) -> None:
 
 
 def _other(value: Any, walk: _Walk, depth: int) -> Json:
-    """Everything that is not itself JSON."""
+    """Convert a value that is not itself JSON."""
     if isinstance(value, enum.Enum):
         return _plain(value.value, walk, depth + 1)
     if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""Where runs are kept: in memory for tests, in SQLite for real.
+"""Stores: in memory for tests, in SQLite or PostgreSQL for real.
 
-Nothing is imported here, so that whoever needs one store does not pay for the other.
+Nothing is imported here, so that the use of one store does not load the others.
 """

@@ -2,9 +2,9 @@
 
     <database>.artifacts/ab/cdef…    the file whose SHA-256 is abcdef…
 
-The order of `put` is what makes a reference safe: write a temporary file, sync it, rename
-it, sync the folder; only then is the name given back, to be appended to a log. So a name in
-a log always has its bytes; after a crash there may be bytes that no log names.
+The order of `put` makes a reference safe: write a temporary file, sync it, rename it, sync the
+folder; only then is the name returned, to be appended to a log. So a name in a log always has its
+bytes; after a crash there may be bytes that no log names.
 """
 
 from __future__ import annotations
@@ -25,17 +25,20 @@ _REF = re.compile(r"sha256:([0-9a-f]{64})")
 
 
 def ref_of(data: bytes) -> str:
-    """The name of some bytes."""
+    """Return the name of some bytes."""
     return f"sha256:{sha256(data).hexdigest()}"
 
 
 def is_ref(text: str) -> bool:
-    """Whether a text could be a name."""
+    """Return whether a text could be a name of an artifact."""
     return _REF.fullmatch(text) is not None
 
 
 def digest_in(ref: str) -> str:
-    """The hash in a name; UsageError when it is not one, so that no name can be a path."""
+    """Return the hash in a name.
+
+    Raise `UsageError` if it is malformed, so that no name can be a path.
+    """
     found = _REF.fullmatch(ref)
     if found is None:
         raise UsageError(f"{ref[:100]!r} is not the name of an artifact")
@@ -46,27 +49,27 @@ TEMPORARY = ".new-"
 
 
 class ArtifactFolder:
-    """A folder of them. May be used from several threads and processes at once."""
+    """A folder of artifacts. May be used from several threads and processes at once."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def put(self, data: bytes) -> str:
-        """Keep bytes durably; the same bytes always have the same name."""
+        """Store bytes durably; return their name. Equal bytes have equal names."""
         ref = ref_of(data)
         path = self._path(ref)
         try:
             make_folder(path.parent)
             if not _holds(path, data):
                 _write(path, data)
-            # Also when it was there already: whoever renamed it may have died before this.
+            # Also if it already existed: the process that renamed it may have died before this.
             sync_folder(path.parent)
         except OSError as error:
             raise explain_os(error, path) from error
         return ref
 
     def get(self, ref: str) -> bytes:
-        """The bytes behind a name."""
+        """Return the bytes of an artifact. Raise `StoreCorrupt` if they are missing or altered."""
         path = self._path(ref)
         try:
             data = path.read_bytes()
@@ -79,7 +82,7 @@ class ArtifactFolder:
         return data
 
     def names(self) -> list[str]:
-        """All that are there, in order."""
+        """Return the names of all artifacts, sorted."""
         found = [f"sha256:{path.parent.name}{path.name}" for path in self._folder.glob("??/*")]
         return sorted(name for name in found if is_ref(name))
 

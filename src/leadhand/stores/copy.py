@@ -1,18 +1,18 @@
-"""A log copied from one store to another, commit by commit, and the proof that both are the same.
+"""Copying a log from one store to another, commit by commit, with proof that both are equal.
 
-The copy keeps everything that hashes speak of: the name of the database, every entry's bytes and
-position, every commit. So both hash chains, and every anchor that was written down for the old
-log, hold for the new one.
+The copy keeps everything that hashes cover: the name of the database, the bytes and position of
+every entry, every commit. So both hash chains, and every anchor recorded for the old log, hold for
+the new one.
 
-Going on after a crash needs no book: what was copied ends with some commit, and when that one
-has the same hash in the source, the chain says that all before it is the same. From the first
-moment to the last the copy is marked, and no host opens a log that is marked: half a log would
-do again what the other half says was done.
+Resuming after a crash needs no records: the copy ends with some commit, and if that commit has the
+same hash in the source, the chain proves that all before it is the same. From its first moment to
+its last the copy is marked, and no host opens a marked log: half a log would repeat what the other
+half says was done.
 
-The proof reads each log from end to end, checks every link of both chains against the stored
-bytes, every header against its run, every result against its name; and then compares what the
-two looks amounted to. Equal heads of the commit chain mean equal entries; the headers, which
-no chain is over, are compared by a hash of all of them.
+The proof reads each log from end to end, checks every link of both chains against the stored bytes,
+every header against its run, every artifact against its name; and then compares the results. Equal
+heads of the commit chain mean equal entries; the headers, which no chain covers, are compared by a
+hash of all of them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Head = tuple[int, bytes]
 
 
 class Proof(NamedTuple):
-    """What a log amounts to, with every hash checked."""
+    """The verified totals of a log."""
 
     database: str
     epoch: int
@@ -51,21 +51,21 @@ class Proof(NamedTuple):
     runs: int
     events: int
     own_events: int
-    """Of these, those that belong to no run: the host's own and the library's."""
+    """Of these, events that belong to no run: the host's own and the library's."""
     commits: int
     head: str
-    """The hash of the last commit: over all that was ever written."""
+    """The hash of the last commit: covers everything ever written."""
     headers: str
     artifacts: int
     artifact_names: str
 
     def document(self) -> Doc:
-        """As `leadhand migrate --json` prints it."""
+        """Return the proof in the form of `leadhand migrate --json`."""
         return self._asdict()
 
 
 def refuse_half(log: Log, place: object, *, copying: bool) -> None:
-    """StoreError when a log is an unfinished copy, unless it is being copied to."""
+    """Raise `StoreError` if a log is an unfinished copy, unless it is being copied to."""
     if not copying and log.copied():
         raise StoreError(
             f"{place}: a log was being copied here, and that was not finished. "
@@ -74,7 +74,7 @@ def refuse_half(log: Log, place: object, *, copying: bool) -> None:
 
 
 def groups(log: Log, after: int = 0) -> Iterator[tuple[Batch, list[Entry]]]:
-    """Every commit with a number above `after`, with the entries that stand there for it."""
+    """Yield every commit with a number above `after`, with its entries."""
     held: list[tuple[int, Entry]] = []
     read = -1
     for batch in log.batches():
@@ -92,17 +92,17 @@ def groups(log: Log, after: int = 0) -> Iterator[tuple[Batch, list[Entry]]]:
 
 
 class LogScan:
-    """One log, read from its beginning to its end."""
+    """A scan of one log from its beginning to its end."""
 
     def __init__(self, log: Log, place: object, names: Iterable[str] = ()) -> None:
-        """`names`: artifacts that must be there too, where not all that is kept can be listed."""
+        """Prepare to scan `log`; `names` are artifacts that must exist besides the listed ones."""
         self._log, self._place = log, place
         self._heads: dict[str, Head] = {}
         self.names: set[str] = set(names)
-        """Of the artifacts, those kept with it and those its events speak of."""
+        """Artifacts kept with the log, and artifacts named by its events."""
 
     def prove(self) -> Proof:
-        """What it amounts to; StoreCorrupt when anything in it is not what was written."""
+        """Return the verified totals. Raise `StoreCorrupt` if anything in the log was altered."""
         try:
             return self._prove()
         except StoreCorrupt as error:
@@ -153,7 +153,10 @@ class LogScan:
         self.names.update(artifacts_of([self._event(entry) for entry in entries]))
 
     def _event(self, entry: Entry) -> Event:
-        """What an entry says; StoreError when it cannot be read, for it may name a result."""
+        """Return the event of an entry.
+
+        Raise `StoreError` if it cannot be read: it may name a result.
+        """
         try:
             return decode(entry.version, entry.body)
         except StoreError as error:
@@ -172,23 +175,23 @@ def _digest(value: Any) -> str:
 
 
 class Copied(NamedTuple):
-    """What one call of `copy` did."""
+    """The result of one call of `copy`."""
 
     resumed: int
-    """The commit that was there already; 0 for a copy from the beginning."""
+    """The last commit that already existed; 0 for a copy from the beginning."""
     commits: int
     artifacts: int
     proof: Proof
-    """What the copy amounts to: the same as its source."""
+    """The proof of the copy, equal to that of its source."""
 
 
 def copy(
     source: Log, proof: Proof, names: set[str], target: Copy, told: Callable[[int, int], None]
 ) -> Copied:
-    """Bring all of `source` to `target`, which is empty or holds the beginning of the same log.
+    """Copy all of `source` to `target`, which is empty or holds the beginning of the same log.
 
-    `told` hears how many commits of how many are there. A copy that is not proved equal stays
-    marked, so that nobody hosts it.
+    `told` is called with the number of copied commits and the total. A copy that is not proved
+    equal stays marked, so that no host opens it.
     """
     begun = common(source, target)
     target.adopt(proof.database)
@@ -221,7 +224,7 @@ def _difference(one: Proof, other: Proof) -> str:
 
 
 def common(source: Log, target: Log) -> int:
-    """How many commits are there already; Conflict when they are others than the source's."""
+    """Return how many commits already exist. Raise `Conflict` if they differ from the source's."""
     theirs = target.batches()
     if not theirs and not target.runs():
         return 0
@@ -248,8 +251,8 @@ def common(source: Log, target: Log) -> int:
 def _requests(
     entries: list[Entry], summaries: dict[str, tuple[int, bytes]]
 ) -> Iterator[AppendRequest]:
-    """The appends of one commit, in their order; the summary with the last of its run."""
-    nobody = cast("Any", None)  # waits in a loop
+    """Yield the appends of one commit, in order; the summary with the last of its run."""
+    nobody = cast("Any", None)  # no future to resolve
     for run, found in groupby(entries, key=lambda entry: entry.run):
         each = list(found)
         seq, text = summaries.get(run, (0, b""))

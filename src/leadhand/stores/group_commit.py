@@ -1,4 +1,4 @@
-"""Appends that are committed together, laid out for the one statement that files them."""
+"""Group commit: appends that are committed together, and the thread that commits them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class AppendRequest(NamedTuple):
 
 
 def misfit(run: str, expected: int, entries: Sequence[Entry]) -> Bug | None:
-    """Why entries cannot follow seq `expected` of a run, whatever the log says."""
+    """Return the bug if entries cannot follow seq `expected` of a run, whatever the log holds."""
     if not run or not entries:
         return Bug("an append needs a run and at least one entry")
     for seq, entry in enumerate(entries, expected + 1):
@@ -47,7 +47,7 @@ def misfit(run: str, expected: int, entries: Sequence[Entry]) -> Bug | None:
 
 
 class Head(NamedTuple):
-    """Where a run's log ends."""
+    """The end of a run's log."""
 
     id: int
     seq: int
@@ -55,7 +55,7 @@ class Head(NamedTuple):
 
 
 class Touched:
-    """What a group does to one run."""
+    """The changes of a group to one run."""
 
     __slots__ = ("created", "head", "last", "summary", "updated")
 
@@ -79,18 +79,18 @@ class Layout(NamedTuple):
 
 
 class CommitGroup:
-    """Gathers appends. `last_run_id` is the highest id given out before it."""
+    """A group of appends. `last_run_id` is the highest id in use before it."""
 
     def __init__(self, last_run_id: int) -> None:
         self.last_run_id = last_run_id
         self.hashes: list[bytes] = []
         self.touched: dict[str, Touched] = {}
         self._numbers: list[bytes] = []
-        self._data: list[bytes] = [b"\0"]  # never empty: of nothing SQLite's substr is null
+        self._data: list[bytes] = [b"\0"]  # never empty: SQLite's substr of an empty blob is null
         self._place = 2
 
     def add(self, request: AppendRequest, head: Head) -> None:
-        """Take an append in; when this raises, nothing of it was taken."""
+        """Add an append; if this raises, nothing of it was added."""
         run, entries, owner, place = request.run, request.entries, head.id, self._place
         numbers = []
         for _, seq, at, version, body, _ in entries:
@@ -118,7 +118,7 @@ class CommitGroup:
             touched.summary = request.summary
 
     def layout(self) -> Layout:
-        """All of it, as writer.sql wants it."""
+        """Return the group in the layout of writer.sql."""
         heads, data, place = [], list(self._data), self._place
         for run, one in self.touched.items():
             name, summary = run.encode(), one.summary
@@ -139,7 +139,7 @@ class CommitGroup:
 
 
 class Took:
-    """How long commits took: how many were within each bound, in seconds."""
+    """A histogram of commit times: how many were within each bound, in seconds."""
 
     BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
 
@@ -148,13 +148,13 @@ class Took:
         self.seconds = 0.0
 
     def add(self, seconds: float) -> None:
-        """One more."""
+        """Add one commit time."""
         self.counts[bisect_left(self.BOUNDS, seconds)] += 1
         self.seconds += seconds
 
 
 def name_list(runs: Collection[str]) -> dict[str, int | bytes]:
-    """The values of writer.sql's find_heads."""
+    """Return the values of writer.sql's find_heads."""
     names = [run.encode() for run in runs]
     places, place = [], 1
     for name in names:
@@ -181,7 +181,7 @@ GROUP_BYTES_MAX = 64 * 1024 * 1024
 
 
 class _Errand(NamedTuple):
-    """Something else the writer's thread is asked to do, between two groups."""
+    """Another task for the writer's thread, between two groups."""
 
     do: Callable[[Any], Any]
     done: Future[Any]
@@ -189,46 +189,46 @@ class _Errand(NamedTuple):
 
 
 class Committer(ABC, Generic[C]):
-    """Owns the writing connection and the thread that uses it."""
+    """The owner of the writing connection and of the thread that uses it."""
 
     def __init__(self, connection: C) -> None:
         self._connection = connection
         self._queue: SimpleQueue[AppendRequest | _Errand] = SimpleQueue()
         self._busy = threading.Lock()
-        """Held by whoever uses the connection."""
+        """Held by the user of the connection."""
         self.settled_bytes = 0
-        """Of all requests that have left the queue. Changed only by whoever holds the lock."""
+        """The total size of requests that have left the queue. Changed only under the lock."""
         self.refusal: LeadhandError | None = None
-        """Why no append is taken, if so."""
+        """Why appends are refused, if they are."""
         self.delivered: Callable[[], None] = lambda: None
         """Called in the event loop after each group."""
 
     def start(self) -> None:
-        """Begin to take requests, once everything is in place."""
+        """Start to take requests, once everything is in place."""
         threading.Thread(target=self._work, name="leadhand-writer", daemon=True).start()
 
     def put(self, request: AppendRequest) -> None:
-        """Queue an append. From the event loop's thread."""
+        """Queue an append. Called from the event loop's thread."""
         self._queue.put(request)
 
     def ask(self, do: Callable[[C], Any], *, last: bool = False) -> Future[Any]:
-        """Have something done by the writer's thread, after what is queued; `last` ends it."""
+        """Run `do` in the writer's thread, after everything queued; `last` ends the thread."""
         done: Future[Any] = Future()
         self._queue.put(_Errand(do, done, last))
         return done
 
     def commit_together(self, requests: list[AppendRequest]) -> None:
-        """One commit of exactly these, for a copy that keeps the commits as they were."""
+        """Commit exactly these appends as one commit, for a copy that keeps all commits."""
         for outcome in self.ask(lambda _connection: self._commit(requests)).result():
             if outcome is not None:
                 raise outcome
 
     @abstractmethod
     def _commit(self, requests: list[AppendRequest]) -> list[LeadhandError | None]:
-        """Write a group; for each request why it failed, or None."""
+        """Write a group; return for each request why it failed, or None."""
 
     def _rest(self) -> None:
-        """What is due after the answers are out."""
+        """Do work that is due after the answers are out."""
 
     # All below runs in the writer's thread, but for _deliver.
 
@@ -253,7 +253,7 @@ class Committer(ABC, Generic[C]):
             errand.done.set_exception(error)
 
     def _take(self) -> tuple[list[AppendRequest], _Errand | None]:
-        """Wait for work; then take all that is there."""
+        """Wait for work; then take everything queued."""
         requests: list[AppendRequest] = []
         rows = size = 0
         item = self._queue.get()
@@ -270,7 +270,7 @@ class Committer(ABC, Generic[C]):
         return requests, item
 
     def _settle(self, requests: list[AppendRequest], outcomes: list[LeadhandError | None]) -> None:
-        """Answer everybody, with one call for each event loop."""
+        """Answer all requests, with one call for each event loop."""
         answers: dict[
             asyncio.AbstractEventLoop, list[tuple[AppendRequest, LeadhandError | None]]
         ] = {}
@@ -279,11 +279,11 @@ class Committer(ABC, Generic[C]):
         for loop, answered in answers.items():
             try:
                 loop.call_soon_threadsafe(self._deliver, answered)
-            except RuntimeError:  # the loop is closed, and with it everyone who waited
+            except RuntimeError:  # the loop is closed, and with it all waiters
                 continue
 
     def _deliver(self, answers: list[tuple[AppendRequest, LeadhandError | None]]) -> None:
-        """In the event loop."""
+        """Resolve the futures, in the event loop."""
         for request, outcome in answers:
             if request.future.done():
                 continue

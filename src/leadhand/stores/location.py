@@ -1,7 +1,7 @@
-"""Where a log is: the path of a file, or the address of a PostgreSQL database.
+"""The location of a log: the path of a file, or the address of a PostgreSQL database.
 
-Whoever is given a place needs to know no more than this. What belongs to this machine beside
-the log (token, anchors, the log of a background host) is named after `home`.
+Files of this machine beside the log (token, anchors, the log of a background host) are named after
+`home`.
 """
 
 from __future__ import annotations
@@ -17,19 +17,22 @@ Place: TypeAlias = Path | Address
 
 
 def place_of(text: str | Path, folder: Path, home: Path) -> Place:
-    """What somebody wrote: an address, or a path from `folder`; `home` is for the machine's own."""
+    """Return the location of a text: an address, or a path from `folder`.
+
+    `home` names the local files of an address.
+    """
     if is_address(text):
         return address_of(str(text), home)
     return folder / Path(text).expanduser()
 
 
 def home(place: Place) -> Path:
-    """What belongs to this machine is named after this path."""
+    """Return the path after which local files beside the log are named."""
     return place.home if isinstance(place, Address) else place
 
 
 def there(place: Place) -> bool:
-    """Whether there is a log: a file, or a database, with our tables in it."""
+    """Return whether there is a log: a file, or a database, with our tables in it."""
     if not isinstance(place, Address):
         from leadhand.stores.sqlite.connection import begun
 
@@ -41,7 +44,7 @@ def there(place: Place) -> bool:
 
 
 def need_driver() -> None:
-    """UsageError where PostgreSQL's driver, an extra, is not installed."""
+    """Raise `UsageError` if the driver of PostgreSQL, an extra, is not installed."""
     if find_spec("psycopg") is None:
         raise UsageError(
             "a store in PostgreSQL needs its driver. Fix: pip install 'leadhand[postgres]'"
@@ -49,12 +52,12 @@ def need_driver() -> None:
 
 
 def spelled(place: Place) -> str:
-    """A place in full, with its password if it has one: for another process of ours only."""
+    """Return a location in full, including its password: only for another process of ours."""
     return place.secret if isinstance(place, Address) else str(place)
 
 
 def public(text: str) -> str:
-    """What somebody wrote, for people: without a password."""
+    """Return a location as given, without its password: for people."""
     if not is_address(text):
         return text
     try:

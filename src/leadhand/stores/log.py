@@ -1,7 +1,7 @@
-"""What the application asks of a store beyond the engine's port: to look at the whole log.
+"""The log as a whole: what the application needs beyond the engine's port.
 
-`ports.Store` is what a run needs. This is what `ls`, `verify`, `export`, the server and the
-anchors need besides; the stores that are kept (SQLite, PostgreSQL) have it.
+`ports.Store` is what a run needs. `ls`, `verify`, `export`, the server and the anchors also need
+this; the durable stores (SQLite, PostgreSQL) have it.
 """
 
 from __future__ import annotations
@@ -22,88 +22,94 @@ if TYPE_CHECKING:
 
 
 class Log(Protocol):
-    """A log, read only; its host may be writing to it meanwhile."""
+    """A log for reading; its host may write to it at the same time."""
 
     @property
     def path(self) -> Path:
-        """What belongs to this machine beside the log is named after it."""
+        """The path after which local files beside the log are named."""
 
     @property
     def database_id(self) -> str:
-        """A name of this log that no other has."""
+        """The unique id of this log."""
 
     def read(self, run: str, after: int = 0) -> list[Entry]:
-        """A run's entries with a seq above `after`, in order."""
+        """Return a run's entries with a seq above `after`, in order."""
 
     def runs(self) -> list[RunHeader]:
-        """All runs, oldest first."""
+        """Return all runs, oldest first."""
 
     def header(self, run: str) -> RunHeader | None:
-        """One run."""
+        """Return the header of one run, or None."""
 
     def commits(self) -> int:
-        """How many commits there are, by the last one's number."""
+        """Return how many commits there are, by the last one's number."""
 
     def last_position(self) -> int:
-        """The position of the last entry; 0 when there is none."""
+        """Return the position of the last entry; 0 when there is none."""
 
     def page(self, after: int, limit: int = ...) -> list[tuple[int, Entry]]:
-        """Entries of all runs with a position above `after`, in commit order."""
+        """Return entries of all runs with a position above `after`, in commit order."""
 
     def batches(self) -> list[Batch]:
-        """The batch chain."""
+        """Return the batch chain."""
 
     def batches_from(self, first: int, last: int) -> list[Batch]:
-        """The commits that hold the positions from one to another, and the commit before them."""
+        """Return the commits that hold the positions `first` to `last`, and the commit before."""
 
     def positions(self) -> list[tuple[int, bytes]]:
-        """Every entry's position and hash, in commit order: what the batch chain is over."""
+        """Return every entry's position and hash, in commit order, as the batch chain has them."""
 
     def places(self, run: str) -> list[int]:
-        """The positions of a run's entries, in order."""
+        """Return the positions of a run's entries, in order."""
 
     def hashes(self, first: int, last: int) -> list[bytes]:
-        """The hashes of the entries from one position to another."""
+        """Return the hashes of the entries from one position to another."""
 
     def damage(self) -> list[str]:
-        """What the database's own check finds; empty for a sound one."""
+        """Return the findings of the database's own check; empty for a sound one."""
 
     def odd_summaries(self) -> list[str]:
-        """Runs whose summary is of a kind that nobody writes."""
+        """Return runs whose summary has a type that is never written."""
 
     def strays(self) -> list[int]:
-        """Positions of entries whose run is not there."""
+        """Return the positions of entries whose run does not exist."""
 
     def epoch(self) -> Any:
-        """How many owners the log has had, as it stands there."""
+        """Return the number of owners the log has had, as stored."""
 
     def snapshot(self) -> AbstractContextManager[None]:
-        """All reads inside see the log at one moment, whatever its host commits meanwhile."""
+        """Make all reads inside see the log at one moment, despite commits of its host."""
 
     def follow(self, after: int = 0, gather_s: float = 0.0) -> AsyncGenerator[tuple[int, Entry]]:
-        """Every entry of every run with a position above `after`, in commit order, for ever."""
+        """Yield each entry of all runs with a position above `after`, in commit order, for ever.
+
+        `gather_s` is the time that commits may gather before they are read.
+        """
 
     def get_artifact(self, ref: str) -> bytes:
-        """The bytes behind a name; StoreCorrupt when they do not match it."""
+        """Return the bytes of an artifact. Raise `StoreCorrupt` if they are missing or altered."""
 
     def artifacts(self) -> list[str]:
-        """The names of all artifacts that are kept with the log."""
+        """Return the names of all artifacts that are kept with the log."""
 
     def copied(self) -> str:
-        """The name of the log that is being copied here; empty when none is."""
+        """Return the id of the log that is being copied here; empty if none is."""
 
     async def close(self) -> None:
-        """Let go."""
+        """Close the log."""
 
     def close_reader(self) -> None:
-        """Let go, without a loop to wait in; followers end."""
+        """Close the log without an event loop; followers end."""
 
 
 class KeptStore(Log, Store, Protocol):
-    """A store that outlives its process, open for writing."""
+    """A durable store, open for writing."""
 
     def follow(self, after: int = 0, gather_s: float = 0.0) -> AsyncGenerator[tuple[int, Entry]]:
-        """Every entry of every run with a position above `after`, in commit order, for ever."""
+        """Yield each entry of all runs with a position above `after`, in commit order, for ever.
+
+        `gather_s` is the time that commits may gather before they are read.
+        """
 
     @property
     def head(self) -> Batch:
@@ -111,34 +117,34 @@ class KeptStore(Log, Store, Protocol):
 
     @property
     def took(self) -> Took:
-        """How long commits took."""
+        """The histogram of commit times."""
 
     @property
     def refusal(self) -> LeadhandError | None:
-        """Why nothing can be written any more, if so."""
+        """Why appends are refused, if they are."""
 
     def close_now(self) -> None:
-        """Let go where there is no loop to wait in."""
+        """Close the store without an event loop."""
 
 
 class Copy(Log, Protocol):
     """A store that another log is copied into, commit by commit (`copy.py`)."""
 
     def adopt(self, name: str) -> None:
-        """Begin: take the other log's name. Nobody may host this one until it is whole."""
+        """Begin a copy: take the other log's id. No host may open this log until it is complete."""
 
     def commit_together(self, requests: list[AppendRequest]) -> None:
-        """One commit of exactly these appends; raises what refused the first that was."""
+        """Commit exactly these appends as one commit; raise the first refusal."""
 
     def settle(self, epoch: int) -> None:
-        """End: durable, whole, with as many owners as the other log has had."""
+        """End a copy: durable, complete, with as many owners as the other log has had."""
 
     def put_artifact(self, data: bytes) -> str:
-        """Keep bytes durably; gives back their name, `sha256:…`."""
+        """Store bytes durably; return their name, `sha256:…`."""
 
 
 class Lock(Protocol):
-    """What keeps a second host from the same log."""
+    """A lock that keeps a second host from the same log."""
 
     def release(self) -> None:
-        """Let go, if held."""
+        """Release the lock, if held."""

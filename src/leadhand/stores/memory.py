@@ -1,9 +1,9 @@
 """A store in memory: the same contract, no input or output, no thread.
 
-For tests, the simulator, and runs nobody wants to keep. What the disk would hold is a
-separate object, so that a crash can be played: `reopen` gives a new store with what was
-committed and nothing else. With `auto=False` appends wait until `commit` is called, one by
-one if need be; `fail_next` makes one fail.
+For tests, the simulator, and runs that need not be kept. The content of the disk is a separate
+object, so that a crash can be simulated: `reopen` returns a new store with only the committed
+entries. With `auto=False` appends wait until `commit` is called, one by one if need be; `fail_next`
+makes one fail.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class MemoryDisk:
-    """What survives."""
+    """The durable content."""
 
     def __init__(self) -> None:
         self.epoch = 0
@@ -42,6 +42,7 @@ class MemoryDisk:
 
     def copy(self) -> MemoryDisk:
         # Entries are immutable: sharing them is safe, and a copy for each crash stays cheap.
+        """Return a copy that shares the immutable entries."""
         twin = MemoryDisk()
         twin.epoch = self.epoch
         twin.logs = {run: list(log) for run, log in self.logs.items()}
@@ -66,7 +67,7 @@ class _Fault(NamedTuple):
 
 
 class MemoryStore:
-    """Call `claim` before the first append."""
+    """A store in memory. Call `claim` before the first append."""
 
     def __init__(self, *, auto: bool = True, disk: MemoryDisk | None = None) -> None:
         self.auto = auto
@@ -81,7 +82,7 @@ class MemoryStore:
     # The port.
 
     def claim(self) -> int:
-        """Become the owner: a new epoch that every later append is checked against."""
+        """Become the owner. Return the new epoch, which every later append is checked against."""
         if self._refusal is not None and not isinstance(self._refusal, Fenced):
             raise self._refusal
         self._refusal = None
@@ -98,7 +99,7 @@ class MemoryStore:
         *,
         alone: bool = False,
     ) -> asyncio.Future[None]:
-        """Add entries to a run's log; done when they are committed."""
+        """Append entries to a run's log; the future resolves once they are committed."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._pending.append(_Request(future, run, expected, entries, summary))
         if self.auto:
@@ -107,35 +108,35 @@ class MemoryStore:
 
     @property
     def database_id(self) -> str:
-        """A name no other store has, as long as it lives."""
+        """An id that no other store has while this one lives."""
         return f"memory-{id(self):x}"
 
     def room(self) -> bool:
-        """Whether new work should be started."""
+        """Return whether new work should be started."""
         return True
 
     def read(self, run: str, after: int = 0) -> list[Entry]:
-        """A run's entries with a seq above `after`, in order."""
+        """Return a run's entries with a seq above `after`, in order."""
         return self._disk.logs.get(run, [])[max(after, 0) :]
 
     def runs(self) -> list[RunHeader]:
-        """All runs, oldest first."""
+        """Return all runs, oldest first."""
         return list(self._disk.headers.values())
 
     def header(self, run: str) -> RunHeader | None:
-        """One run."""
+        """Return the header of one run, or None."""
         return self._disk.headers.get(run)
 
     def batches(self) -> list[Batch]:
-        """The batch chain."""
+        """Return the batch chain."""
         return list(self._disk.batches)
 
     def positions(self) -> list[tuple[int, bytes]]:
-        """Every entry's position and hash, in commit order."""
+        """Return every entry's position and hash, in commit order."""
         return [(place, entry.hash) for place, entry in enumerate(self._disk.order, 1)]
 
     async def follow(self, after: int = 0) -> AsyncIterator[tuple[int, Entry]]:
-        """Every entry of every run with a position above `after`, in commit order, for ever."""
+        """Yield each entry of all runs with a position above `after`, in commit order, for ever."""
         waker = asyncio.Event()
         self._wakers.add(waker)
         try:
@@ -149,13 +150,13 @@ class MemoryStore:
             self._wakers.discard(waker)
 
     def put_artifact(self, data: bytes) -> str:
-        """Keep bytes; gives back their name, `sha256:…`."""
+        """Store bytes; return their name, `sha256:…`."""
         ref = ref_of(data)
         self._disk.artifacts[ref] = bytes(data)
         return ref
 
     def get_artifact(self, ref: str) -> bytes:
-        """The bytes behind a name; StoreCorrupt when they do not match it."""
+        """Return the bytes of an artifact. Raise `StoreCorrupt` if they are missing or altered."""
         digest_in(ref)
         data = self._disk.artifacts.get(ref)
         if data is None:
@@ -163,7 +164,7 @@ class MemoryStore:
         return data
 
     async def close(self) -> None:
-        """Finish what is queued and let go."""
+        """Finish all queued appends and close the store."""
         self.commit()
         self._closed = True
         self._wake()
@@ -172,11 +173,11 @@ class MemoryStore:
 
     @property
     def pending(self) -> int:
-        """How many appends wait for `commit`."""
+        """The number of appends that wait for `commit`."""
         return len(self._pending)
 
     def commit(self, count: int | None = None) -> None:
-        """Commit the first `count` appends that wait, or all of them, as one batch."""
+        """Commit the first `count` waiting appends, or all of them, as one batch."""
         disk, first = self._disk, len(self._disk.order)
         for _ in range(len(self._pending) if count is None else min(count, len(self._pending))):
             self._answer(self._pending.popleft())
@@ -187,22 +188,22 @@ class MemoryStore:
         self._wake()
 
     def fail_next(self, error: LeadhandError, *, written: bool = False) -> None:
-        """Make the next append that is committed fail; `written` when it is stored all the same.
+        """Make the next committed append fail; `written` if it is stored all the same.
 
-        After StoreBroken, as in real life, every later append is refused.
+        After StoreBroken, as in reality, every later append is refused.
         """
         self._fault = _Fault(error, written)
 
     def beside(self) -> Self:
-        """A second store on the same disk, as another process would have it."""
+        """Return a second store on the same disk, as another process would have it."""
         return type(self)(auto=self.auto, disk=self._disk)
 
     def snapshot(self) -> Self:
-        """A store with a copy of what is committed; this one goes on."""
+        """Return a store with a copy of the committed content; this one continues."""
         return type(self)(auto=self.auto, disk=self._disk.copy())
 
     def reopen(self) -> Self:
-        """Crash: this store never says or writes anything again, the new one goes on."""
+        """Simulate a crash: this store never answers or writes again; return its successor."""
         self._pending.clear()
         self._refusal = StoreError("this store crashed")
         return self.beside()

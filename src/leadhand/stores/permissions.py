@@ -1,9 +1,9 @@
-"""Permissions of what Leadhand keeps: folders 0700, files 0600, whatever the umask says.
+"""Permissions of Leadhand's files: folders 0700, files 0600, under any umask.
 
 A log holds plans, outputs and questions. Those are for the account that hosts the runs: other
-accounts of the machine speak to the server. What older versions or a copy left open is tightened
-when the host opens the database; what belongs to another account cannot be, and `leadhand doctor`
-tells.
+accounts of the machine use the server. Files left open by older versions or a copy are tightened
+when the host opens the database; files of another account cannot be, and `leadhand doctor` reports
+them.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ STATE_FOLDER = ".leadhand"
 FOLDER_MODE = 0o700
 FILE_MODE = 0o600
 BESIDE = ("-wal", "-shm", "-journal", ".lock", ".log", ".token", ".anchors", ".artifacts")
-"""What stands beside a database, by the end of its name."""
+"""Suffixes of the files beside a database."""
 LOG = "host.log"
 
 
 def create_private(path: Path) -> bool:
-    """Make an empty file that only this account can read; return whether it was missing."""
+    """Create an empty file that only this account can read; return whether it was missing."""
     try:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE))
     except FileExistsError:
@@ -33,7 +33,7 @@ def create_private(path: Path) -> bool:
 
 
 def tighten(path: Path) -> None:
-    """Take all rights of others from a file or folder of this account; another's is left alone."""
+    """Remove all rights of others from a file or folder of this account; ignore other owners."""
     with suppress(OSError):
         found = path.lstat()
         if stat.S_ISLNK(found.st_mode) or found.st_uid != os.geteuid():
@@ -43,9 +43,9 @@ def tighten(path: Path) -> None:
 
 
 def tighten_store(database: Path) -> None:
-    """Tighten a database, what stands beside it, and its folder if it is ours.
+    """Tighten a database, the files beside it, and its folder if it is ours.
 
-    Not its token: one that others could read is refused by the server, not quietly used on.
+    Except its token: a token that others could read is refused by the server, not silently used on.
     """
     for path in kept_by(database):
         if path.name != f"{database.name}.token":
@@ -53,9 +53,9 @@ def tighten_store(database: Path) -> None:
 
 
 def kept_by(database: Path) -> Iterator[Path]:
-    """The paths that a database consists of, as far as they are there.
+    """Yield the existing paths that a database consists of.
 
-    Its folder is among them only if it is a `.leadhand`: another folder is the user's own.
+    Its folder is included only if it is a `.leadhand`: another folder is the user's own.
     """
     beside = [Path(f"{database}{end}") for end in BESIDE]
     with suppress(OSError):
@@ -66,9 +66,9 @@ def kept_by(database: Path) -> Iterator[Path]:
 
 
 def open_to_others(database: Path) -> list[Path]:
-    """The paths of a database that other accounts may read or write.
+    """Return the paths of a database that other accounts may read or write.
 
-    What lies in a folder that others cannot enter is not among them.
+    Paths in a folder that others cannot enter are excluded.
     """
     with suppress(OSError):
         if not database.parent.stat().st_mode & 0o077:

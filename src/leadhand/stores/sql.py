@@ -1,9 +1,9 @@
-"""The statements in `sql/`, by name, and the numbered migrations.
+"""The statements in `sql/` by name, and the numbered migrations.
 
-A file of queries is a list of `-- name: …` lines, each followed by comments and one
-statement. A migration is a file `NNN-title.sql` with any number of statements; the highest
-number is the schema version this code writes. A migration runs in one transaction with the
-change of version, so that a crash leaves the one schema or the other.
+A file of queries is a list of `-- name: …` lines, each followed by comments and one statement. A
+migration is a file `NNN-title.sql` with any number of statements; the highest number is the schema
+version this code writes. A migration runs in one transaction with the change of version, so that a
+crash leaves the one schema or the other.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ class Migration(NamedTuple):
     """One step from a schema version to the next."""
 
     number: int
-    """The version the file has afterwards."""
+    """The schema version of the file afterwards."""
     title: str
     text: str
 
 
 @cache
 def queries(file: str = "queries") -> dict[str, str]:
-    """The statements of a file by name, in the file's order."""
+    """Return the statements of a file by name, in the file's order."""
     return queries_in(_FOLDER / f"{file}.sql")
 
 
 @cache
 def queries_in(file: Path) -> dict[str, str]:
-    """The same for a file anywhere."""
+    """Return the statements of a file at any path."""
     named: dict[str, list[str]] = {}
     lines: list[str] = []
     for line in file.read_text(encoding="utf-8").splitlines():
@@ -52,13 +52,13 @@ def queries_in(file: Path) -> dict[str, str]:
 
 @cache
 def migrations() -> tuple[Migration, ...]:
-    """All migrations, in order."""
+    """Return all migrations, in order."""
     return migrations_in(_FOLDER)
 
 
 @cache
 def schema() -> tuple[tuple[str, str, str], ...]:
-    """Every table, index and trigger of the newest schema: its kind, its name, its statement."""
+    """Return every table, index and trigger of the newest schema: kind, name and statement."""
     connection = sqlite3.connect(":memory:")
     try:
         for step in migrations():
@@ -72,7 +72,7 @@ def schema() -> tuple[tuple[str, str, str], ...]:
 
 @cache
 def migrations_in(folder: Path) -> tuple[Migration, ...]:
-    """The same for a folder anywhere."""
+    """Return all migrations in any folder."""
     found = []
     for path in sorted(folder.glob("[0-9][0-9][0-9]-*.sql")):
         number, _, title = path.stem.partition("-")
@@ -81,9 +81,9 @@ def migrations_in(folder: Path) -> tuple[Migration, ...]:
 
 
 def version(connection: sqlite3.Connection, path: Path) -> int:
-    """The file's schema version; 0 for a new file. StoreError when it is not ours."""
+    """Return the file's schema version; 0 for a new file. Raise `StoreError` if it is not ours."""
     sql = queries()
-    # In this order: all tables of a new file come in one commit, perhaps between the questions.
+    # In this order: all tables of a new file come in one commit, perhaps between the two queries.
     if connection.execute(sql["schema_objects"]).fetchone()[0] == 0:
         return 0
     if connection.execute(sql["has_meta"]).fetchone()[0]:
@@ -97,10 +97,10 @@ def version(connection: sqlite3.Connection, path: Path) -> int:
 
 
 def migrate(connection: sqlite3.Connection, steps: Sequence[Migration], path: Path) -> int:
-    """Bring the file to the newest version; gives back how many migrations ran.
+    """Migrate the file to the newest version; return how many migrations ran.
 
-    The owner's epoch is raised with each: a host of the older version that still has the
-    file open cannot append to tables it does not know.
+    Each migration raises the owner's epoch: a host of the older version that still has the file
+    open cannot append to tables it does not know.
     """
     newest = steps[-1].number
     found = version(connection, path)
@@ -109,7 +109,7 @@ def migrate(connection: sqlite3.Connection, steps: Sequence[Migration], path: Pa
 
 
 def refuse_newer(found: int, newest: int, path: object) -> None:
-    """StoreError when the file's schema is one we do not know."""
+    """Raise `StoreError` if the file's schema is newer than the known ones."""
     if found > newest:
         raise StoreError(
             f"{path}: written by a newer Leadhand (schema {found}, this one knows {newest}). "
@@ -121,7 +121,7 @@ def _apply(connection: sqlite3.Connection, step: Migration, path: Path) -> bool:
     sql = queries()
     connection.execute("BEGIN IMMEDIATE")
     try:
-        # Asked again under the lock: another process may have been faster.
+        # Checked again under the lock: another process may have been faster.
         if (found := version(connection, path)) >= step.number:
             connection.execute("ROLLBACK")
             return False
@@ -140,7 +140,7 @@ def _apply(connection: sqlite3.Connection, step: Migration, path: Path) -> bool:
 
 
 def statements(text: str) -> Iterator[str]:
-    """The statements of a script, one by one. (executescript would commit on its own.)"""
+    """Yield the statements of a script, one by one. (executescript would commit on its own.)"""
     gathered = ""
     for piece in re.split("(?<=;)", text):
         gathered += piece

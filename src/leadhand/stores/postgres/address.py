@@ -1,10 +1,10 @@
-"""Where a log in PostgreSQL is, and what may be shown of that.
+"""The address of a log in PostgreSQL, and the part of it that may be shown.
 
     postgres://USER:PASSWORD@HOST:PORT/DATABASE?sslmode=verify-full&artifacts=/mnt/shared
 
-Everything is the driver's (libpq's) but `artifacts`, the folder for large results that all
-machines share. A password is better left out: PGPASSWORD, ~/.pgpass and service files are
-read by the driver. In text an address never has one.
+Everything is passed to the driver (libpq) but `artifacts`, the folder for large results that all
+machines share. A password is better left out: the driver reads PGPASSWORD, ~/.pgpass and service
+files. The displayed text of an address never contains one.
 """
 
 from __future__ import annotations
@@ -20,31 +20,31 @@ from leadhand.errors import UsageError
 
 SCHEMES = ("postgres", "postgresql")
 ADDRESS = re.compile(r"postgres(ql)?:|[a-z][a-z0-9+.-]*://", re.IGNORECASE)
-"""What is no path of a file: taken as one, a folder would be named after a password."""
+"""Texts that are no file path: taken as one, a folder would be named after a password."""
 SECRET = re.compile("pass|secret", re.IGNORECASE)
 """Parameters that are never shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """One database, as everybody who speaks of it writes it down."""
+    """The address of one database."""
 
     secret: str = field(repr=False)
     """As it was written, password included: for other processes of ours."""
     dsn: str = field(repr=False, compare=False)
-    """What the driver is given."""
+    """The connection string of the driver."""
     shown: str
-    """The same for people."""
+    """The text shown to people."""
     home: Path = field(compare=False)
-    """What belongs to this machine (token, anchors, log) is named after this path."""
+    """The path after which local files (token, anchors, log) are named."""
     artifacts: Path | None = None
-    """The shared folder for large results; without one they too are kept in the database."""
+    """The shared folder for large results; without one they are kept in the database too."""
 
     def __str__(self) -> str:
         return self.shown
 
     def migrate(self, options: str = "") -> str:
-        """The command for whoever owns the database, to be copied into a shell."""
+        """Return the command for the owner of the database, to be copied into a shell."""
         parts = urlsplit(self.shown)
         netloc = f"OWNER@{parts.netloc.rpartition('@')[2]}"
         address = parts._replace(netloc=netloc).geturl()
@@ -52,19 +52,19 @@ class Address:
 
     @property
     def user(self) -> str:
-        """The role that it names; empty where the driver's settings do."""
+        """The role in the address; empty if the driver's settings name it."""
         return unquote(urlsplit(self.shown).username or "")
 
 
 def is_address(text: object) -> bool:
-    """Whether a store is named that is not a file."""
+    """Return whether a text names a store that is not a file."""
     return isinstance(text, str) and ADDRESS.match(text) is not None
 
 
 def address_of(text: str, folder: Path) -> Address:
-    """Read an address; `folder` is where this machine's own files beside it go.
+    """Parse an address; `folder` is the place of this machine's own files beside it.
 
-    UsageError never repeats what was given: it may hold a password.
+    Raise `UsageError`, which never repeats the text: it may hold a password.
     """
     try:
         parts = urlsplit(text)
@@ -77,7 +77,7 @@ def address_of(text: str, folder: Path) -> Address:
             "Fix: postgres://USER@HOST/DATABASE"
         )
     who, at, where = parts.netloc.rpartition("@")
-    # A password that holds / or @ as they are ends too early, and the rest of it would be shown.
+    # A password with an unescaped / or @ ends too early, and the rest of it would be shown.
     torn = "@" in who or ("@" in text and where and not at)
     if torn or parts.fragment or any(character.isspace() for character in text):
         raise UsageError(

@@ -1,4 +1,4 @@
-"""What a server must be for its promises to be worth something, for `leadhand doctor`."""
+"""Requirements on a PostgreSQL server for its durability guarantees, for `leadhand doctor`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SELECT has_table_privilege('leadhand.words', 'INSERT')
 
 
 class HealthCheck(NamedTuple):
-    """One thing that was looked at."""
+    """The result of one check."""
 
     what: str
     value: str
@@ -50,13 +50,13 @@ class HealthCheck(NamedTuple):
 
 
 def look(address: Address) -> list[HealthCheck]:
-    """Connect once, and look at everything."""
+    """Connect once, and run all checks."""
     import psycopg
 
     session = Session(address, "doctor")
     try:
         session.open()
-        plain = connect(address, "doctor")  # as the server would have it, without our settings
+        plain = connect(address, "doctor")  # with the server's own settings, not ours
         with plain:
             return [*_server(plain, address), *_durable(plain), *_role(plain, address)]
     except psycopg.Error as error:
@@ -135,7 +135,7 @@ def _row(connection: psycopg.Connection[Any], statement: str) -> Any:
 
 
 def _near(host: str) -> bool:
-    """This machine, by its own address or by a socket."""
+    """Return whether a host is this machine, by a loopback address or a socket."""
     try:
         return not host or ipaddress.ip_address(host).is_loopback
     except ValueError:

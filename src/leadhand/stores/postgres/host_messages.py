@@ -1,13 +1,13 @@
-"""How other processes speak to the host of a log in PostgreSQL, from any machine.
+"""Commands to the host of a log in PostgreSQL, from any machine.
 
-A file's host listens on a socket beside the file. Here the one place that everybody can reach
-is the database: whoever speaks leaves a word in a table and calls (NOTIFY), the host takes it,
-carries it out, and leaves the answer. What was said is durable when it is answered, since it is
-an append to the log like any other; the table itself holds nothing that outlives its reader.
+The host of a file listens on a socket beside the file. Here the only place that all machines can
+reach is the database: a sender inserts a message into a table and notifies (NOTIFY), the host takes
+it, carries it out, and stores the answer. A command is durable when it is answered, since it is an
+append to the log like any other; the table itself holds nothing that outlives its reader.
 
-A word that nobody has taken when its asker's patience ends is withdrawn: then it is certain
-that nothing was done. Who may write to the table may speak as anybody, as with the socket: it
-is the writers' role, not the readers'.
+A message that the host has not taken when the sender's timeout ends is withdrawn: then it is
+certain that nothing was done. A role that may write to the table may act as any person, as with the
+socket: it is the writers' role, not the readers'.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 
 
 LOOK_S = 2.0
-"""How often either side looks without having been called, and whether there is a host."""
+"""The interval at which both sides look without a notification, and for a host."""
 WORD_BYTES_MAX = 16 << 20
 
 
 async def ask(address: Address, word: bytes, wait_s: float) -> bytes | None:
-    """Say something to the host; its answer, or None when there is none."""
+    """Send a message to the host; return its answer, or None if there is no host."""
     said = False
     try:
         async with await _connected(address, "speaker") as connection:
@@ -90,7 +90,7 @@ async def _answer(
 
 
 class WordService:
-    """Answers words for one host, for as long as it is open."""
+    """Answers messages for one host, while it is open."""
 
     def __init__(self, address: Address, answer: Callable[[bytes], Awaitable[bytes]]) -> None:
         self._address = address
@@ -100,12 +100,12 @@ class WordService:
         self._answering: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
-        """Begin to listen; returns once nothing said from now on is missed."""
+        """Start to listen; return once no later message can be missed."""
         self._connection = await self._listening()
         self._task = asyncio.create_task(self._serve())
 
     async def close(self) -> None:
-        """Stop listening; what was taken is answered first."""
+        """Stop listening; messages already taken are answered first."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -151,7 +151,7 @@ class WordService:
 
     async def _carry_out(self, ident: int, word: bytes) -> None:
         answer = await self._answer(word)
-        # An answer that cannot be left is missed by its asker alone, who is told that.
+        # An answer that cannot be stored affects only its sender, who is told so.
         with suppress(psycopg.Error):
             async with await _connected(self._address, "answerer") as connection:
                 await _rows(connection, "answer", (answer, ident))
@@ -159,7 +159,7 @@ class WordService:
 
 
 async def _hosted(connection: psycopg.AsyncConnection[Any]) -> bool:
-    """Whether there is a host; engines of runs that Temporal hosts hear no words here."""
+    """Return whether there is a host; engines of runs on Temporal take no messages here."""
     return any(alone for _pid, alone in await _rows(connection, "lock_holder", (HOSTING,)))
 
 

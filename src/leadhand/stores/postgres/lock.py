@@ -1,11 +1,11 @@
 """One host per log, or engines of Temporal: a lock that the server holds for a connection.
 
-A host takes it alone; engines, and whoever speaks to Temporal, share it. So neither begins
-where the other is at work.
+A host takes it exclusively; engines, and clients of Temporal, share it. So neither starts while the
+other is at work.
 
-The server lets go of it when that connection ends, however it ends. When it is the server that
-went away, the writer takes the lock again with its next connection, before it does anything
-else; if another host was faster, it is fenced.
+The server releases it when that connection ends, for any reason. If the server itself was
+restarted, the writer takes the lock again with its next connection, before it does anything else;
+if another host was faster, it is fenced.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 
 
 class PostgresLock:
-    """The lock of one open store; `shared`: with others who share it."""
+    """The lock of one open store; `shared`: together with other sharing holders."""
 
     def __init__(self, store: PostgresStore, *, shared: bool = False) -> None:
         self._store = store
         self._shared = shared
 
     def acquire(self) -> None:
-        """Take the lock, or raise Conflict naming who has it."""
+        """Take the lock. Raise `Conflict`, which names the holder, if it is taken."""
         if self._store.writer.lock(shared=self._shared).result():
             return
         raise taken(self._store.address)
 
     def release(self) -> None:
-        """Let go, if held; a store that is closed holds nothing."""
+        """Release the lock, if held; a closed store holds none."""
         if not self._store.closed:
             self._store.writer.unlock().result()
 
@@ -58,7 +58,7 @@ def kept_from_hosts(address: Address) -> Iterator[None]:
 
 
 def taken(address: Address) -> Conflict:
-    """What is said when the lock is not to be had."""
+    """Return the error for a lock that is taken."""
     who = holder(address)
     if who and who["engines"]:
         count = who["engines"]
@@ -69,9 +69,9 @@ def taken(address: Address) -> Conflict:
 
 
 def holder(address: Address) -> dict[str, Any] | None:
-    """Who holds the lock now, on whatever machine; None when it is free.
+    """Return the current holder of the lock, on any machine; None if it is free.
 
-    `engines`: how many share it, for runs that Temporal hosts; 0 for a host.
+    `engines`: how many processes share it, for runs on Temporal; 0 for a host.
     """
     session = Session(address, "look")
     try:

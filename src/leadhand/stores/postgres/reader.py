@@ -34,27 +34,27 @@ if TYPE_CHECKING:
 # Results by the hash of their bytes: small ones in the database, large ones in a shared folder.
 #
 # A database is a poor place for files of hundreds of megabytes, and a good one for everything else:
-# backed up with the log, read wherever the log is read. So what is larger than `IN_DATABASE_MAX`
-# goes to the folder that the address names (`?artifacts=/mnt/shared`), through the one small port
-# below; an address without one keeps all in the database.
+# backed up with the log, read wherever the log is read. So results larger than `IN_DATABASE_MAX` go
+# to the folder in the address (`?artifacts=/mnt/shared`), through the small port below; an address
+# without one keeps all in the database.
 #
-# A name that stands in a log always has its bytes: they are durable before the name is given out.
-# After a crash there may be bytes that no log names.
+# A name in a log always has its bytes: they are durable before the name is returned. After a crash
+# there may be bytes that no log names.
 
 
 IN_DATABASE_MAX = 1 << 20
 ROW_MAX = 512 << 20
-"""What a row of PostgreSQL can hold in hexadecimal, and then some."""
+"""The maximum size of a row of PostgreSQL in hexadecimal, with a margin."""
 
 
 class Shared(Protocol):
-    """Where large results are, for all machines. A folder is one; an object store could be."""
+    """Storage of large results for all machines. A folder is one; an object store could be."""
 
     def put(self, data: bytes) -> str:
-        """Keep bytes durably; the same bytes always have the same name."""
+        """Store bytes durably; return their name. Equal bytes have equal names."""
 
     def get(self, ref: str) -> bytes:
-        """The bytes behind a name; StoreCorrupt when they are missing or others."""
+        """Return the bytes of an artifact. Raise `StoreCorrupt` if they are missing or altered."""
 
 
 class Blobs:
@@ -67,7 +67,7 @@ class Blobs:
         self._shared = ArtifactFolder(folder) if folder is not None else None
 
     def put(self, data: bytes) -> str:
-        """Keep bytes durably; gives back their name."""
+        """Store bytes durably; return their name."""
         if self._shared is not None and len(data) > IN_DATABASE_MAX:
             return self._shared.put(data)
         if len(data) > ROW_MAX:
@@ -80,7 +80,7 @@ class Blobs:
         return ref
 
     def get(self, ref: str) -> bytes:
-        """The bytes behind a name."""
+        """Return the bytes of an artifact. Raise `StoreCorrupt` if they are missing or altered."""
         digest = bytes.fromhex(digest_in(ref))
         rows = self._session.rows("get_artifact", (digest,))
         if not rows:
@@ -93,15 +93,15 @@ class Blobs:
         return data
 
     def close(self) -> None:
-        """Let go."""
+        """Close the connection."""
         self._session.close()
 
 
 PAGE_ROWS = 1000
 LOOK_S = 0.2
-"""How often a follower sees whether its store was closed."""
+"""The interval at which a follower notices that its store was closed."""
 POLL_S = 5.0
-"""How often it looks without having been called: a call lost by a proxy delays, no more."""
+"""The interval of looks without a notification: one lost by a proxy only delays."""
 READ_PATIENCE_S = 60.0
 CHANNEL = "LISTEN leadhand"
 
@@ -110,7 +110,7 @@ class PostgresReader:
     """The reading half of a store. Claims nothing, changes nothing."""
 
     remote = True
-    """A read may take as long as its server is away; several threads may read."""
+    """A read may take as long as its server is unavailable; several threads may read."""
 
     def __init__(self, address: Address, patience_s: float = READ_PATIENCE_S) -> None:
         self.address = address
@@ -128,12 +128,12 @@ class PostgresReader:
 
     @property
     def path(self) -> Path:
-        """What belongs to this machine is named after it."""
+        """The path after which local files are named."""
         return self.address.home
 
     @property
     def database_id(self) -> str:
-        """The log's own name, the same for life."""
+        """The permanent id of the log."""
         if not self._database:
             rows = self._rows("meta", ("database",))
             if not rows:
@@ -142,70 +142,70 @@ class PostgresReader:
         return self._database
 
     def read(self, run: str, after: int = 0) -> list[Entry]:
-        """A run's entries with a seq above `after`, in order."""
+        """Return a run's entries with a seq above `after`, in order."""
         return list(map(Entry._make, self._rows("read", (run, run, after))))
 
     def runs(self) -> list[RunHeader]:
-        """All runs, oldest first."""
+        """Return all runs, oldest first."""
         return list(map(RunHeader._make, self._rows("runs")))
 
     def header(self, run: str) -> RunHeader | None:
-        """One run."""
+        """Return the header of one run, or None."""
         rows = self._rows("header", (run,))
         return RunHeader._make(rows[0]) if rows else None
 
     def commits(self) -> int:
-        """How many commits there are, by the last one's number."""
+        """Return how many commits there are, by the last one's number."""
         return int(self._rows("ends")[0][2])
 
     def last_position(self) -> int:
-        """The position of the last entry; 0 when there is none."""
+        """Return the position of the last entry; 0 when there is none."""
         return int(self._rows("tail")[0][0])
 
     def page(self, after: int, limit: int = PAGE_ROWS) -> list[tuple[int, Entry]]:
-        """Entries of all runs with a position above `after`, in commit order."""
+        """Return entries of all runs with a position above `after`, in commit order."""
         return [(position, Entry(*row)) for position, *row in self._rows("page", (after, limit))]
 
     def batches(self) -> list[Batch]:
-        """The batch chain."""
+        """Return the batch chain."""
         return list(map(Batch._make, self._rows("batches")))
 
     def batches_from(self, first: int, last: int) -> list[Batch]:
-        """The commits that hold the positions from one to another, and the commit before them."""
+        """Return the commits that hold the positions `first` to `last`, and the commit before."""
         return list(map(Batch._make, self._rows("batches_from", (first, last))))
 
     def positions(self) -> list[tuple[int, bytes]]:
-        """Every entry's position and hash, in commit order: what the batch chain is over."""
+        """Return every entry's position and hash, in commit order, as the batch chain has them."""
         return self._rows("positions")
 
     def places(self, run: str) -> list[int]:
-        """The positions of a run's entries, in order."""
+        """Return the positions of a run's entries, in order."""
         return [position for (position,) in self._rows("places", (run,))]
 
     def hashes(self, first: int, last: int) -> list[bytes]:
-        """The hashes of the entries from one position to another."""
+        """Return the hashes of the entries from one position to another."""
         return [digest for (digest,) in self._rows("hashes", (first, last))]
 
     def damage(self) -> list[str]:
-        """Nothing: PostgreSQL checks its own pages (`data_checksums`, `pg_amcheck`)."""
+        """Return nothing: PostgreSQL checks its own pages (`data_checksums`, `pg_amcheck`)."""
         return []
 
     def odd_summaries(self) -> list[str]:
-        """Runs whose summary is of a kind that nobody writes."""
+        """Return runs whose summary has a type that is never written."""
         return [str(run) for (run,) in self._rows("odd_summaries")]
 
     def strays(self) -> list[int]:
-        """Positions of entries whose run is not there."""
+        """Return the positions of entries whose run does not exist."""
         return [position for (position,) in self._rows("strays")]
 
     def epoch(self) -> Any:
-        """How many owners the log has had, as it stands there."""
+        """Return the number of owners the log has had, as stored."""
         rows = self._rows("epoch")
         return rows[0][0] if rows else None
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """All reads inside see the log at one moment, whatever its host commits meanwhile."""
+        """Make all reads inside see the log at one moment, despite commits of its host."""
         self._reading.do(
             lambda connection: connection.execute(
                 "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"
@@ -221,11 +221,11 @@ class PostgresReader:
     async def follow(
         self, after: int = 0, gather_s: float = 0.0
     ) -> AsyncGenerator[tuple[int, Entry]]:
-        """Every entry of every run with a position above `after`, in commit order, for ever.
+        """Yield each entry of all runs with a position above `after`, in commit order, for ever.
 
-        (Until the store is closed.) It listens first and then reads what is there, after every
-        loss of its connection too; so nothing can come between the two. Commits have `gather_s`
-        to follow each other before they are read.
+        (Until the store is closed.) It listens first and then reads the existing entries, also
+        after every loss of its connection; so nothing can come between the two. Commits have
+        `gather_s` to follow each other before they are read.
         """
         pause = PAUSE_S[0]
         while not self._closed:
@@ -259,31 +259,31 @@ class PostgresReader:
         return connection
 
     async def _called(self, connection: psycopg.AsyncConnection[Any]) -> None:
-        """Until something was committed, or may have been."""
+        """Wait until something was committed, or may have been."""
         deadline = time.monotonic() + POLL_S
         while not self._closed and time.monotonic() < deadline:
             async for _ in connection.notifies(timeout=LOOK_S, stop_after=1):
                 return
 
     def get_artifact(self, ref: str) -> bytes:
-        """The bytes behind a name; StoreCorrupt when they do not match it."""
+        """Return the bytes of an artifact. Raise `StoreCorrupt` if they are missing or altered."""
         return self._blobs.get(ref)
 
     def artifacts(self) -> list[str]:
-        """The names of all artifacts in the database; a shared folder may hold more."""
+        """Return the names of all artifacts in the database; a shared folder may hold more."""
         return [f"sha256:{bytes(digest).hex()}" for (digest,) in self._rows("artifacts")]
 
     def copied(self) -> str:
-        """The name of the log that is being copied here; empty when none is."""
+        """Return the id of the log that is being copied here; empty if none is."""
         rows = self._rows("meta", ("copying",))
         return str(rows[0][0]) if rows else ""
 
     async def close(self) -> None:
-        """Let go."""
+        """Close the reader."""
         self.close_reader()
 
     def close_reader(self) -> None:
-        """Let go, without a loop to wait in; followers end."""
+        """Close the reader without an event loop; followers end."""
         self._closed = True
         self._reading.close()
         self._blobs.close()
@@ -293,7 +293,7 @@ class PostgresReader:
             raise StoreError(f"{self.address}: closed")
         if not self._snapshot:
             return self._reading.rows(name, values)
-        # A connection made anew would show another moment.
+        # A new connection would show another moment.
         connection = self._reading.connected(0)
         try:
             return connection.execute(queries()[name], values, binary=True).fetchall()

@@ -1,10 +1,10 @@
 """The tables: made and changed by numbered migrations, all in one transaction.
 
-Whoever may create them does so when a store is opened for writing; a role that may not (as a
-team's writers should not) is told who must. A lock lets one migrate at a time, and the hosts'
-own lock lets nobody do so under a host that runs: one of the older version that comes back
-later looks at the version with each new connection, and does not go on. (The owner's epoch is
-not touched: the log would know of one owner less than there were.)
+They are created when a role that may do so opens a store for writing; a role that may not (as a
+team's writers should not) is told which role must. A lock lets one process migrate at a time, and
+the hosts' own lock prevents migration under a running host: a host of the older version that comes
+back later checks the version with each new connection, and does not continue. (The owner's epoch is
+not changed: the log would know of one owner less than there were.)
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ FILE = FOLDER / "roles.sql"
 
 
 def statements(kind: str, role: str) -> list[words.Composed]:
-    """What is said to the server to make a role a reader or a writer, and no more than that."""
+    """Return the statements that make a role a reader or a writer, and no more than that."""
     named = queries_in(FILE)
     parts = ["none", "reader", *(["writer"] if kind == "writer" else [])]
     texts = [text for part in parts for text in named[part].split(";") if text.strip()]
@@ -50,7 +50,7 @@ def statements(kind: str, role: str) -> list[words.Composed]:
 
 
 def grant(address: Address, readers: Sequence[str], writers: Sequence[str]) -> None:
-    """Give roles their rights, all or none of them; as the owner of the tables."""
+    """Give roles their rights, all or none of them; requires the owner of the tables."""
     for role in readers:
         if role in writers:
             raise UsageError(f"{role}: a writer reads too. Fix: name it once")
@@ -99,12 +99,15 @@ HOSTING = 0x6C656164_686F7374
 
 
 def migrations() -> tuple[sql.Migration, ...]:
-    """All migrations, in order."""
+    """Return all migrations, in order."""
     return sql.migrations_in(FOLDER)
 
 
 def version(connection: psycopg.Connection[Any], address: Address) -> int:
-    """The database's schema version; 0 where there is none. StoreError when it is not ours."""
+    """Return the database's schema version; 0 if there is none.
+
+    Raise `StoreError` if the schema is not ours.
+    """
     (kind,) = connection.execute(queries()["whose"]).fetchone() or ("",)
     if kind == "empty":
         return 0
@@ -119,7 +122,7 @@ def version(connection: psycopg.Connection[Any], address: Address) -> int:
 
 
 def is_there(address: Address) -> bool:
-    """Whether a database holds a log of ours, of whatever version."""
+    """Return whether a database holds a log of ours, of any version."""
     session = Session(address, "look", patience_s=OPEN_PATIENCE_S)
     try:
         session.open()
@@ -129,7 +132,7 @@ def is_there(address: Address) -> bool:
 
 
 def check(connection: psycopg.Connection[Any], address: Address) -> None:
-    """StoreError unless the tables are those this code knows."""
+    """Raise `StoreError` unless the tables have the newest schema."""
     found, newest = version(connection, address), migrations()[-1].number
     sql.refuse_newer(found, newest, address)
     if found < newest:
@@ -142,7 +145,7 @@ def migrate(
     address: Address,
     steps: Sequence[sql.Migration] | None = None,
 ) -> int:
-    """Bring the database to the newest version; gives back how many migrations ran."""
+    """Migrate the database to the newest version; return how many migrations ran."""
     steps = migrations() if steps is None else steps
     found = version(connection, address)
     sql.refuse_newer(found, steps[-1].number, address)
@@ -152,7 +155,7 @@ def migrate(
     ran = 0
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATING,))
-        found = version(connection, address)  # again under the lock: another may have been faster
+        found = version(connection, address)  # again, under the lock
         if found and not _unhosted(connection):
             raise Conflict(
                 f"{address}: its tables are older than this version of Leadhand, and a host still "
@@ -172,13 +175,13 @@ def migrate(
 
 
 def _unhosted(connection: psycopg.Connection[Any]) -> bool:
-    """Whether no host runs; none can begin while the transaction lasts."""
+    """Return whether no host runs; none can start during the transaction."""
     row = connection.execute("SELECT pg_try_advisory_xact_lock(%s)", (HOSTING,)).fetchone()
     return bool(row and row[0])
 
 
 def refuse_others(connection: psycopg.Connection[Any], address: Address) -> None:
-    """A role that may read and append, but not make tables, is told so in plain words."""
+    """Raise for a role that may read and append, but not create tables."""
     row = connection.execute(
         "SELECT CASE WHEN to_regnamespace('leadhand') IS NULL"
         " THEN has_database_privilege(current_database(), 'CREATE')"

@@ -1,11 +1,11 @@
-"""Connections to PostgreSQL that come back, and its errors in plain words.
+"""Reconnecting connections to PostgreSQL, and its errors in plain words.
 
-A connection is lost for many reasons (a restart, a failover, a cable) and all are the same to
-us: what was only read is read again, what was being written is looked for (`writer.py`). How
-long we go on trying is the caller's patience.
+A connection is lost for many reasons (a restart, a failover, a cable) and all are handled alike:
+reads are repeated, writes are looked up first (`writer.py`). The caller sets how long to keep
+trying.
 
-Which errors mean what is told by their code (SQLSTATE). While connecting there is none: the
-driver has only the server's words, so those that trying again cannot change are known by them.
+Errors are told apart by their code (SQLSTATE). While connecting there is none: the driver has only
+the server's message, so permanent errors are recognized by their text.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 FOLDER = Path(__file__).with_name("sql")
 OPEN_PATIENCE_S = 10.0
-"""How long a server may take to be there when a store is opened."""
+"""How long a server may take to answer when a store is opened."""
 PATIENCE_S = 300.0
-"""How long a server may be away while a store is in use."""
+"""How long a server may be unavailable while a store is in use."""
 PAUSE_S = (0.02, 1.0)
-"""Between two tries: the first pause, and the longest."""
+"""The first and the longest pause between two attempts."""
 FOR_GOOD = (
     "authentication failed",
     "no password supplied",
@@ -56,29 +56,29 @@ FOR_GOOD = (
     "does not support SSL",
     "certificate",
 )
-"""Words of a server that trying again does not change."""
+"""Texts of permanent errors of a server."""
 PASSING = frozenset({"40001", "40P01", "55P03", "57014", "53300", "53200", "25006", "25P03"})
-"""Codes of failures that left nothing behind and may be gone next time."""
+"""Codes of failures that left nothing behind and may pass."""
 SETTINGS = (
-    # How long we wait is ours to say; and a host that rests must not lose its connection, since
-    # its lock would go with it. (A server knows some of these names or all.)
+    # Timeouts are set by us; and an idle host must not lose its connection, since its lock would go
+    # with it. (A server knows some of these names or all.)
     "SELECT set_config(name, '0', false) FROM pg_settings WHERE name IN ('statement_timeout',"
     " 'lock_timeout', 'idle_in_transaction_session_timeout', 'idle_session_timeout',"
     " 'transaction_timeout');"
     " SELECT set_config('default_transaction_isolation', 'read committed', false),"
-    # 'on' is the least that survives a crash of the server; stronger ones are left as they are.
+    # 'on' is the least that survives a crash of the server; stronger settings are kept.
     " set_config('synchronous_commit', CASE WHEN current_setting('synchronous_commit')"
     " IN ('off', 'local') THEN 'on' ELSE current_setting('synchronous_commit') END, false)"
 )
 
 
 def queries() -> dict[str, str]:
-    """The statements for PostgreSQL, by name."""
+    """Return the statements for PostgreSQL, by name."""
     return sql.queries_in(FOLDER / "queries.sql")
 
 
 def options_of(address: Address, name: str) -> dict[str, Any]:
-    """What the driver is told besides the address; what stands there wins."""
+    """Return the driver's options besides the address; options in the address take precedence."""
     ours: dict[str, Any] = {
         "application_name": f"leadhand {name}",
         "connect_timeout": 10,
@@ -90,7 +90,7 @@ def options_of(address: Address, name: str) -> dict[str, Any]:
     }
     try:
         theirs = conninfo.conninfo_to_dict(address.dsn)
-    except psycopg.Error:  # its words repeat the address
+    except psycopg.Error:  # its message repeats the address
         raise UsageError(
             f"{address}: the address cannot be read. Fix: escape special characters of the "
             "password (%40 for @), or leave it to PGPASSWORD or ~/.pgpass"
@@ -99,12 +99,12 @@ def options_of(address: Address, name: str) -> dict[str, Any]:
 
 
 def connect(address: Address, name: str) -> psycopg.Connection[Any]:
-    """A connection; one try."""
+    """Open a connection; one attempt."""
     return psycopg.connect(**options_of(address, name), autocommit=True)
 
 
 class Session:
-    """One connection, made anew whenever it is lost. For one thread at a time: others wait."""
+    """One connection, reopened whenever it is lost. For one thread at a time: others wait."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class Session:
         patience_s: float = PATIENCE_S,
         ready: Callable[[psycopg.Connection[Any]], None] = lambda _connection: None,
     ) -> None:
-        """`ready` is called with each new connection before anybody else uses it."""
+        """Prepare a session; `ready` is called with each new connection before its first use."""
         self.address = address
         self.patience_s = patience_s
         self.ready = ready
@@ -128,7 +128,7 @@ class Session:
         self.connected(time.monotonic() + OPEN_PATIENCE_S)
 
     def connected(self, deadline: float) -> psycopg.Connection[Any]:
-        """The connection; where there is none, one is made, again and again until `deadline`."""
+        """Return the connection; without one, try to connect until `deadline`."""
         with self._lock:
             pause = PAUSE_S[0]
             while self._connection is None:
@@ -154,14 +154,14 @@ class Session:
         return connection
 
     def drop(self) -> None:
-        """Let go of a connection that is lost."""
+        """Close a lost connection."""
         with self._lock:
             connection, self._connection = self._connection, None
             if connection is not None:
                 connection.close()
 
     def rows(self, name: str, values: tuple[Any, ...] = ()) -> list[Any]:
-        """One statement that may be said again; its rows."""
+        """Run one repeatable statement; return its rows."""
         statement = queries()[name]
 
         def ask(connection: psycopg.Connection[Any]) -> list[Any]:
@@ -173,7 +173,7 @@ class Session:
     def do(
         self, work: Callable[[psycopg.Connection[Any]], T], patience_s: float | None = None
     ) -> T:
-        """Something that may be done again when the connection is lost on the way."""
+        """Run `work`, which may be repeated if the connection is lost meanwhile."""
         patience_s = self.patience_s if patience_s is None else min(patience_s, self.patience_s)
         deadline = time.monotonic() + patience_s
         with self._lock:
@@ -186,12 +186,12 @@ class Session:
                         raise explain(error, self.address) from None
 
     def passed(self, error: psycopg.Error) -> bool:
-        """Whether it may be tried again at once; a lost connection is let go of."""
+        """Return whether to retry at once; close a lost connection."""
         connection = self._connection
         if lost(error) or connection is None or connection.broken or connection.closed:
             self.drop()
             return True
-        if error.sqlstate == "25006":  # the server has become a follower of another
+        if error.sqlstate == "25006":  # the server has become a standby
             self.drop()
         if error.sqlstate in PASSING:
             time.sleep(random.uniform(*PAUSE_S) / 10)  # noqa: S311 - so that two do not meet again
@@ -199,7 +199,7 @@ class Session:
         return False
 
     def end_transaction(self) -> None:
-        """Leave a transaction in which nothing was changed."""
+        """End a transaction in which nothing was changed."""
         try:
             if self._connection is not None:
                 self._connection.rollback()
@@ -207,16 +207,16 @@ class Session:
             self.drop()
 
     def close(self) -> None:
-        """Let go for good."""
+        """Close the session for good."""
         self._closed = True
         self.drop()
 
 
 def pass_on_cancel() -> None:
-    """Where a driver's error was caught: whether it hides that our task was cancelled.
+    """Raise `CancelledError` if a driver's error hides that our task was cancelled.
 
-    The driver answers a cancellation by ending its query, and when the connection is lost on
-    the way it raises that instead.
+    The driver answers a cancellation by ending its query, and if the connection is lost meanwhile
+    it raises that error instead.
     """
     task = asyncio.current_task()
     if task is not None and task.cancelling():
@@ -224,13 +224,13 @@ def pass_on_cancel() -> None:
 
 
 def lost(error: psycopg.Error) -> bool:
-    """Whether the server ended the connection."""
+    """Return whether the server ended the connection."""
     code = error.sqlstate or ""
     return code.startswith("08") or code in {"57P01", "57P02", "57P03", "57P05"}
 
 
 def for_good(error: psycopg.Error) -> bool:
-    """Whether connecting again cannot help."""
+    """Return whether connecting again cannot help."""
     code = error.sqlstate
     if code is not None:
         return not (lost(error) or code in PASSING)
@@ -239,7 +239,7 @@ def for_good(error: psycopg.Error) -> bool:
 
 
 def explain(error: psycopg.Error, address: Address) -> LeadhandError:
-    """Our error for one of the driver's, as it is raised when nothing was being committed."""
+    """Return our error for one of the driver's, raised while nothing was being committed."""
     words = " ".join((error.diag.message_primary or str(error)).split())
     code, text = error.sqlstate or "", f"{address}: {words}"
     if code == "53100":

@@ -1,26 +1,26 @@
 """The store on PostgreSQL: one log that a team shares, with the same promises as the file.
 
 What is the same.  The port, the two hash chains, group commit by one writer thread, the owner's
-epoch that every append is checked against. `tests/contracts/test_store.py` holds all stores to
-the same sentences.
+epoch that every append is checked against. `tests/contracts/test_store.py` holds all stores to the
+same contract.
 
-One writer at a time.  Each append locks the one row that says where the log ends, until it is
-committed. So positions are given out in the order in which they become visible: with a sequence
-of the database's own, a slower transaction would appear behind a faster one, and a follower that
-had passed that place would never see it. What this costs, commits of two hosts one after the
-other, nobody pays: there is one host, and all its appends of a moment are one commit.
+One writer at a time.  Each append locks the one row that holds the end of the log, until it is
+committed. So positions are assigned in the order in which they become visible: with a database
+sequence, a slower transaction would appear behind a faster one, and a follower past that position
+would never see it. The cost, serialized commits of two hosts, does not arise: there is one host,
+and all its appends of a moment are one commit.
 
 One host at a time.  A session lock (`lock.py`) keeps a second host from opening, and the server
-lets go of it when the first one's connection ends. The epoch keeps a host that lost its
-connection, and was replaced, from writing. Neither alone would do. Engines of runs that Temporal
-hosts share that lock among themselves: any number of them, or one host.
+releases it when the first one's connection ends. The epoch keeps a host that lost its connection,
+and was replaced, from writing. Neither is sufficient alone. Engines of runs on Temporal share that
+lock among themselves: any number of them, or one host.
 
 One round trip.  A group is one call of `leadhand.append` (`sql/001-initial.sql`), which checks the
-owner and every run's head, files the entries, links the batch and calls the followers; sent
-outside a transaction it commits by itself.
+owner and every run's head, files the entries, links the batch and calls the followers; sent outside
+a transaction it commits by itself.
 
-What the server's end may do to us: `writer.py` (a commit that was not answered), `session.py`
-(connections that come back), `reader.py` (following across that). What a role may do: `schema.py`.
+Failures of the server: `writer.py` (a commit that was not answered), `session.py` (reconnection),
+`reader.py` (following across reconnections). Rights of roles: `schema.py`.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ QUEUE_BYTES_MAX = 64 * 1024 * 1024
 class PostgresStore(PostgresReader):
     """A log in PostgreSQL, open for writing. Call `claim` before the first append.
 
-    `shared`: no owner is asked for, and any number of processes may append, each to runs of
-    its own; for logs that are copies of what is decided elsewhere.
+    `shared`: no owner is required, and any number of processes may append, each to runs of its own;
+    for logs that copy decisions made elsewhere.
 
     Methods are for one thread, the event loop's; artifacts may be put from any.
     """
@@ -86,27 +86,27 @@ class PostgresStore(PostgresReader):
 
     @staticmethod
     def open_reader(address: Address) -> PostgresReader:
-        """The log for reading only, whether it has a host or not."""
+        """Return the log for reading only, whether it has a host or not."""
         return PostgresReader(address)
 
     @property
     def closed(self) -> bool:
-        """Whether it was let go of."""
+        """Whether the store is closed."""
         return self._closed
 
     @property
     def refusal(self) -> LeadhandError | None:
-        """Why nothing can be written any more, if so."""
+        """Why appends are refused, if they are."""
         return self.writer.refusal
 
     def close_now(self) -> None:
-        """Let go where there is no loop to wait in."""
+        """Close the store without an event loop."""
         if not self._closed:
             self.close_reader()
             self.writer.stop().result()
 
     def claim(self) -> int:
-        """Become the owner: a new epoch that every later append is checked against."""
+        """Become the owner. Return the new epoch, which every later append is checked against."""
         return self.writer.claim().result()
 
     def append(
@@ -118,7 +118,7 @@ class PostgresStore(PostgresReader):
         *,
         alone: bool = False,
     ) -> asyncio.Future[None]:
-        """Add entries to a run's log; done when they are durable."""
+        """Append entries to a run's log; the future resolves once they are durable."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
         if (refusal := self._refusal(run, expected, entries)) is not None:
@@ -136,19 +136,19 @@ class PostgresStore(PostgresReader):
 
     @property
     def took(self) -> Took:
-        """How long commits took."""
+        """The histogram of commit times."""
         return self.writer.took
 
     def room(self) -> bool:
-        """Whether new work should be started: less is queued than the limit."""
+        """Return whether new work should start: less is queued than the limit."""
         return self._queued_bytes - self.writer.settled_bytes < self._queue_bytes_max
 
     def put_artifact(self, data: bytes) -> str:
-        """Keep bytes durably; gives back their name, `sha256:…`."""
+        """Store bytes durably; return their name, `sha256:…`."""
         return self._blobs.put(data)
 
     def adopt(self, name: str) -> None:
-        """Begin a copy: take the other log's name. Nobody may host this one until it is whole."""
+        """Begin a copy: take the other log's id. No host may open this log until it is complete."""
         try:
             self._note([("adopt", (name,)), ("set_meta", (name, "database"))])
         except NotAllowed:
@@ -159,11 +159,11 @@ class PostgresStore(PostgresReader):
         self.writer.hurry()
 
     def commit_together(self, requests: list[AppendRequest]) -> None:
-        """One commit of exactly these appends, for a copy."""
+        """Commit exactly these appends as one commit, for a copy."""
         self.writer.commit_together(requests)
 
     def settle(self, epoch: int) -> None:
-        """End a copy: it is whole, with as many owners as the other log has had.
+        """End a copy: complete, with as many owners as the other log has had.
 
         With this commit everything before it is durable too.
         """
@@ -179,7 +179,7 @@ class PostgresStore(PostgresReader):
         self._database = ""
 
     async def close(self) -> None:
-        """Finish what is queued and let go."""
+        """Finish all queued appends and close the store."""
         if not self._closed:
             self.close_reader()
             await asyncio.wrap_future(self.writer.stop())
@@ -193,7 +193,7 @@ class PostgresStore(PostgresReader):
 
 
 def migrated(address: Address) -> int:
-    """See that the tables are there and of this version; how many migrations ran."""
+    """Create or migrate the tables; return how many migrations ran."""
     session = Session(address, "migration", patience_s=OPEN_PATIENCE_S)
     try:
         session.open()

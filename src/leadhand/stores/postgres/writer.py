@@ -58,7 +58,7 @@ FENCED, MOVED = "LH001", "LH002"
 
 
 class _Touched:
-    """What a group does to one run."""
+    """The changes of a group to one run."""
 
     __slots__ = ("before", "created", "head", "summary", "updated")
 
@@ -75,7 +75,7 @@ class _Group(NamedTuple):
     entries: list[Any]
 
     def add(self, request: AppendRequest, head: Head) -> None:
-        """Take an append in; when this raises, nothing of it was taken."""
+        """Add an append; if this raises, nothing of it was added."""
         _refuse_odd(request)
         one = self.touched.get(request.run)
         if one is None:
@@ -88,7 +88,7 @@ class _Group(NamedTuple):
         self.entries.extend(request.entries)
 
     def values(self, owner: int | None) -> tuple[Any, ...]:
-        """The arguments of `leadhand.append`."""
+        """Return the arguments of `leadhand.append`."""
         runs = list(self.touched.values())
         return (
             owner,
@@ -104,7 +104,7 @@ class _Group(NamedTuple):
 
 
 def _refuse_odd(request: AppendRequest) -> None:
-    """One value that PostgreSQL does not take would refuse the whole group."""
+    """Raise `Bug` for a value that PostgreSQL would refuse, and with it the whole group."""
     request.run.encode()
     good = "\0" not in request.run and type(request.summary) in (bytes, type(None))
     for _, seq, at, version, body, digest in request.entries:
@@ -115,7 +115,7 @@ def _refuse_odd(request: AppendRequest) -> None:
 
 
 class PostgresWriter(Committer[Session]):
-    """Owns the writing connection and the thread that uses it."""
+    """The owner of the writing connection and of the thread that uses it."""
 
     def __init__(
         self, address: Address, *, patience_s: float, debug: bool, shared: bool = False
@@ -127,10 +127,10 @@ class PostgresWriter(Committer[Session]):
         self._heads: dict[str, Head] = {}
         self._epoch = 0
         self._backend = 0
-        """Our connection at the server: after a loss it may still seem to be alive there."""
+        """Our connection at the server: after a loss it may still seem alive there."""
         self._locked = self._lock_shared = False
         self.head = Batch(0, 0, 0, GENESIS)
-        """The last commit: what anchors outside the database speak of."""
+        """The last commit, which anchors outside the database record."""
         self.took = Took()
         if not shared:
             self.refusal = Fenced(f"{address}: not claimed yet")
@@ -143,9 +143,9 @@ class PostgresWriter(Committer[Session]):
         return self.ask(lambda _session: self._claim())
 
     def lock(self, *, shared: bool = False) -> Future[bool]:
-        """Become the host: no other can, as long as this one lives. False when one is there.
+        """Become the host: no other can while this one lives. False if there is one.
 
-        `shared`: keep hosts out, together with others who do.
+        `shared`: keep hosts out, together with other sharing holders.
         """
 
         def take(session: Session) -> bool:
@@ -155,24 +155,24 @@ class PostgresWriter(Committer[Session]):
         return self.ask(take)
 
     def unlock(self) -> Future[None]:
-        """Let go of that."""
+        """Release that lock."""
         return self.ask(self._unlock)
 
     def hurry(self) -> None:
-        """Let the server answer before a commit is on its disk: for a copy, which can go on.
+        """Let the server answer before a commit is on its disk: for a copy, which can be resumed.
 
-        A connection that is made anew does not do so.
+        Does not apply to later connections.
         """
         self.ask(lambda session: session.do(lambda c: c.execute(HURRY))).result()
 
     def stop(self) -> Future[None]:
-        """Finish what is queued, close the connection, end the thread."""
+        """Finish all queued appends, close the connection, end the thread."""
         return self.ask(Session.close, last=True)
 
     # All below runs in the writer's thread.
 
     def _commit(self, requests: list[AppendRequest]) -> list[LeadhandError | None]:
-        """Write a group; for each request why it failed, or None."""
+        """Write a group; return for each request why it failed, or None."""
         self.settled_bytes += sum([request.size for request in requests])
         if self.refusal is not None:
             return [self.refusal] * len(requests)
@@ -189,7 +189,7 @@ class PostgresWriter(Committer[Session]):
     def _write_all(
         self, requests: list[AppendRequest], outcomes: dict[int, LeadhandError | None]
     ) -> None:
-        """Until each request is written or refused; `outcomes` holds what is certain."""
+        """Write or refuse each request; `outcomes` holds what is certain."""
         deadline = time.monotonic() + self._connection.patience_s
         sent = unsure = False
         while True:
@@ -210,7 +210,7 @@ class PostgresWriter(Committer[Session]):
                 self._remember(group, Batch(*row))
                 return
             except psycopg.Error as error:
-                # What the server refused left nothing behind; what it did not answer may have.
+                # A refusal of the server left nothing behind; a missing answer may have.
                 unsure = unsure or (sent and (error.sqlstate is None or lost(error)))
                 again = error.sqlstate == MOVED or self._connection.passed(error)
                 if not again or time.monotonic() > deadline:
@@ -222,7 +222,7 @@ class PostgresWriter(Committer[Session]):
         try:
             return self._connection.connected(deadline)
         except StoreError as error:
-            # Where the log is a copy, whoever writes compares it with the original next time.
+            # If the log is a copy, the next writer compares it with the original.
             if unsure and not self._shared and type(error) is StoreError:
                 words = str(error).partition(" Fix: ")[0]
                 raise StoreBroken(
@@ -241,7 +241,7 @@ class PostgresWriter(Committer[Session]):
         requests: list[AppendRequest],
         outcomes: dict[int, LeadhandError | None],
     ) -> _Group:
-        """All requests that can be written together; the others are refused."""
+        """Return the group of all requests that can be written together; refuse the others."""
         left = [(place, each) for place, each in enumerate(requests) if place not in outcomes]
         self._load_heads(connection, {request.run for _, request in left})
         group = _Group({}, [])
@@ -255,7 +255,7 @@ class PostgresWriter(Committer[Session]):
         return group
 
     def _load_heads(self, connection: psycopg.Connection[Any], runs: set[str]) -> None:
-        """Learn where the runs end that we have not met yet, or all where others write too."""
+        """Read the ends of runs not known yet, or of all runs if others write too."""
         if len(self._heads) > HEADS_MAX or self._shared:
             self._heads.clear()
         unknown = list(runs - self._heads.keys())
@@ -266,7 +266,10 @@ class PostgresWriter(Committer[Session]):
                 self._heads[run] = Head(*head)
 
     def _checked_head(self, request: AppendRequest, group: _Group) -> Head:
-        """Where the request's run ends, counting what is in the group."""
+        """Return the end of the request's run, including the group.
+
+        Raise `Conflict` if it differs.
+        """
         touched = group.touched.get(request.run)
         head = touched.head if touched else self._heads.get(request.run, Head(0, 0, GENESIS))
         if head.seq != request.expected:
@@ -286,7 +289,10 @@ class PostgresWriter(Committer[Session]):
         requests: list[AppendRequest],
         outcomes: dict[int, LeadhandError | None],
     ) -> None:
-        """Which requests are there already. The hash of the last entry stands for all before."""
+        """Find requests that are already stored.
+
+        The hash of the last entry covers all before it.
+        """
         left = [(place, each) for place, each in enumerate(requests) if place not in outcomes]
         lasts = [request.entries[-1] for _, request in left]
         values = ([e.run for e in lasts], [e.seq for e in lasts], [e.hash for e in lasts])
@@ -302,7 +308,7 @@ class PostgresWriter(Committer[Session]):
         self.head = Batch(row[2], 0, row[0], row[3])
 
     def _check_owner(self, connection: psycopg.Connection[Any]) -> None:
-        """The check of the owner that is otherwise part of the commit."""
+        """Check the owner, as the commit otherwise does."""
         row = connection.execute(queries()["epoch"], binary=True).fetchone()
         if not self._shared and (row is None or row[0] != self._epoch):
             raise self._overtaken()
@@ -311,7 +317,7 @@ class PostgresWriter(Committer[Session]):
         return Fenced(f"{self._address}: another host has taken over this database")
 
     def _failure(self, error: Exception) -> LeadhandError:
-        """What a failed commit means, for its callers and for the appends to come."""
+        """Return the error of a failed commit; a permanent one also refuses later appends."""
         if isinstance(error, psycopg.Error):
             if error.sqlstate == FENCED:
                 known: LeadhandError = self._overtaken()
@@ -330,7 +336,7 @@ class PostgresWriter(Committer[Session]):
         return known
 
     def _claim(self) -> int:
-        """Raise the epoch, and start from where the log is."""
+        """Raise the epoch, and start from the current end of the log."""
         if self.refusal is not None and not isinstance(self.refusal, Fenced):
             raise self.refusal
 
@@ -351,7 +357,7 @@ class PostgresWriter(Committer[Session]):
         return self._epoch
 
     def _restore(self, connection: psycopg.Connection[Any]) -> None:
-        """With each new connection: is this still the log that we wrote, and are we its host?"""
+        """Check a new connection: the log is still the one we wrote, and we are its host."""
         schema.check(connection, self._address)
         if self.head.number:
             row = connection.execute(queries()["batch"], (self.head.number,)).fetchone()
@@ -376,7 +382,7 @@ class PostgresWriter(Committer[Session]):
             holder = connection.execute(queries()["lock_holder"], (HOSTING,)).fetchone()
             if holder is None or holder[0] != self._backend:
                 return self._try_lock(connection) if holder is None else False
-            # Our own lost connection: the server has not seen yet that nobody is there.
+            # Our own lost connection: the server has not yet noticed that it is dead.
             connection.execute(queries()["end_session"], (self._backend,))
             if not self._try_lock(connection):
                 return False

@@ -1,8 +1,8 @@
-"""Opening a SQLite file, and saying in plain words why it cannot be opened or written.
+"""Opening a SQLite file, and its errors in plain words.
 
-The writer's connection: WAL, `synchronous` as told (FULL unless a test says otherwise), no
-checkpoints on SQLite's own account (they would come inside a commit, and hide their errors;
-`writer.py` makes them), no memory map.
+The writer's connection: WAL, `synchronous` as given (FULL unless a test says otherwise), no
+automatic checkpoints (they would come inside a commit, and hide their errors; `writer.py` makes
+them), no memory map.
 
 A reader's connection is opened read-only: it takes no part in writing or checkpointing.
 """
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 NETWORK_ENV = "LEADHAND_ALLOW_NETWORK_FS"
 
-# File systems whose locks or shared memory cannot be relied on across machines. 9p is not
-# among them: virtual machines and containers use it for local disks, and where its shared
-# memory does not work SQLite says so instead of guessing.
+# File systems whose locks or shared memory cannot be relied on across machines. 9p is not among
+# them: virtual machines and containers use it for local disks, and where its shared memory does not
+# work SQLite reports an error instead of guessing.
 NETWORK_FILE_SYSTEMS = {
     *("afs", "beegfs", "ceph", "cifs", "coda", "davfs", "glusterfs", "gpfs", "lustre", "ncpfs"),
     *("nfs", "nfs4", "ocfs2", "smb3", "smbfs", "vboxsf", "fuse.ceph", "fuse.davfs2"),
@@ -54,7 +54,7 @@ SYNCHRONOUS = {
 
 READER_BUSY_S = 30.0
 DAMAGE = (sqlite3.Error, UnicodeDecodeError)
-"""What reading or writing a damaged file raises; the second where a schema holds no text."""
+"""Errors raised on a damaged file; the second if a schema holds no valid text."""
 
 
 class NotBegun(UsageError):
@@ -62,7 +62,7 @@ class NotBegun(UsageError):
 
 
 def open_writer(path: Path, *, synchronous: str, busy_s: float) -> sqlite3.Connection:
-    """A connection that may write; the file and its folder are made when missing."""
+    """Open a connection that may write; create the file and its folder if missing."""
     _prepare_folder(path)
     refuse_network(path)
     try:
@@ -81,7 +81,7 @@ def open_writer(path: Path, *, synchronous: str, busy_s: float) -> sqlite3.Conne
             raise StoreError(f"{path}: SQLite cannot use a write-ahead log here ({mode}).")
         connection.execute("PRAGMA temp_store = MEMORY")
         connection.execute(SYNCHRONOUS[synchronous])
-        connection.execute("PRAGMA fullfsync = ON")  # for macOS, where fsync alone is a wish
+        connection.execute("PRAGMA fullfsync = ON")  # for macOS: fsync alone is not enough
         connection.execute("PRAGMA wal_autocheckpoint = 0")
     except BaseException as error:
         connection.close()
@@ -92,7 +92,7 @@ def open_writer(path: Path, *, synchronous: str, busy_s: float) -> sqlite3.Conne
 
 
 def open_reader(path: Path) -> sqlite3.Connection:
-    """A connection that can only read, beside a living writer or after a dead one."""
+    """Open a connection that can only read, beside a live writer or after a dead one."""
     try:
         if not path.is_file():
             raise UsageError(f"{path}: there is no database here.")
@@ -101,8 +101,8 @@ def open_reader(path: Path) -> sqlite3.Connection:
     try:
         return _open_read_only(path, "mode=ro")
     except DAMAGE as error:
-        # In a folder we cannot write to, SQLite cannot make the shared memory that goes with
-        # a write-ahead log. Without a log nothing but the file matters, and it stands still.
+        # In a folder without write permission, SQLite cannot create the shared memory of a
+        # write-ahead log. Without a log only the file matters, and it does not change.
         if not Path(f"{path}-wal").exists() and not os.access(path.parent, os.W_OK):
             try:
                 return _open_read_only(path, "immutable=1")
@@ -112,7 +112,10 @@ def open_reader(path: Path) -> sqlite3.Connection:
 
 
 def begun(path: Path) -> bool:
-    """Whether a file holds a log. One that a host is making, or died making, holds none yet."""
+    """Return whether a file holds a log.
+
+    A file that a host is creating, or died creating, does not.
+    """
     if not path.exists():
         return False
     try:
@@ -120,7 +123,7 @@ def begun(path: Path) -> bool:
     except NotBegun:
         return False
     except LeadhandError:
-        return True  # whoever reads it is told what is wrong with it
+        return True  # reading it raises the error with its reason
     return True
 
 
@@ -150,7 +153,7 @@ def _open_read_only(path: Path, how: str) -> sqlite3.Connection:
 
 
 def explain(error: Exception, path: Path) -> LeadhandError:
-    """Our error for one of SQLite's, as it is raised when nothing was being committed."""
+    """Return our error for one of SQLite's, raised while nothing was being committed."""
     if isinstance(error, UnicodeDecodeError):
         return StoreCorrupt(
             f"{path}: its schema holds what is no text, so the file is damaged. "
@@ -173,7 +176,7 @@ def explain(error: Exception, path: Path) -> LeadhandError:
 
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Raises our errors in place of SQLite's."""
+    """Raise our errors in place of SQLite's."""
     try:
         yield
     except DAMAGE as error:
@@ -200,7 +203,7 @@ def _prepare_folder(path: Path) -> None:
         make_folder(path.parent)
         if (refused := _not_writable(path)) is not None:
             raise refused
-        if create_private(path):  # SQLite gives its write-ahead log the rights of the file
+        if create_private(path):  # SQLite gives its write-ahead log the mode of the file
             sync_folder(path.parent)
         tighten_store(path)
     except OSError as error:
@@ -208,7 +211,7 @@ def _prepare_folder(path: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder and its parents so that they survive a power cut."""
+    """Create a folder and its parents so that they survive a power cut."""
     missing = []
     while not folder.exists():
         missing.append(folder)
@@ -228,7 +231,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def explain_os(error: OSError, path: Path) -> LeadhandError:
-    """Our error for one of the operating system's."""
+    """Return our error for one of the operating system's."""
     if error.errno in {errno.ENOSPC, errno.EDQUOT}:
         return StoreFull(f"{path}: the disk is full. Fix: free some space and resume.")
     if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
@@ -242,7 +245,7 @@ def explain_os(error: OSError, path: Path) -> LeadhandError:
 
 
 def refuse_network(path: Path, mounts: Path = Path("/proc/mounts")) -> None:
-    """NotAllowed when the file lies on a network file system, as far as we can tell."""
+    """Raise `NotAllowed` if the file is on a network file system, as far as known."""
     if os.environ.get(NETWORK_ENV) == "1" or not sys.platform.startswith("linux"):
         return
     kind = file_system(path, mounts)
@@ -255,7 +258,7 @@ def refuse_network(path: Path, mounts: Path = Path("/proc/mounts")) -> None:
 
 
 def file_system(path: Path, mounts: Path = Path("/proc/mounts")) -> str:
-    """The type of the file system a path is on; empty when unknown."""
+    """Return the type of the file system a path is on; empty if unknown."""
     try:
         lines = mounts.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:

@@ -1,8 +1,8 @@
 """One host per database: a lock on `<database>.lock`, held as long as the host lives.
 
-The operating system lets go of the lock when the process ends, however it ends. The file
-says who holds it, for others to read; it stays when the lock is released, since removing it
-would let two processes lock two different files of the same name.
+The operating system releases the lock when the process ends, for any reason. The file names its
+holder, for others to read; it stays when the lock is released, since removing it would let two
+processes lock two different files of the same name.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ class HostLock:
         return self._handle is not None
 
     def acquire(self, socket: str = "") -> None:
-        """Take the lock, or raise Conflict naming who has it."""
+        """Take the lock. Raise `Conflict`, which names the holder, if it is taken."""
         if self._handle is not None:
             raise RuntimeError("the lock is held already")
         try:
             make_folder(self.path.parent)
-            # Never passed to a program we start (O_CLOEXEC is Python's default); a forked
-            # child closes its copy, see below.
+            # Never inherited by a program we start (O_CLOEXEC is Python's default); a forked child
+            # closes its copy, see below.
             handle = os.open(self.path, os.O_RDWR | os.O_CREAT, FILE_MODE)
         except OSError as error:
             raise explain_os(error, self.path) from error
@@ -65,7 +65,7 @@ class HostLock:
         _held.add(self)
 
     def release(self) -> None:
-        """Let go, if held."""
+        """Release the lock, if held."""
         handle, self._handle = self._handle, None
         if handle is not None:
             _held.discard(self)
@@ -74,15 +74,15 @@ class HostLock:
             os.close(handle)
 
     def let_go_in_child(self) -> None:
-        """After a fork: close this process's copy. The parent keeps the lock."""
+        """Close this process's copy after a fork. The parent keeps the lock."""
         handle, self._handle = self._handle, None
         if handle is not None:
             os.close(handle)
 
     def holder(self) -> dict[str, Any] | None:
-        """Who holds the lock now, in this process or another; None when it is free.
+        """Return the current holder of the lock, in this process or another; None if it is free.
 
-        `pid` (0 when it cannot be read), `started` (microseconds since the epoch), `socket`.
+        `pid` (0 if it cannot be read), `started` (microseconds since the epoch), `socket`.
         """
         try:
             handle = os.open(self.path, os.O_RDONLY)
@@ -141,7 +141,7 @@ _held: set[HostLock] = set()
 
 
 def _let_go_in_child() -> None:
-    """A lock belongs to the open file, which a fork shares: the child must close its copy."""
+    """Close the child's copies after a fork: a lock belongs to the file, which both share."""
     for lock in list(_held):
         lock.let_go_in_child()
     _held.clear()

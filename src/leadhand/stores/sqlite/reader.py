@@ -29,9 +29,9 @@ MOMENT_MAX = 253_402_300_800_000_000
 class SqliteReader:
     """The reading half of a store. Takes no lock, claims nothing, changes nothing.
 
-    In a folder it may not write to, it reads what SQLite can: with a log left by a dead
-    host and no right to recover it, opening fails; without a log, the file is read as it
-    stands, and `follow` sees nothing new.
+    In a folder without write permission, it reads what SQLite can: with a log left by a dead host
+    and no right to recover it, opening fails; without a log, the file is read as it is, and
+    `follow` sees nothing new.
     """
 
     def __init__(self, path: Path | str) -> None:
@@ -44,73 +44,73 @@ class SqliteReader:
 
     @property
     def database_id(self) -> str:
-        """The file's own name, the same for life."""
+        """The permanent id of the file."""
         rows = self._rows("meta", ("database",))
         if not rows or not isinstance(rows[0][0], str):
             raise StoreCorrupt(f"{self.path}: its own name is damaged. Fix: put back a copy.")
         return str(rows[0][0])
 
     def read(self, run: str, after: int = 0) -> list[Entry]:
-        """A run's entries with a seq above `after`, in order."""
+        """Return a run's entries with a seq above `after`, in order."""
         return list(map(Entry._make, self._rows("read", (run, run, after))))
 
     def runs(self) -> list[RunHeader]:
-        """All runs, oldest first."""
+        """Return all runs, oldest first."""
         return [_header(*row) for row in self._rows("runs")]
 
     def header(self, run: str) -> RunHeader | None:
-        """One run."""
+        """Return the header of one run, or None."""
         rows = self._rows("header", (run,))
         return _header(*rows[0]) if rows else None
 
     def commits(self) -> int:
-        """How many commits the file holds, by its last one's number."""
+        """Return how many commits the file holds, by its last one's number."""
         return self._end(2)
 
     def last_position(self) -> int:
-        """The position of the last entry; 0 when there is none."""
+        """Return the position of the last entry; 0 when there is none."""
         return self._end(0)
 
     def page(self, after: int, limit: int = PAGE_ROWS) -> list[tuple[int, Entry]]:
-        """Entries of all runs with a position above `after`, in commit order."""
+        """Return entries of all runs with a position above `after`, in commit order."""
         return [(position, Entry(*row)) for position, *row in self._rows("page", (after, limit))]
 
     def batches(self) -> list[Batch]:
-        """The batch chain."""
+        """Return the batch chain."""
         return [Batch(*row) for row in self._rows("batches")]
 
     def batches_from(self, first: int, last: int) -> list[Batch]:
-        """The commits that hold the positions from one to another, and the commit before them."""
+        """Return the commits that hold the positions `first` to `last`, and the commit before."""
         return [Batch(*row) for row in self._rows("batches_from", (first, last))]
 
     def positions(self) -> list[tuple[int, bytes]]:
-        """Every entry's position and hash, in commit order: what the batch chain is over."""
+        """Return every entry's position and hash, in commit order, as the batch chain has them."""
         return self._rows("positions")
 
     def places(self, run: str) -> list[int]:
-        """The positions of a run's entries, in order."""
+        """Return the positions of a run's entries, in order."""
         return self._each(int, "places", (run,))
 
     def hashes(self, first: int, last: int) -> list[bytes]:
-        """The hashes of the entries from one position to another."""
+        """Return the hashes of the entries from one position to another."""
         return self._each(bytes, "hashes", (first, last))
 
     def odd_summaries(self) -> list[str]:
-        """Runs whose summary is of a kind that nobody writes."""
+        """Return runs whose summary has a type that is never written."""
         return [str(run) for (run,) in self._rows("odd_summaries")]
 
     def strays(self) -> list[int]:
-        """Positions of entries whose run is not there."""
+        """Return the positions of entries whose run does not exist."""
         return [position for (position,) in self._rows("strays")]
 
     def epoch(self) -> Any:
-        """How many owners the file has had, as it stands there."""
+        """Return the number of owners the file has had, as stored."""
         rows = self._rows("meta", ("epoch",))
         return rows[0][0] if rows else None
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """All reads inside see the file at one moment, whatever its host commits meanwhile."""
+        """Make all reads inside see the file at one moment, despite commits of its host."""
         with connection.explained(self.path):
             self._reading.execute("BEGIN")
         try:
@@ -119,11 +119,11 @@ class SqliteReader:
             self._reading.rollback()
 
     def damage(self) -> list[str]:
-        """What SQLite's own check finds: pages, types, rows that an index knows otherwise.
+        """Return the findings of SQLite's own check: pages, types, rows that differ from an index.
 
-        Returns: a sentence for each finding, with the table it is about; empty for a sound file.
-        The hash chains cannot show these: they are over what a query gives, and a query may answer
-        from an index what stands otherwise in the table.
+        One sentence for each finding, with its table; empty for a sound file. The hash chains
+        cannot show these: they cover query results, and a query may answer from an index that
+        differs from the table.
         """
         try:
             found = [str(row[0]) for row in self._rows("integrity")]
@@ -139,11 +139,10 @@ class SqliteReader:
     async def follow(
         self, after: int = 0, gather_s: float = 0.0
     ) -> AsyncGenerator[tuple[int, Entry]]:
-        """Every entry of every run with a position above `after`, in commit order, for ever.
+        """Yield each entry of all runs with a position above `after`, in commit order, for ever.
 
-        (Until the store is closed.) Asks whether another connection has committed ten times a
-        second; in the host, commits wake it: at once, or when others have had `gather_s` to
-        follow the first.
+        (Until the store is closed.) It checks ten times a second whether another connection has
+        committed; in the host, commits wake it: at once, or after `gather_s` for others to follow.
         """
         waker = asyncio.Event()
         self._wakers.add(waker)
@@ -168,24 +167,24 @@ class SqliteReader:
         return self._rows("data_version") != version
 
     def get_artifact(self, ref: str) -> bytes:
-        """The bytes behind a name; StoreCorrupt when they do not match it."""
+        """Return the bytes of an artifact. Raise `StoreCorrupt` if they are missing or altered."""
         return self._artifacts.get(ref)
 
     def artifacts(self) -> list[str]:
-        """The names of all artifacts."""
+        """Return the names of all artifacts."""
         return self._artifacts.names()
 
     def copied(self) -> str:
-        """The name of the log that is being copied here; empty when none is."""
+        """Return the id of the log that is being copied here; empty if none is."""
         rows = self._rows("meta", ("copying",))
         return str(rows[0][0]) if rows else ""
 
     async def close(self) -> None:
-        """Let go."""
+        """Close the reader."""
         self.close_reader()
 
     def close_reader(self) -> None:
-        """Let go, without a loop to wait in; followers end."""
+        """Close the reader without an event loop; followers end."""
         self._closed = True
         self._wake()
         self._reading.close()
@@ -201,7 +200,7 @@ class SqliteReader:
         return found
 
     def _each(self, kind: type[T], name: str, values: tuple[Any, ...]) -> list[T]:
-        """The one column of a query. Raise StoreCorrupt for a value of another kind."""
+        """Return the one column of a query. Raise `StoreCorrupt` for a value of another type."""
         found = [value for (value,) in self._rows(name, values)]
         if any(type(value) is not kind for value in found):
             raise StoreCorrupt(
@@ -218,7 +217,7 @@ class SqliteReader:
         except sqlite3.OperationalError as error:
             if "decode" not in str(error) or self._reading.text_factory is not str:
                 raise connection.explain(error, self.path) from error
-            # A text that is none: show it escaped. (Not from the start: it costs a call each.)
+            # Invalid text: show it escaped. (Not from the start: it costs a call each.)
             self._reading.text_factory = _escaped
             return self._rows(name, values)
         except connection.DAMAGE as error:
@@ -226,9 +225,9 @@ class SqliteReader:
 
 
 def _header(run: Any, created: Any, updated: Any, seq: Any, digest: Any, summary: Any) -> RunHeader:
-    """A run's header; what is not of the kind that was written counts as nothing.
+    """Return a run's header; a value of an unexpected type becomes empty.
 
-    The log says the rest, and the chain says whether it can be trusted.
+    The log has the facts, and the chain tells whether it can be trusted.
     """
     name = _escaped(run) if isinstance(run, bytes) else str(run)
     return RunHeader(

@@ -1,26 +1,26 @@
 """The store on SQLite: one file, one writer, group commit.
 
-Why one writer.  All appends of all runs go through one connection, used by one thread at a
-time, which also makes the checkpoints. Commits are ordered by construction, so `position`
-has no holes to be skipped by a follower; no transaction waits for another; and SQLite's
-WAL-reset bug (two connections writing or checkpointing at once, 3.7.0 to 3.51.2) has nothing
-to work with. Only when one host takes over from another could there be two such connections,
-and a lock keeps that from happening while both are alive (`lock.py`).
+Why one writer.  All appends of all runs go through one connection, used by one thread at a time,
+which also makes the checkpoints. Commits are ordered by construction, so `position` has no gaps
+that a follower could skip; no transaction waits for another; and SQLite's WAL-reset bug (two
+connections writing or checkpointing at once, 3.7.0 to 3.51.2) cannot occur. Only when one host
+takes over from another could there be two such connections, and a lock prevents that while both are
+alive (`lock.py`).
 
-Why group commit.  A durable commit costs an fsync, some 0.2 ms on a good disk and 5 on a
-bad one, whether it holds one entry or a thousand. The writer takes whatever has gathered
-while it was busy and commits it together. Nobody waits longer for it: an append that comes
-alone is committed alone.
+Why group commit.  A durable commit costs an fsync, some 0.2 ms on a good disk and 5 on a bad one,
+whether it holds one entry or a thousand. The writer takes everything that has gathered while it was
+busy and commits it together. No append waits longer for it: an append that comes alone is committed
+alone.
 
-Why FULL.  With `synchronous=NORMAL` a commit in WAL mode is not synced. It survives the
-death of the process, so no test with kill -9 sees the difference, but not the loss of power:
-in `tests/stores/test_power_cut.py` NORMAL loses acknowledged entries, FULL none. NORMAL can
-be asked for by tests and benchmarks only.
+Why FULL.  With `synchronous=NORMAL` a commit in WAL mode is not synced. It survives the death of
+the process, so no test with kill -9 sees the difference, but not the loss of power: in
+`tests/stores/test_power_cut.py` NORMAL loses acknowledged entries, FULL none. NORMAL can be asked
+for by tests and benchmarks only.
 
-Why one statement.  The sqlite3 module lets go of Python's interpreter lock for each step of
-each statement, and with a busy event loop each time may cost 5 ms (`writer.sql`, and
-`docs/decisions/0002-group-commit-in-one-statement.md` with figures). So a group is one
-INSERT into a view whose trigger does all the work.
+Why one statement.  The sqlite3 module releases Python's interpreter lock for each step of each
+statement, and with a busy event loop each time may cost 5 ms (`writer.sql`, and
+`docs/decisions/0002-group-commit-in-one-statement.md` with figures). So a group is one INSERT into
+a view whose trigger does all the work.
 
 What is checked where.
   in append, by the caller     the entries are of that run and follow `expected`
@@ -31,14 +31,13 @@ What is checked where.
   with debug=True              each entry's hash follows from the one before
 Hashes are otherwise the caller's word here; `audit/chain.py` verifies them on reading.
 
-Why not always the queue.  A chain of steps has one append in flight, and handing it to
-another thread and hearing back takes as long again as the commit. A caller that has nothing
-else to do (`alone=True`) has it committed in its own thread, unless something is queued, the
-writer is at work, or another program holds the file's lock.
+Why not always the queue.  A chain of steps has one append in flight, and a round trip to another
+thread takes as long again as the commit. A caller that has nothing else to do (`alone=True`) has it
+committed in its own thread, unless something is queued, the writer is at work, or another program
+holds the file's lock.
 
-Back-pressure.  The queue is bounded in bytes, but only by consent: `room()` says whether new
-work should be started. `append` takes everything, since a report that cannot be stored is
-work done twice.
+Back-pressure.  The queue is bounded in bytes, but only by consent: `room()` tells whether new work
+should start. `append` accepts everything, since a report that cannot be stored is work done twice.
 """
 
 from __future__ import annotations
@@ -105,11 +104,11 @@ class SqliteStore(SqliteReader):
 
     @staticmethod
     def open_reader(path: Path | str) -> SqliteReader:
-        """The file for reading only, whether it has a host or not."""
+        """Return the file for reading only, whether it has a host or not."""
         return SqliteReader(path)
 
     def claim(self) -> int:
-        """Become the owner: a new epoch that every later append is checked against."""
+        """Become the owner. Return the new epoch, which every later append is checked against."""
         return self._writer.claim().result()
 
     def append(
@@ -121,7 +120,7 @@ class SqliteStore(SqliteReader):
         *,
         alone: bool = False,
     ) -> asyncio.Future[None]:
-        """Add entries to a run's log; done when they are durable.
+        """Append entries to a run's log; the future resolves once they are durable.
 
         `alone`: the caller has nothing else to do until then, so it may be done at once.
         """
@@ -146,28 +145,28 @@ class SqliteStore(SqliteReader):
 
     @property
     def took(self) -> Took:
-        """How long commits took."""
+        """The histogram of commit times."""
         return self._writer.took
 
     def room(self) -> bool:
-        """Whether new work should be started: less is queued than the limit."""
+        """Return whether new work should start: less is queued than the limit."""
         return self._queued_bytes - self._writer.settled_bytes < self._queue_bytes_max
 
     def put_artifact(self, data: bytes) -> str:
-        """Keep bytes durably; gives back their name, `sha256:…`."""
+        """Store bytes durably; return their name, `sha256:…`."""
         return self._artifacts.put(data)
 
     def adopt(self, name: str) -> None:
-        """Begin a copy: take the other log's name. Nobody may host this one until it is whole."""
+        """Begin a copy: take the other log's id. No host may open this log until it is complete."""
         self._note([("adopt", (name,)), ("set_meta", (name, "database"))])
         self.claim()
 
     def commit_together(self, requests: list[AppendRequest]) -> None:
-        """One commit of exactly these appends, for a copy."""
+        """Commit exactly these appends as one commit, for a copy."""
         self._writer.commit_together(requests)
 
     def settle(self, epoch: int) -> None:
-        """End a copy: it is whole, with as many owners as the other log has had."""
+        """End a copy: complete, with as many owners as the other log has had."""
         self._note([("set_meta", (epoch, "epoch")), ("settle", ())])
 
     def _note(self, facts: list[tuple[str, tuple[Any, ...]]]) -> None:
@@ -182,19 +181,19 @@ class SqliteStore(SqliteReader):
 
     @property
     def refusal(self) -> LeadhandError | None:
-        """Why nothing can be written any more, if so."""
+        """Why appends are refused, if they are."""
         return self._writer.refusal
 
     def close_now(self) -> None:
-        """Let go where there is no loop to wait in."""
+        """Close the store without an event loop."""
         if not self._closed:
             self.close_reader()
             self._writer.stop().result()
 
     async def close(self) -> None:
-        """Finish what is queued and let go."""
+        """Finish all queued appends and close the store."""
         if not self._closed:
-            self.close_reader()  # first: the last to close moves the log into the file
+            self.close_reader()  # first: the last connection to close moves the log into the file
             await asyncio.wrap_future(self._writer.stop())
 
     def _refusal(self, run: str, expected: int, entries: Sequence[Entry]) -> LeadhandError | None:

@@ -1,4 +1,4 @@
-"""The one thread that writes to a SQLite file. `store.py` says why it is so.
+"""The one thread that writes to a SQLite file. `store.py` explains why.
 
     event loop                        writer thread
     append() ── request ──► queue ──► take all that waits
@@ -15,8 +15,8 @@ Failures, by what is known afterwards:
     StoreError    none was written (locked for too long, and the like)
     StoreBroken   nobody knows; every later append is refused
 
-An append that was queued behind a failed one of its run meets a head it does not expect,
-and so fails with Conflict: what is written of a run never has a hole.
+An append queued behind a failed one of its run meets an unexpected head, and so fails with
+Conflict: the written log of a run never has a hole.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ if TYPE_CHECKING:
 
 CHECKPOINT_BYTES = 16 * 1024 * 1024
 LOG_PIECES = 4
-"""A log that readers held on to is tried again after each such part of what makes one due."""
+"""A log that readers hold is tried again after each such fraction of the checkpoint size."""
 LOG_FAR = 2
-"""From so many times what makes a checkpoint due, readers are waited for."""
+"""From this multiple of the checkpoint size, the writer waits for readers."""
 COMMIT_OVERHEAD_BYTES = 5 * 4096
-"""About what a commit writes besides the entries: a page of each table and index."""
+"""An estimate of what a commit writes besides the entries: a page of each table and index."""
 HEADS_MAX = 100_000
 NUMBERS_MAX = 1 << 62
-"""No counter of ours gets near this; one that is beyond was written by somebody else."""
+"""Far beyond any counter of ours; a larger one was written by another program."""
 LOCK_POLL_S = 0.01
 
 
@@ -78,7 +78,7 @@ def _identity(path: str) -> tuple[int, int] | None:
 
 
 class Writer(Committer[sqlite3.Connection]):
-    """Owns the writing connection and the thread that uses it."""
+    """The owner of the writing connection and of the thread that uses it."""
 
     def __init__(
         self, connection: sqlite3.Connection, path: Path, *, busy_s: float, debug: bool
@@ -96,22 +96,22 @@ class Writer(Committer[sqlite3.Connection]):
         self._batch_hash = GENESIS
         self._logged_bytes = 0
         self._tried_at = 0
-        """How long the log was when readers last kept it from beginning again."""
+        """The length of the log when readers last kept it from restarting."""
         self.head = Batch(0, 0, 0, GENESIS)
-        """The last commit: what anchors outside the database speak of."""
+        """The last commit, which anchors outside the database record."""
         self.took = Took()
         self.refusal = Fenced(f"{path}: not claimed yet")
-        connection.execute("PRAGMA busy_timeout = 0")  # waiting is ours: see _execute
+        connection.execute("PRAGMA busy_timeout = 0")  # we wait ourselves: see _execute
         for name in ("counter", "intake", "file_intake"):
             connection.execute(sql.queries("writer")[name])
         self.start()
 
     def write_now(self, request: AppendRequest) -> bool:
-        """Commit an append in the caller's thread, if the writer has nothing to do.
+        """Commit an append in the caller's thread, if the writer is idle. Return whether it did.
 
-        Handing a lone append to another thread and hearing back costs more than the commit.
-        Whoever asks for this has nothing else to do meanwhile, but does not want to wait for
-        another program's lock either: then it is left to the writer.
+        A round trip of a lone append through another thread costs more than the commit. The caller
+        has nothing else to do meanwhile, but does not want to wait for another program's lock
+        either: then it is left to the writer.
         """
         if not self._queue.empty() or not self._busy.acquire(blocking=False):
             return False
@@ -134,13 +134,13 @@ class Writer(Committer[sqlite3.Connection]):
         return self.ask(self._claim)
 
     def stop(self) -> Future[None]:
-        """Finish what is queued, close the connection, end the thread."""
+        """Finish all queued appends, close the connection, end the thread."""
         return self.ask(sqlite3.Connection.close, last=True)
 
     # All below runs in the writer's thread, or in write_now.
 
     def _commit(self, requests: list[AppendRequest]) -> list[LeadhandError | None]:
-        """Write a group; for each request why it failed, or None."""
+        """Write a group; return for each request why it failed, or None."""
         self.settled_bytes += sum([request.size for request in requests])
         if self.refusal is not None:
             return [self.refusal] * len(requests)
@@ -160,7 +160,7 @@ class Writer(Committer[sqlite3.Connection]):
                 self._write(group)
                 self.took.add(time.perf_counter() - began)
             else:
-                self._check_owner()  # what is remembered of the heads is only as good as that
+                self._check_owner()  # the remembered heads are valid only if this holds
         except Exception as error:  # noqa: BLE001 - whatever it is, every caller must hear of it
             failure = self._failure(error)
             lost = isinstance(failure, Fenced)
@@ -168,10 +168,10 @@ class Writer(Committer[sqlite3.Connection]):
         return outcomes
 
     def _load_heads(self, requests: list[AppendRequest]) -> None:
-        """Learn where the runs end that we have not met yet.
+        """Read the ends of runs not known yet.
 
-        What is known stays right: while the owner's epoch, which every commit checks, is
-        ours, nobody else has written.
+        Known ends stay right: while the owner's epoch, which every commit checks, is ours, no other
+        process has written.
         """
         if len(self._heads) > HEADS_MAX:
             self._heads.clear()
@@ -182,7 +182,10 @@ class Writer(Committer[sqlite3.Connection]):
                 self._heads[run] = Head(*head)
 
     def _checked_head(self, request: AppendRequest, group: CommitGroup) -> Head:
-        """Where the request's run ends, counting what is in the group."""
+        """Return the end of the request's run, including the group.
+
+        Raise `Conflict` if it differs.
+        """
         touched = group.touched.get(request.run)
         head = touched.head if touched else self._heads.get(request.run)
         if head is None:
@@ -194,13 +197,13 @@ class Writer(Committer[sqlite3.Connection]):
         return head
 
     def _check_owner(self) -> None:
-        """The check of the owner that is otherwise part of the commit."""
+        """Check the owner, as the commit otherwise does."""
         ((epoch,),) = self._execute(self._sql["meta"], ("epoch",))
         if epoch != self._epoch:
             raise sqlite3.IntegrityError("fenced")
 
     def _write(self, group: CommitGroup) -> None:
-        """The one step: commit the group, then remember what it changed."""
+        """Commit the group, then remember its changes."""
         first, number = self._position + 1, self._number + 1
         last = self._position + len(group.hashes)
         batch_hash = link_batch(self._batch_hash, first, last, group.hashes)
@@ -215,7 +218,7 @@ class Writer(Committer[sqlite3.Connection]):
         self._logged_bytes += len(layout.data) + 100 * layout.rows + COMMIT_OVERHEAD_BYTES
 
     def _check_place(self) -> None:
-        """What went into a file that is no longer there, or no longer this one, is not kept."""
+        """Raise `StoreBroken` if the file was removed or replaced: writes to it are not kept."""
         if _identity(self._place) != self._identity:
             self.refusal = StoreBroken(
                 f"{self._path}: was removed or replaced while in use, so nothing more can be "
@@ -224,7 +227,7 @@ class Writer(Committer[sqlite3.Connection]):
             raise self.refusal
 
     def _execute(self, statement: str, values: Any = ()) -> list[Any]:
-        """One statement; while another program holds the file's lock, again and again."""
+        """Run one statement; retry while another program holds the file's lock."""
         deadline = time.monotonic() + self._busy_s
         while True:
             try:
@@ -236,7 +239,7 @@ class Writer(Committer[sqlite3.Connection]):
             time.sleep(LOCK_POLL_S)
 
     def _failure(self, error: Exception) -> LeadhandError:
-        """What a failed commit means, for its callers and for the appends to come."""
+        """Return the error of a failed commit; a permanent one also refuses later appends."""
         if isinstance(error, LeadhandError):
             return error
         if isinstance(error, UnicodeDecodeError):
@@ -252,7 +255,7 @@ class Writer(Committer[sqlite3.Connection]):
         elif code == sqlite3.SQLITE_BUSY:
             return Locked(*explain(error, self._path).args)
         elif code in {sqlite3.SQLITE_FULL, sqlite3.SQLITE_TOOBIG}:
-            return explain(error, self._path)  # rolled back; the next append may go through
+            return explain(error, self._path)  # rolled back; the next append may succeed
         elif code in {sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
             self.refusal = StoreCorrupt(f"{self._path}: not as its owner left it ({error})")
         else:
@@ -265,14 +268,14 @@ class Writer(Committer[sqlite3.Connection]):
     def _rest(self) -> None:
         """Move the log into the file now and then, after the answers are out.
 
-        By our own hand, because SQLite's would be part of a commit and would not tell of a
+        Done here, because an automatic checkpoint would be part of a commit and would not report a
         failed sync.
 
-        The log begins again at its start only when no reader needs what it holds. Among readers
-        that come and go there is always one, so a log that has grown is tried again with every
-        piece of it that is added, and one that has grown far is waited for: readers that come
-        meanwhile need nothing of it, and those that were there before end soon. What a reader
-        with one long snapshot (`verify`, a copy) keeps is given back when it ends.
+        The log restarts at its beginning only when no reader needs its content. Among readers that
+        come and go there is always one, so a log that has grown is tried again with every added
+        piece, and for a log that has grown far the writer waits: new readers need nothing of it,
+        and earlier ones end soon. Space held by a reader with one long snapshot (`verify`, a copy)
+        is freed when it ends.
         """
         if not self._checkpoint_due() or self.refusal is not None:
             return
@@ -300,7 +303,7 @@ class Writer(Committer[sqlite3.Connection]):
         return self._logged_bytes >= max(CHECKPOINT_BYTES, again)
 
     def _claim(self, connection: sqlite3.Connection) -> int:
-        """Raise the epoch, and start from where the file is."""
+        """Raise the epoch, and start from the current end of the file."""
         if self.refusal is not None and not isinstance(self.refusal, Fenced):
             raise self.refusal
         try:
@@ -323,7 +326,7 @@ class Writer(Committer[sqlite3.Connection]):
         return self._epoch
 
     def _refuse_damage(self, epoch: object, *ends: object) -> None:
-        """Whoever goes on from a number that is none would only spread the damage."""
+        """Raise `StoreCorrupt` for damaged counters: going on would spread the damage."""
         for number, least in ((epoch, 1), *((each, 0) for each in ends)):
             if type(number) is not int or not least <= number < NUMBERS_MAX:
                 self._connection.rollback()
