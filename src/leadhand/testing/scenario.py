@@ -387,10 +387,21 @@ def draw_act(random: Random, scenario: Scenario) -> Act:
     return act
 
 
+VERBS = {
+    "pause": 4,
+    "resume": 8,
+    "answer": 24,
+    "cancel": 1,
+    "stop_all": 1,
+    "lift": 3,
+    "hold": 6,
+    "redo": 6,
+}
+"""What people of a world say to runs and to the host, with how often."""
+
+
 def _words(random: Random, until_s: float) -> list[tuple[float, str]]:
     """What people say while all goes wrong: at random moments, with no regard to sense."""
     count = random.choice((0, 0, 1, 3, 8))
-    verbs = ("pause", "resume", "answer", "cancel", "stop_all", "lift", "hold", "redo")
-    weights = (4, 8, 24, 1, 1, 3, 6, 6)
-    chosen = random.choices(verbs, weights, k=count)
+    chosen = random.choices(list(VERBS), list(VERBS.values()), k=count)
     return sorted((random.random() * until_s, verb) for verb in chosen)
