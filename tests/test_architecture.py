@@ -232,10 +232,8 @@ def test_what_judges_nothing_loads_no_validator():
 FLEET = (
     "capacity",
     "merge.train",
-    "status.facts",
     "status.figures",
     "status.ladder",
-    "status.sources",
 )
 TRAIN = [(SOURCE / "fleet" / name.replace(".", "/")).with_suffix(".py") for name in FLEET]
 INSIDE = ("leadhand.core", "leadhand.errors", *(f"leadhand.fleet.{name}" for name in FLEET))
