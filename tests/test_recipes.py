@@ -1,8 +1,9 @@
-"""The recipes of docs/contributing: applied to a copy of the project, as somebody would follow them.
+"""The recipes of docs/contributing, applied to a copy of the project as a reader would follow them.
 
-The convention: a line such as "`PATH`, before `LINE`:" stands above a fenced block. `before` and `after` insert the block at
-the line of that file which begins with LINE (there is one), `instead of` replaces that line, and `new file` makes the file. `$ make test
-ARGS="…"`, `$ make sim SEEDS=N` and `$ .venv/bin/python -m MODULE` are run in the copy, in the order in which they stand.
+The convention: a line such as "`PATH`, before `LINE`:" stands above a fenced block. `before` and
+`after` insert the block at the line of that file which begins with LINE (there is one), `instead
+of` replaces that line, and `new file` makes the file. `$ make test ARGS="…"`, `$ make sim SEEDS=N`
+and `$ .venv/bin/python -m MODULE` are run in the copy, in the order in which they stand.
 """
 
 import os

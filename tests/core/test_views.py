@@ -419,18 +419,6 @@ def test_the_summary():
     assert (found["failed"], found["steps"]) == (1, 2), "skipped is not failed"
 
 
-def test_progress():
-    """Counts by the words people see."""
-    run = Drive(step("a"), step("b"), step("c", "b"), step("d"))
-    run.done("a").fail("d", "permanent")
-    assert views.progress(run.state) == {
-        "total": 4,
-        "settled": 1,
-        "in_flight": 1,
-        "counts": {"succeeded": 1, "running": 1, "waiting": 1, "waiting_for_person": 1},
-    }
-
-
 @pytest.mark.parametrize(
     ("unseen", "text", "choices"),
     [
