@@ -29,6 +29,7 @@ from leadhand import errors, plugins
 from leadhand.cli.group import group
 from leadhand.cli.main import COMMANDS
 from leadhand.codec.documents import read_document
+from leadhand.codec.tables import keys
 from leadhand.core.decide.recovery import LADDER
 from leadhand.core.jsonschema import problems
 from leadhand.core.lint.plan import lint
@@ -39,11 +40,13 @@ from leadhand.models.names import ModelName
 from leadhand.ports import Context
 from leadhand.settings import KEYS, load_settings
 from leadhand.settings.sections import section_of
-from leadhand.workers.agent.declared import KEYS as AGENT_KEYS
-from leadhand.workers.declared import COMMAND_KEYS, OFFER_KEYS, WORKER_KEYS, declared_workers
+from leadhand.workers.agent.declared import AgentTable
+from leadhand.workers.commands.declared import CommandTable
+from leadhand.workers.declaration import ActionTable, WorkerTable
+from leadhand.workers.declared import declared_workers
 from leadhand.workers.functions.decorator import WorkerOptions
-from leadhand.workers.http.declared import HTTP_KEYS
-from leadhand.workers.mcp.declared import REACH_KEYS, SERVER_KEYS, TOOL_KEYS
+from leadhand.workers.http.declared import HttpTable
+from leadhand.workers.mcp.declared import ServerTable, ToolTable
 from tests.support.cli import Folder, environment
 
 ALL_COMMANDS = {*COMMANDS, *plugins.parts("commands")}
@@ -239,12 +242,12 @@ TABLES = {
     ("workers.md", "Options of @worker"): WorkerOptions.__annotations__,
     ("workers.md", "Context"): {each for each in vars(Context) if each[0] != "_"} - {"spawned"},
     ("workers.md", "Failures"): FAILURE_CLASSES,
-    ("workers.md", "Workers without Python"): WORKER_KEYS | OFFER_KEYS,
-    ("workers.md", "Commands"): COMMAND_KEYS,
-    ("workers.md", "HTTP calls"): HTTP_KEYS,
-    ("agents.md", "Settings"): AGENT_KEYS,
+    ("workers.md", "Workers without Python"): {*keys(WorkerTable), *keys(ActionTable)},
+    ("workers.md", "Commands"): keys(CommandTable).keys() - keys(ActionTable),
+    ("workers.md", "HTTP calls"): keys(HttpTable).keys() - keys(ActionTable),
+    ("agents.md", "Settings"): keys(AgentTable),
     ("agents.md", "Models"): ModelName._fields,
-    ("mcp.md", "Settings"): REACH_KEYS | SERVER_KEYS | TOOL_KEYS,
+    ("mcp.md", "Settings"): {*keys(ServerTable), *keys(ToolTable)},
     ("recovery.md", "The ladder"): FAILURE_CLASSES,
     ("hosting.md", "Settings"): [
         *(f"{table}.{key}" for table, keys in KEYS.items() for key in keys),

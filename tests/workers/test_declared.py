@@ -174,7 +174,7 @@ MISTAKES = [
     ({"command": ["a"], "exit_codes": {"x": "permanent"}}, "exit_codes: 'x' is no exit code"),
     ({"command": ["a"], "exit_codes": {"300": "permanent"}}, "exit_codes: '300' is no exit code"),
     ({"command": ["a"], "exit_codes": {"3": "transiet"}}, "did you mean transient?"),
-    ({"command": ["a"], "env": "A", "set_env": {"B": 1}}, "set_env: must be a table of texts"),
+    ({"command": ["a"], "env": "A", "set_env": {"B": 1}}, "set_env.B: must be a text"),
     ({"command": ["a"], "env": [1]}, "env: must be a list of texts"),
     ({"command": ["a"], "cwd": "not-there"}, "cwd: "),
     ({"command": ["a"], "stdout_limit": 0}, "stdout_limit: must be a whole number from 1"),
@@ -193,13 +193,13 @@ MISTAKES = [
         "actions.b.comand: is not known; did you mean command?",
     ),
     ({"command": ["a"], "method": "GET"}, "method: is not known"),
-    ({"command": ["a"], "url": "https://a.example/"}, ": needs `command` or `url`, and not both"),
-    ({"description": "empty"}, ": needs `command` or `url`, and not both"),
+    ({"command": ["a"], "url": "https://a.example/"}, ": needs `command` or `url`, and only one"),
+    ({"description": "empty"}, ": needs `command` or `url`, and only one"),
     ({"command": ["a"], "actions": {}}, "actions: must be tables"),
     ({"command": ["a"], "action": "a b"}, "action: 'a b' is not a name"),
     (
         {"actions": {"a": {"command": ["a"]}, "b": {"url": "https://a.example/"}}},
-        "all commands or all HTTP",
+        "a worker's actions are all of one kind",
     ),
     ({"url": "ftp://a/"}, "url: must be http:// or https://"),
     ({"url": "https://u:p@a.example/"}, "url: must not hold a user or password"),
@@ -261,8 +261,8 @@ def test_all_mistakes_are_found_at_once(tmp_path):
         declared_workers(tables, tmp_path)
     lines = str(caught.value).splitlines()
     assert [line.partition(": ")[0] for line in lines] == [
-        "workers.one.risk",
         "workers.one.timeout",
+        "workers.one.risk",
         "workers.one.cwd",
         "workers.two.method",
         "workers.two.url",

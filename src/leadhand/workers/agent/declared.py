@@ -16,59 +16,67 @@ are relative to the file of the settings. All problems are found at once.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
+from msgspec import UNSET, Meta
 
+from leadhand.codec.tables import Table, TableSchema, Text, Texts, keys
 from leadhand.core.wording import closest, listed
 from leadhand.errors import UsageError
 from leadhand.workers.agent.agent import Agent
 from leadhand.workers.agent.commands import CommandTool
 from leadhand.workers.agent.functions import WorkerTool, worker_tools
 from leadhand.workers.agent.prompt import SUFFIXES
-from leadhand.workers.declaration import DeclarationTable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from leadhand.workers.registry import Registry
 
-PASSED = (
-    "description",
-    "parameters",
-    "needs",
-    "gives",
-    "drops",
-    "risk",
-    "effects",
-    "reads",
-    "writes",
-    "idempotent",
-    "est",
-    "cost",
-    "checks",
-    "check",
-    "max_concurrency",
-    "trusted",
-    "max_turns",
-    "max_tokens",
-    "answer_tokens",
-    "max_calls",
-    "answer_calls",
-    "budget",
-    "timeout",
-)
-KEYS = (
-    *PASSED,
-    "tier",
-    "model",
-    "tools",
-    "commands",
-    "options",
-    "instructions",
-    "prompt",
-    "returns",
-)
+
+class AgentOptions(TableSchema):
+    """The keys that are handed to `Agent` as they are: it checks them for Python too."""
+
+    description: Any = UNSET
+    parameters: Any = UNSET
+    needs: Any = UNSET
+    gives: Any = UNSET
+    drops: Any = UNSET
+    risk: Any = UNSET
+    effects: Any = UNSET
+    reads: Any = UNSET
+    writes: Any = UNSET
+    idempotent: Any = UNSET
+    est: Any = UNSET
+    cost: Any = UNSET
+    checks: Any = UNSET
+    check: Any = UNSET
+    max_concurrency: Any = UNSET
+    trusted: Any = UNSET
+    max_turns: Any = UNSET
+    max_tokens: Any = UNSET
+    answer_tokens: Any = UNSET
+    max_calls: Any = UNSET
+    answer_calls: Any = UNSET
+    budget: Any = UNSET
+    timeout: Any = UNSET
+
+
+ARGUMENTS = Meta(description='lists of arguments, as in [["git", "log"]]')
+
+
+class AgentTable(AgentOptions):
+    """The keys of `[agents.NAME]`."""
+
+    tier: Text | None = None
+    model: Text | None = None
+    tools: Texts = ()
+    commands: Annotated[list[list[str]], ARGUMENTS] | None = None
+    options: Texts = ()
+    instructions: str = ""
+    prompt: str = ""
+    returns: Any = None
 
 
 def declared_agents(
@@ -78,9 +86,10 @@ def declared_agents(
     problems: list[str] = []
     found: list[Agent] = []
     for name, given in tables.items():
-        table = DeclarationTable(f"agents.{name}", given, problems)
+        table = Table(f"agents.{name}", given, problems)
         before = len(problems)
-        options = _options(table, Path(folder), registry)
+        values = table.read(AgentTable)
+        options = {} if values is None else _options(table, values, Path(folder), registry)
         if len(problems) > before:
             continue
         try:
@@ -92,28 +101,24 @@ def declared_agents(
     return found
 
 
-def _options(table: DeclarationTable, folder: Path, registry: Registry) -> dict[str, Any]:
-    values = table.values
-    for key in values:
-        if key not in KEYS:
-            guess = closest(key, KEYS)
-            table.problem(key, "is not known" + (f"; did you mean {guess}?" if guess else ""))
-    if "tier" in values and "model" in values:
+def _options(table: Table, values: AgentTable, folder: Path, registry: Registry) -> dict[str, Any]:
+    if values.tier is not None and values.model is not None:
         table.problem("model", "an agent has a tier or a model, not both")
-    found = {key: values[key] for key in PASSED if key in values}
-    found["model"] = table.text("model") or table.text("tier") or "hand"
-    found["tools"] = [*_tools(table, registry), *_commands(table, folder)]
+    given = {key: getattr(values, key) for key in keys(AgentOptions)}
+    found = {key: value for key, value in given.items() if value is not UNSET}
+    found["model"] = values.model or values.tier or "hand"
+    found["tools"] = [*_tools(table, values, registry), *_commands(table, values, folder)]
     for key in ("instructions", "prompt"):
-        text = table.text(key) or ""
+        text: str = getattr(values, key)
         is_file = "\n" not in text and text.endswith(SUFFIXES)
         found[key] = folder / text if is_file else text
-    found["returns"] = _returns(table, folder)
+    found["returns"] = _returns(table, values.returns, folder)
     return found
 
 
-def _tools(table: DeclarationTable, registry: Registry) -> list[Any]:
+def _tools(table: Table, values: AgentTable, registry: Registry) -> list[Any]:
     found: list[Any] = []
-    for word in table.texts("tools"):
+    for word in values.tools:
         name, colon, action = word.partition(":")
         worker = registry.get(name)
         if worker is None or worker.spec.kind == "human":
@@ -132,24 +137,18 @@ def _tools(table: DeclarationTable, registry: Registry) -> list[Any]:
     return found
 
 
-def _commands(table: DeclarationTable, folder: Path) -> list[CommandTool]:
-    allow = table.values.get("commands")
-    if allow is None:
-        return []
-    lists = isinstance(allow, list) and all(isinstance(each, list) for each in allow)
-    if not lists or not all(isinstance(word, str) for each in allow for word in each):
-        table.problem("commands", 'must be lists of arguments, as in [["git", "log"]]')
+def _commands(table: Table, values: AgentTable, folder: Path) -> list[CommandTool]:
+    if values.commands is None:
         return []
     try:
-        return [CommandTool(allow, options=table.texts("options"), cwd=folder)]
+        return [CommandTool(values.commands, options=values.options, cwd=folder)]
     except UsageError as error:
         table.problem("commands", str(error))
         return []
 
 
-def _returns(table: DeclarationTable, folder: Path) -> Any:
+def _returns(table: Table, value: Any, folder: Path) -> Any:
     """A schema as a table, or the name of a JSON file that holds one."""
-    value = table.values.get("returns")
     if isinstance(value, str):
         try:
             value = msgspec.json.decode((folder / value).read_bytes())

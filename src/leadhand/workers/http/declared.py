@@ -1,11 +1,20 @@
-"""HTTP calls from the tables of leadhand.toml."""
+"""HTTP calls from the `[workers.NAME]` tables of leadhand.toml."""
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from leadhand.workers.declaration import DeclarationTable, read_checks, read_offer, read_parameters
+from leadhand.codec.tables import Count, Misplaced, Table, Texts, reader
+from leadhand.workers.coverage import VERSION_CHARS
+from leadhand.workers.declaration import (
+    ActionTable,
+    WorkerDeclaration,
+    WorkerKind,
+    parameter_schema,
+)
 from leadhand.workers.http.netguard import Guard
 from leadhand.workers.http.request import (
     MAX_BYTES,
@@ -18,100 +27,106 @@ from leadhand.workers.http.request import (
     Url,
     body_template,
 )
+from leadhand.workers.http.worker import HttpWorker
 
-HTTP_KEYS = {"url", "method", "headers", "json", "allow", "max_bytes", "expect_status"}
 
-
-def read_call(table: DeclarationTable) -> HttpAction:
-    method = (table.text("method") or "GET").upper()
+def _method(value: Any) -> str:
+    method = value.upper() if isinstance(value, str) else ""
     if method not in METHODS:
-        table.problem("method", f"must be one of {', '.join(sorted(METHODS))}")
-    url = _url(table, "url")
-    guard = _guard(table, url)
-    headers = _headers(table)
-    body = _body(table, method)
-    timeout_s = table.seconds("timeout")
-    base = HttpAction(
-        url=url or Url.of("http://invalid/"),
-        method=method,
-        headers=headers,
-        body=body,
-        guard=guard,
-        timeout_s=timeout_s or TIMEOUT_S,
-        max_bytes=table.count("max_bytes") or MAX_BYTES,
-        expect_status=_statuses(table),
-    )
-    if url is not None and (problem := base.problem()):
-        table.problem("url", problem)
-    schema = read_parameters(table, base.holes, base.any_json, open_ended=False)
-    probe = _http_probe(table, base, schema)
-    checks, check = read_checks(table)
-    repeatable = method in REPEATABLE
-    offer = read_offer(table, schema, checks, check, probe=probe is not None, idempotent=repeatable)
-    return replace(base, offer=offer, probe=probe, checks=checks, check=check)
+        raise ValueError(f"must be one of {', '.join(sorted(METHODS))}")
+    return method
 
 
-def _url(table: DeclarationTable, key: str) -> Url | None:
-    text = table.text(key)
-    if text is None:
-        return None
-    try:
-        url = Url.of(text)
-        _ = url.host
-    except ValueError as problem:
-        table.problem(key, str(problem))
-        return None
+def _url(value: Any) -> Url:
+    if not isinstance(value, str) or not value:
+        raise ValueError("must be a text")
+    url = Url.of(value)
+    _ = url.host
     return url
 
 
-def _guard(table: DeclarationTable, url: Url | None) -> Guard:
-    home = [url.host[0]] if url is not None and url.host else []
-    try:
-        return Guard.of(table.texts("allow"), home)
-    except ValueError as problem:
-        table.problem("allow", str(problem))
-        return Guard()
-
-
-def _headers(table: DeclarationTable) -> tuple[Header, ...]:
+def _headers(value: Any) -> tuple[Header, ...]:
+    if not isinstance(value, Mapping):
+        raise ValueError("must be a table")  # noqa: TRY004 - the end of a sentence
     headers: list[Header] = []
-    for name, value in table.mapping("headers").items():
+    for name, each in value.items():
         try:
-            headers.append(Header.of(name, value))
+            headers.append(Header.of(name, each))
         except ValueError as problem:
-            table.problem(f"headers.{name}", str(problem))
+            raise Misplaced((name,), str(problem)) from None
     return tuple(headers)
 
 
-def _body(table: DeclarationTable, method: str) -> Any:
-    if "json" not in table.values:
-        return None
-    if method in SAFE:
-        table.problem("json", f"{method} sends no body")
+def _statuses(value: Any) -> frozenset[int]:
+    statuses = value if isinstance(value, list) else [value]
+    if not all(type(each) is int and 200 <= each < 600 for each in statuses):
+        raise ValueError("must be statuses from 200 to 599")
+    return frozenset(statuses)
+
+
+if TYPE_CHECKING:
+    Method: TypeAlias = str
+    HttpUrl: TypeAlias = Url
+    Headers: TypeAlias = tuple[Header, ...]
+    Statuses: TypeAlias = frozenset[int]
+else:
+    Method = reader(_method, "a method")
+    HttpUrl = reader(_url, "an address")
+    Headers = reader(_headers, "a table")
+    Statuses = reader(_statuses, "statuses from 200 to 599")
+
+
+class HttpTable(ActionTable, kw_only=True):
+    """The keys of an action that is an HTTP call."""
+
+    url: HttpUrl
+    probe: HttpUrl | None = None
+    method: Method = "GET"
+    headers: Headers = ()
+    json: Any = None
+    allow: Texts = ()
+    max_bytes: Count = MAX_BYTES
+    expect_status: Statuses = frozenset()
+
+
+def _call(table: Table, values: HttpTable) -> HttpAction:
+    home = [values.url.host[0]] if values.url.host else []
+    guard = Guard()
     try:
-        return body_template(table.values["json"])
+        guard = Guard.of(values.allow, home)
+    except ValueError as problem:
+        table.problem("allow", str(problem))
+    base = HttpAction(
+        url=values.url,
+        method=values.method,
+        headers=values.headers,
+        body=_body(table, values),
+        guard=guard,
+        timeout_s=values.timeout or TIMEOUT_S,
+        max_bytes=values.max_bytes,
+        expect_status=values.expect_status,
+    )
+    if wrong := base.problem():
+        table.problem("url", wrong)
+    schema = parameter_schema(table, values, base.holes, base.any_json)
+    probe = None if values.probe is None else _probe(table, values.probe, base, schema)
+    offer = values.offer(schema, idempotent=values.method in REPEATABLE)
+    return replace(base, offer=offer, probe=probe, checks=values.checks, check=values.check)
+
+
+def _body(table: Table, values: HttpTable) -> Any:
+    if values.json is None:
+        return None
+    if values.method in SAFE:
+        table.problem("json", f"{values.method} sends no body")
+    try:
+        return body_template(values.json)
     except ValueError as problem:
         table.problem("json", str(problem))
         return None
 
 
-def _statuses(table: DeclarationTable) -> frozenset[int]:
-    value = table.values.get("expect_status", [])
-    statuses = value if isinstance(value, list) else [value]
-    if not all(type(each) is int and 200 <= each < 600 for each in statuses):
-        table.problem("expect_status", "must be statuses from 200 to 599")
-        return frozenset()
-    return frozenset(statuses)
-
-
-def _http_probe(
-    table: DeclarationTable, base: HttpAction, schema: dict[str, Any]
-) -> HttpAction | None:
-    if "probe" not in table.values:
-        return None
-    url = _url(table, "probe")
-    if url is None:
-        return None
+def _probe(table: Table, url: Url, base: HttpAction, schema: dict[str, Any]) -> HttpAction:
     for hole in url.holes:
         if hole.name not in schema["properties"]:
             table.problem("probe", f"{{{hole.name}}} is no parameter of the request")
@@ -126,3 +141,15 @@ def _http_probe(
     if problem := probe.problem():
         table.problem("probe", problem)
     return probe
+
+
+def _make(it: WorkerDeclaration) -> HttpWorker | None:
+    calls = {name: _call(each.table, each.values) for name, each in it.actions.items()}
+    if it.problems:
+        return None
+    version = hashlib.sha256(it.table).hexdigest()[:VERSION_CHARS]
+    offers = {name: each.offer for name, each in calls.items()}
+    return HttpWorker(it.spec_with(offers, version), calls)
+
+
+KIND = WorkerKind("http", HttpTable, _make)

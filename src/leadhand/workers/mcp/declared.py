@@ -19,29 +19,88 @@ it they all do. What a table of a tool may say can also stand in the server's, f
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from leadhand.core.plan.model import RISKS
-from leadhand.core.wording import closest
+import msgspec
+
+from leadhand.codec.tables import (
+    Count,
+    Number,
+    Seconds,
+    Table,
+    TableSchema,
+    Text,
+    Texts,
+    keys,
+    read,
+    reader,
+)
+from leadhand.core.plan.model import Risk
 from leadhand.errors import UsageError
-from leadhand.workers.declaration import DeclarationTable, read_checks
+from leadhand.workers.declaration import Expression
 from leadhand.workers.mcp.definition import worker_name
 from leadhand.workers.mcp.pins import FILE, Pins
 from leadhand.workers.mcp.server import McpServer, read_all
 from leadhand.workers.reports import bounded
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from leadhand.workers.mcp.tool import McpTool
 
-REACH_KEYS = {"command", "cwd", "env", "secrets", "set_env", "public", "url", "headers"}
-SERVER_KEYS = {"tools", "connect_timeout", "max_bytes"}
-TEXT_KEYS = ("effects", "needs", "gives", "drops", "reads", "writes")
-TERM_KEYS = {"risk", "idempotent", "timeout", "est", "cost", "trusted", "max_concurrency"}
-TERM_KEYS |= {"checks", "check", *TEXT_KEYS}
-TOOL_KEYS = TERM_KEYS | {"name", "description"}
+
+class TermsTable(TableSchema):
+    """What a table says of a tool, or of all tools of a server; None: nothing."""
+
+    risk: Risk | None = None
+    idempotent: bool | None = None
+    timeout: Seconds | None = None
+    est: Seconds | None = None
+    cost: Number | None = None
+    trusted: bool | None = None
+    max_concurrency: Count | None = None
+    checks: dict[str, Expression] | None = None
+    check: Expression | None = None
+    effects: Texts | None = None
+    needs: Texts | None = None
+    gives: Texts | None = None
+    drops: Texts | None = None
+    reads: Texts | None = None
+    writes: Texts | None = None
+
+
+class ToolTable(TermsTable):
+    """The keys of `[mcp.NAME.tools.TOOL]`."""
+
+    name: Text | None = None
+    description: Text | None = None
+
+
+def _tools(value: Any) -> Any:
+    return read(value, dict[str, ToolTable] if isinstance(value, dict) else Texts)
+
+
+if TYPE_CHECKING:
+    Tools: TypeAlias = dict[str, ToolTable] | tuple[str, ...]
+else:
+    Tools = reader(_tools, "a list of texts, or tables of tools")
+
+
+class ServerTable(TermsTable):
+    """The keys of `[mcp.NAME]`."""
+
+    command: list[Any] = msgspec.field(default_factory=list)
+    cwd: Text = "."
+    env: Texts = ()
+    secrets: Texts = ()
+    set_env: dict[str, str] = msgspec.field(default_factory=dict)
+    public: Texts = ()
+    url: str = ""
+    headers: dict[str, Any] = msgspec.field(default_factory=dict)
+    tools: Tools | None = None
+    connect_timeout: Seconds = 0.0
+    max_bytes: Count | None = None
 
 
 def declared_servers(tables: Mapping[str, Any], folder: Path) -> dict[str, McpServer]:
@@ -96,39 +155,38 @@ def _read(tables: Mapping[str, Any], folder: Path) -> dict[str, tuple[McpServer,
     pins = Pins.read(folder / FILE)
     found: dict[str, tuple[McpServer, Terms]] = {}
     for name, given in tables.items():
-        table = DeclarationTable(f"mcp.{name}", given, problems)
-        _known_keys(table, REACH_KEYS | SERVER_KEYS | TERM_KEYS)
-        before = len(problems)
-        made = _server(name, table, folder, pins), _terms_of(table)
-        if len(problems) == before and made[0] is not None:
-            found[name] = (made[0], made[1])
+        table = Table(f"mcp.{name}", given, problems)
+        values = table.read(ServerTable)
+        server = None if values is None else _server(name, table, values, folder, pins)
+        if values is not None and server is not None:
+            found[name] = (server, _terms_of(values))
     if problems:
         raise UsageError("\n".join(problems))
     return found
 
 
-def _server(name: str, table: DeclarationTable, folder: Path, pins: Pins) -> McpServer | None:
-    command = table.values.get("command", [])
-    if not isinstance(command, list):
-        table.problem("command", "must be a list of texts: the program and each argument")
-        command = []
-    options: dict[str, Any] = {"timeout": table.seconds("timeout")}
-    options["connect_timeout"] = table.seconds("connect_timeout")
-    options["max_bytes"] = table.count("max_bytes")
-    cwd = folder / (table.text("cwd") or ".")
+def _server(
+    name: str, table: Table, values: ServerTable, folder: Path, pins: Pins
+) -> McpServer | None:
+    cwd = folder / values.cwd
     if not cwd.is_dir():
         table.problem("cwd", f"{cwd} is no folder")
+    options: dict[str, Any] = {
+        "timeout": values.timeout,
+        "connect_timeout": values.connect_timeout,
+        "max_bytes": values.max_bytes,
+    }
     try:
         return McpServer(
             name=name,
-            command=command,
-            url=table.text("url") or "",
-            headers=table.mapping("headers"),
+            command=values.command,
+            url=values.url,
+            headers=values.headers,
             cwd=cwd,
-            env=table.texts("env"),
-            secrets=table.texts("secrets"),
-            set_env=table.text_map("set_env"),
-            public=table.texts("public"),
+            env=values.env,
+            secrets=values.secrets,
+            set_env=values.set_env,
+            public=values.public,
             pins=pins,
             **{key: value for key, value in options.items() if value},
         )
@@ -137,50 +195,16 @@ def _server(name: str, table: DeclarationTable, folder: Path, pins: Pins) -> Mcp
         return None
 
 
-def _terms_of(table: DeclarationTable) -> Terms:
-    """What holds for every tool, and the tools that are named with what holds for each."""
-    common = _terms(table)
-    tools = table.values.get("tools")
-    if tools is None:
-        return common, None
-    if isinstance(tools, Mapping):
-        named: dict[str, dict[str, Any]] = {}
-        for tool, values in tools.items():
-            if not isinstance(values, Mapping):
-                table.problem(f"tools.{tool}", "must be a table")
-                continue
-            own = DeclarationTable(f"{table.place}.tools.{tool}", values, table.problems)
-            _known_keys(own, TOOL_KEYS)
-            named[tool] = common | _terms(own)
-            for key in ("name", "description"):
-                if (text := own.text(key)) is not None:
-                    named[tool][key] = text
-        return common, named
-    return common, dict.fromkeys(table.texts("tools"), common)
+def _terms_of(values: ServerTable) -> Terms:
+    """Return what holds for every tool, and the tools that are named with what holds for each."""
+    common = _terms(values, TermsTable)
+    tools = values.tools
+    if isinstance(tools, dict):
+        return common, {name: common | _terms(each, ToolTable) for name, each in tools.items()}
+    return common, None if tools is None else dict.fromkeys(tools, common)
 
 
-def _terms(table: DeclarationTable) -> dict[str, Any]:
-    """The terms that a table gives; what it does not say stays unsaid."""
-    values = table.values
-    found: dict[str, Any] = {key: table.texts(key) for key in TEXT_KEYS if key in values}
-    for key in ("timeout", "est"):
-        if key in values:
-            found[key] = table.seconds(key)
-    for key in ("idempotent", "trusted"):
-        if key in values:
-            found[key] = table.flag(key)
-    if "risk" in values:
-        found["risk"] = table.choice("risk", RISKS)
-    if "cost" in values:
-        found["cost"] = table.number("cost")
-    if "max_concurrency" in values:
-        found["max_concurrency"] = table.count("max_concurrency")
-    checks, check = read_checks(table)
-    return found | ({"checks": checks} if checks else {}) | ({"check": check} if check else {})
-
-
-def _known_keys(table: DeclarationTable, known: set[str]) -> None:
-    for key in table.values:
-        if key not in known:
-            guess = closest(key, known)
-            table.problem(key, "is not known" + (f"; did you mean {guess}?" if guess else ""))
+def _terms(values: TermsTable, schema: type[TermsTable]) -> dict[str, Any]:
+    """Return the terms that a table gives; what it does not say stays unsaid."""
+    given = {key: getattr(values, key) for key in keys(schema)}
+    return {key: value for key, value in given.items() if value is not None}

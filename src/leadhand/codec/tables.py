@@ -1,0 +1,331 @@
+"""Tables of leadhand.toml: types of their values, and one translator of what is wrong with them.
+
+A table is declared as a msgspec struct: the fields are its keys, with their types and defaults.
+`read` converts a value and raises `TableError` with every mistake in it, each with its path and
+the end of a sentence: "must be a whole number from 1", "is not known; did you mean timeout?".
+
+    class CopyTable(msgspec.Struct):
+        files: Texts
+        timeout: Seconds = 60.0
+        depth: Annotated[int, Meta(ge=1, le=9)] = 1
+
+What no type can say is checked by `__post_init__`, or by the function of a `reader` type; both
+raise ValueError with the end of a sentence. `Meta(description="a port")` gives a type its words.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import UnionType
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    NamedTuple,
+    TypeAlias,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+)
+
+import msgspec
+from msgspec import Meta
+
+from leadhand.core import durations
+from leadhand.core.wording import closest, listed
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+class Mistake(NamedTuple):
+    """One thing that is wrong in a value."""
+
+    path: tuple[str | int, ...]
+    """The keys and numbers that lead to it; empty for the value itself."""
+    what: str
+    """The end of a sentence that begins with the place."""
+
+    @property
+    def place(self) -> str:
+        """The path as it is written: `tools.a`, `command[1]`."""
+        text = "".join(f"[{each}]" if isinstance(each, int) else f".{each}" for each in self.path)
+        return text.removeprefix(".")
+
+
+class TableError(ValueError):
+    """A value is not what its type says; `mistakes` are all of them."""
+
+    def __init__(self, mistakes: Iterable[Mistake]) -> None:
+        self.mistakes = tuple(mistakes)
+        first = self.mistakes[0]
+        super().__init__(f"{first.place} {first.what}".lstrip())
+
+
+class Misplaced(ValueError):
+    """Raised by a reader for one part of its value: the path of the part, and what is wrong."""
+
+    def __init__(self, path: tuple[str | int, ...], what: str) -> None:
+        self.path = path
+        super().__init__(what)
+
+
+class _Reader(type):
+    """The class of types that a function reads. A value of any class is an instance of them."""
+
+    read: Callable[[Any], Any]
+    words: str
+
+    def __instancecheck__(cls, _value: object) -> bool:
+        return True
+
+
+def reader(function: Callable[[Any], Any], words: str) -> Any:
+    """Return a type for fields whose value `function` reads.
+
+    Args:
+        function: returns what the value stands for; raises ValueError, the end of a sentence.
+        words: what such a value is, for people: "a list of texts".
+    """
+    return _Reader(function.__name__, (), {"read": staticmethod(function), "words": words})
+
+
+def read(value: Any, kind: Any) -> Any:
+    """Return a value of a table as its type says. Raise TableError with every mistake in it."""
+    if kind is Any:
+        return value
+    try:
+        return msgspec.convert(value, kind, dec_hook=_read)
+    except msgspec.ValidationError as error:
+        found = [*_mistakes(value, kind)] or [Mistake((), str(error.__cause__ or error))]
+        raise TableError(found) from None
+
+
+def _read(kind: Any, value: Any) -> Any:
+    return kind.read(value)
+
+
+@functools.cache
+def keys(schema: type[msgspec.Struct]) -> Mapping[str, msgspec.structs.FieldInfo]:
+    """Return the fields of a table by key."""
+    return {each.encode_name: each for each in msgspec.structs.fields(schema)}
+
+
+def unknown(word: str, known: Iterable[str]) -> str:
+    """Return the end of a sentence about a key that is not known, with the one probably meant."""
+    names = tuple(known)
+    meant = closest(word, names)
+    return "is not known; " + (
+        f"did you mean {meant}?" if meant else f"there are: {listed(names, 40)}"
+    )
+
+
+# What is wrong with a value, where conversion says that something is.
+
+
+def _mistakes(value: Any, kind: Any) -> Iterator[Mistake]:
+    """Yield every mistake in a value that cannot be converted, the innermost places first."""
+    inner = [
+        Mistake((key, *each.path), each.what)
+        for key, part, of in _parts(value, kind)
+        for each in _wrong(part, of)
+    ]
+    if inner and not _described(kind):
+        yield from inner
+        return
+    try:
+        msgspec.convert(value, kind, dec_hook=_read)
+    except msgspec.ValidationError as error:
+        cause = error.__cause__
+        if isinstance(cause, TableError):
+            yield from cause.mistakes
+        else:
+            path = cause.path if isinstance(cause, Misplaced) else ()
+            yield Mistake(path, str(cause) if cause is not None else f"must be {_words(kind)}")
+
+
+def _wrong(value: Any, kind: Any) -> Iterator[Mistake]:
+    if isinstance(kind, _Missing):
+        yield Mistake((), kind.what)
+        return
+    try:
+        read(value, kind)
+    except TableError as error:
+        yield from error.mistakes
+
+
+class _Missing(NamedTuple):
+    """Stands for the type of a key that should not be there, or is not."""
+
+    what: str
+
+
+def _parts(value: Any, kind: Any) -> Iterator[tuple[str | int, Any, Any]]:
+    """Yield the parts of a value with their types, where it has the form that its type says."""
+    kind = _bare(kind)
+    origin = get_origin(kind)
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct) and isinstance(value, Mapping):
+        known = keys(kind)
+        for key, part in value.items():
+            yield key, part, known[key].type if key in known else _Missing(unknown(key, known))
+        for key, each in known.items():
+            if each.required and key not in value:
+                yield key, None, _Missing(f"is missing; it must be {_words(each.type)}")
+    elif origin is dict and isinstance(value, Mapping):
+        yield from ((str(key), part, get_args(kind)[1]) for key, part in value.items())
+    elif origin in (tuple, list) and isinstance(value, list):
+        yield from ((number, part, get_args(kind)[0]) for number, part in enumerate(value))
+
+
+def _bare(kind: Any) -> Any:
+    """Return a type without its Annotated, and without None."""
+    if get_origin(kind) is Annotated:
+        return _bare(get_args(kind)[0])
+    if get_origin(kind) in (Union, UnionType):
+        rest = [each for each in get_args(kind) if each is not type(None)]
+        return _bare(rest[0]) if len(rest) == 1 else kind
+    return kind
+
+
+def _described(kind: Any) -> str:
+    """Return the words that a type was given, or nothing."""
+    if get_origin(kind) is Annotated:
+        own = (each.description for each in kind.__metadata__ if isinstance(each, Meta))
+        return next(filter(None, own), "") or _described(get_args(kind)[0])
+    if get_origin(kind) in (Union, UnionType):
+        return next(filter(None, map(_described, get_args(kind))), "")
+    return ""
+
+
+def _words(kind: Any) -> str:
+    """Return what a value of a type is, for people."""
+    if own := _described(kind):
+        return own
+    meta = _limits(kind)
+    kind = _bare(kind)
+    origin, args = get_origin(kind), get_args(kind)
+    if isinstance(kind, _Reader):
+        return kind.words
+    if kind is str:
+        return "a text that is not empty" if meta.get("min_length") else "a text"
+    if kind in (int, float):
+        noun = "a whole number" if kind is int else "a number"
+        if kind is float and meta.get("ge") == 0:
+            return f"{noun} that is not negative" + (
+                f", up to {meta['le']}" if "le" in meta else ""
+            )
+        below = f" from {meta['ge']}" if "ge" in meta else ""
+        return noun + below + (f" to {meta['le']}" if "le" in meta else "")
+    if kind is bool:
+        return "true or false"
+    if origin is Literal:
+        return f"one of {', '.join(map(str, args))}"
+    if origin in (tuple, list):
+        return "a list of texts" if _bare(args[0]) is str else f"a list, each {_words(args[0])}"
+    if origin is dict and args[1] is not Any:
+        return (
+            "a table of texts"
+            if _bare(args[1]) is str
+            else f"a table, each value {_words(args[1])}"
+        )
+    if origin in (Union, UnionType):
+        return " or ".join(_words(each) for each in args if each is not type(None))
+    return "a table"
+
+
+def _limits(kind: Any) -> dict[str, Any]:
+    """Return the limits that Annotated sets, of a type that may also be None."""
+    if get_origin(kind) in (Union, UnionType):
+        rest = [each for each in get_args(kind) if each is not type(None)]
+        return _limits(rest[0]) if len(rest) == 1 else {}
+    found: dict[str, Any] = {}
+    for each in getattr(kind, "__metadata__", ()):
+        if isinstance(each, Meta):
+            named = {name: getattr(each, name) for name in ("ge", "le", "min_length")}
+            found |= {name: limit for name, limit in named.items() if limit is not None}
+    return found
+
+
+# Types that many tables have.
+
+
+Text = Annotated[str, Meta(min_length=1, pattern=r"\S")]
+Count = Annotated[int, Meta(ge=1)]
+Number = Annotated[float, Meta(ge=0, lt=1e15)]
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    items = [value] if isinstance(value, str) else value
+    if not isinstance(items, list | tuple) or not all(isinstance(e, str) and e for e in items):
+        raise ValueError("must be a list of texts")
+    return tuple(items)
+
+
+def _duration(value: Any) -> float:
+    found = durations.seconds(value)
+    if found <= 0:
+        raise ValueError("must be longer than nothing")
+    return found
+
+
+if TYPE_CHECKING:
+    Texts: TypeAlias = tuple[str, ...]
+    Seconds: TypeAlias = float
+    Duration: TypeAlias = float
+else:
+    Texts = reader(_texts, "a list of texts")
+    """A list of texts; a single one stands for a list of one."""
+    Seconds = reader(durations.seconds, "a duration")
+    """A duration, 0 among them."""
+    Duration = reader(_duration, "a duration")
+    """A duration above 0."""
+
+
+class TableSchema(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """The base of schemas."""
+
+
+class Table:
+    """One table that is being read; what is wrong with it is added to `problems`."""
+
+    def __init__(self, place: str, values: Mapping[str, Any], problems: list[str]) -> None:
+        self.place = place
+        self.values = dict(values)
+        self.problems = problems
+
+    def problem(self, key: str, message: str) -> None:
+        """Note what is wrong with a key, or with the table where the key is empty."""
+        text = f"{self.place}.{key}: {message}" if key else f"{self.place}: {message}"
+        if text not in self.problems:
+            self.problems.append(text)
+
+    def known(self, schema: type[msgspec.Struct], also: Iterable[str] = ()) -> dict[str, Any]:
+        """Return what the schema knows of the table, and note the other keys.
+
+        `also`: keys that belong elsewhere, and may be what was meant by one that is not known.
+        """
+        there = keys(schema)
+        for key in self.values:
+            if key not in there:
+                self.problem(key, unknown(key, (*there, *also)))
+        return {key: value for key, value in self.values.items() if key in there}
+
+    def read(self, schema: type[S], also: Iterable[str] = ()) -> S | None:
+        """Return the table by its schema, and note what is wrong with it.
+
+        Values that are wrong are left out, so that what depends on the others can be checked too;
+        None where that does not do.
+        """
+        values = self.known(schema, also)
+        for _ in range(2):
+            try:
+                found: S = read(values, schema)
+            except TableError as error:
+                for each in error.mistakes:
+                    self.problem(each.place, each.what)
+                    values.pop(str(each.path[0]) if each.path else "", None)
+            else:
+                return found
+        return None
