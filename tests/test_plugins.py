@@ -222,6 +222,105 @@ def test_a_package_brings_a_reviewer(tmp_path):
     assert "Acme says no" in ran.stdout + ran.stderr
 
 
+KIND = """
+from pathlib import Path
+
+from leadhand.codec.tables import Count
+from leadhand.core.report import Report
+from leadhand.workers.declaration import ActionTable, WorkerKind
+
+
+class SayTable(ActionTable, kw_only=True):
+    say: str
+    times: Count = 1
+
+
+class SayWorker:
+    def __init__(self, spec, texts):
+        self.spec, self.texts = spec, texts
+
+    async def perform(self, task, context):
+        return Report(data=self.texts[task.action] + task.parameters.get("end", ""))
+
+    async def probe(self, task, context):
+        raise LookupError
+
+    def check(self, name, action, data):
+        return True
+
+    async def close(self):
+        pass
+
+
+def make(declared):
+    offers, texts = {}, {}
+    for action, (table, values) in declared.actions.items():
+        if values.say == "bye":
+            table.problem("say", "is not polite")
+        offers[action] = values.offer({"type": "object", "properties": {"end": {"type": "string"}}})
+        texts[action] = values.say * values.times
+    return SayWorker(declared.spec_with(offers, "1"), texts)
+
+
+SAY = WorkerKind("say", SayTable, make)
+TEXT = "no kind"
+"""
+
+
+@pytest.fixture
+def kinds(tmp_path):
+    """A package with a kind of worker, one that is none, and one with a name of ours."""
+    entries = "[leadhand.workers]\nsay = acme_leadhand:SAY\ntext = acme_leadhand:TEXT\n"
+    place = package(tmp_path, f"{entries}command = acme_leadhand:TEXT\n", KIND)
+    folder = project(tmp_path / "project")
+    step = {"id": "two", "worker": "greeter", "parameters": {"end": "!"}}
+    shell = {"id": "one", "worker": "shell"}
+    (folder / "plan.json").write_text(json.dumps({"steps": [shell, step]}))
+    return place, folder
+
+
+SHELL = "[workers.shell]\ncommand = ['true']\n"
+
+
+def test_a_package_brings_a_kind_of_worker(kinds):
+    """Declared in leadhand.toml by its key, as commands are, which no package replaces."""
+    place, folder = kinds
+    table = "[workers.greeter]\nsay = 'hello '\ntimes = 2\ntimeout = '5 s'\nrisk = 'low'\n"
+    (folder / "leadhand.toml").write_text(f"{SHELL}{table}")
+    words = ("run", "plan.json", "--yes", "--json")
+    ran = leadhand_at(SOURCE.parent, folder, *words, path=str(place))
+    assert ran.returncode == 0, ran.stderr
+    doc = json.loads(ran.stdout)
+    assert doc["status"] == "succeeded"
+    shown = leadhand_at(SOURCE.parent, folder, "show", doc["run"], "two", path=str(place))
+    assert "hello hello !" in shown.stdout, shown
+    listed = leadhand_at(SOURCE.parent, folder, "ls", "workers", "--json", path=str(place))
+    kinds = {each["name"]: each["kind"] for each in json.loads(listed.stdout)["workers"]}
+    assert (kinds["greeter"], kinds["shell"]) == ("say", "command")
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ("say = 3", "workers.greeter.say: must be a text"),
+        ("say = 'a'\ntime = 2", "workers.greeter.time: is not known; did you mean times?"),
+        ("say = 'bye'", "workers.greeter.say: is not polite"),
+        ("syy = 'a'", "workers.greeter.syy: is not known; did you mean say?"),
+        ("risk = 'low'", "needs `command` or `say` or `text` or `url`, and only one"),
+        ("say = 'a'\ncommand = ['a']", "needs `command` or `say` or `text` or `url`"),
+        ("text = 'a'", "acme_leadhand:TEXT of the package acme-leadhand is no WorkerKind"),
+    ],
+)
+def test_mistakes_in_a_table_of_a_packages_kind_are_named(kinds, table, said):
+    """With the file, the place, and what was probably meant."""
+    place, folder = kinds
+    (folder / "leadhand.toml").write_text(f"[workers.greeter]\n{table}\n")
+    done = leadhand_at(SOURCE.parent, folder, "ls", "workers", path=str(place))
+    assert done.returncode == 2, done
+    assert f"{folder / 'leadhand.toml'}: " in done.stderr
+    assert said in done.stderr
+
+
 def test_a_package_that_lies_in_the_project_brings_nothing(tmp_path):
     """Looking at a project runs none of its code, though `python -m` finds its modules."""
     folder = project(tmp_path / "project")

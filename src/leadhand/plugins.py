@@ -1,4 +1,4 @@
-"""Parts provided by other packages: commands, planners, reviewers, settings sections.
+"""Parts provided by packages: commands, planners, reviewers, worker kinds, stores, settings.
 
 A package names its parts in its pyproject.toml:
 
@@ -8,9 +8,9 @@ A package names its parts in its pyproject.toml:
     [project.entry-points."leadhand.planners"]
     acme = "acme_leadhand.planner:AcmePlanner"
 
-Leadhand's own products (the server, the fleet) are found in the same way. The files are read
-directly: importing `importlib.metadata` takes longer than `leadhand --help`. A part is imported
-when it is used, never to list it.
+Leadhand's own parts are found in the same way. The files are read directly: importing
+`importlib.metadata` takes longer than `leadhand --help`. A part is imported when it is used, never
+to list it.
 
 The working folder of a command is not searched, and neither are later additions to `sys.path`: code
 of a project is loaded when it is trusted (`settings/trust.py`), not because it is there.
@@ -70,12 +70,13 @@ class CommandPart(NamedTuple):
 def parts(group: str) -> Mapping[str, Part]:
     """Return the parts of a group (`commands`, `planners`, …) by name, sorted by name.
 
-    A product of ours whose folder is not installed is left out. If two parts have one name, the
-    first on `sys.path` counts.
+    A product of ours whose folder is not installed is left out. Of two parts with one name ours
+    counts, then the first on `sys.path`.
     """
+    ours_last = sorted(_entries()[::-1], key=lambda each: each[0] == "leadhand")
     found = {
         name: Part(name, module, attribute, package)
-        for package, lines in reversed(_entries())
+        for package, lines in ours_last
         for of, name, module, attribute in lines
         if of == f"leadhand.{group}" and (package != "leadhand" or _is_there(module))
     }
