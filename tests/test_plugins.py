@@ -295,7 +295,7 @@ def test_a_package_brings_a_kind_of_worker(kinds):
     shown = leadhand_at(SOURCE.parent, folder, "show", doc["run"], "two", path=str(place))
     assert "hello hello !" in shown.stdout, shown
     listed = leadhand_at(SOURCE.parent, folder, "ls", "workers", "--json", path=str(place))
-    kinds = {each["name"]: each["kind"] for each in json.loads(listed.stdout)["workers"]}
+    kinds = {each["worker"]: each["kind"] for each in json.loads(listed.stdout)["workers"]}
     assert (kinds["greeter"], kinds["shell"]) == ("say", "command")
 
 

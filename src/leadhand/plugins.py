@@ -73,10 +73,10 @@ def parts(group: str) -> Mapping[str, Part]:
     A product of ours whose folder is not installed is left out. Of two parts with one name ours
     counts, then the first on `sys.path`.
     """
-    ours_last = sorted(_entries()[::-1], key=lambda each: each[0] == "leadhand")
+    ours_first = sorted(_entries(), key=lambda each: each[0] != "leadhand")
     found = {
         name: Part(name, module, attribute, package)
-        for package, lines in ours_last
+        for package, lines in reversed(ours_first)
         for of, name, module, attribute in lines
         if of == f"leadhand.{group}" and (package != "leadhand" or _is_there(module))
     }
