@@ -1,10 +1,10 @@
-"""Who speaks: tokens, people and their roles, and signed-in sessions.
+"""Accounts: tokens, people and their roles, and sessions.
 
-A token is 256 random bits. The owner's is made at the first start and kept beside the database, in
-a file that only its owner may read; everybody else's stands in leadhand.toml as a hash. A session
-is a cookie that says who and until when, under a key that is made from the owner's token and the
-person's own: it survives a restart of the server, and ends when either token changes. One that was
-signed out is remembered in a file (`SignedOut`), so that it stays over.
+A token is 256 random bits. The owner's token is created at the first start and kept beside the
+database, in a file that only its owner may read; all others are in leadhand.toml as hashes. A
+session is a cookie with the person and the expiry, authenticated by a key derived from the owner's
+token and the person's own: it survives a restart of the server, and ends when either token changes.
+A session that was signed out is recorded in a file (`SignedOut`), so that it stays invalid.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
     from leadhand.stores.location import Place
 
 
-# Sessions that were ended before their time, kept across restarts.
+# Sessions signed out before their expiry, kept across restarts.
 #
-# A session needs no memory of ours: its cookie says who and until when. So one that was signed out
-# must be remembered until it would have ended by itself, or a copy of its cookie would be good
-# again after a restart. Each is a line in a file beside the database: a hash of the cookie, and
-# when it ends. A line that cannot be written is no sign-out: whoever asked is told.
+# A session needs no memory of ours: its cookie holds the person and the expiry. So a signed-out
+# session must be remembered until its expiry, or a copy of its cookie would be valid again after a
+# restart. Each is a line in a file beside the database: a hash of the cookie, and its expiry. If
+# the line cannot be written, the sign-out fails and the caller is told.
 
 
 SIGNED_OUT_MAX = 10_000
 
 
 class SignedOut:
-    """The sessions that are over though their time is not; without a path, in memory only."""
+    """The sessions signed out before their expiry; without a path, in memory only."""
 
     def __init__(self, path: Path | None = None, now: float = 0.0) -> None:
         self._path = path
@@ -52,7 +52,7 @@ class SignedOut:
         return _name(cookie) in self._ends
 
     def add(self, cookie: str, ends: int, now: float) -> None:
-        """This one is over; durable when it returns."""
+        """Invalidate a session; durable on return."""
         if cookie in self:
             return
         if self._path is not None:
@@ -97,16 +97,16 @@ def _name(cookie: str) -> str:
 COOKIE = "leadhand_session"
 SESSION_S = 7 * 24 * 3600
 LOOK_S = 1.0
-"""How often the settings are looked at again for people who were added or taken out."""
+"""The interval of looks at the settings for added or removed people."""
 TRIES_MAX = 10
-"""Wrong tokens from one address, or of one spelling, before the next must wait."""
+"""Wrong tokens from one address, or of one spelling, before a delay is imposed."""
 TRIES_S = 60.0
 TRIED_MAX = 8192
 _COOKIE = re.compile(r"[0-9a-f]{20}\.[0-9]{1,12}\.[0-9a-f]{16}\.[0-9a-f]{64}", re.ASCII)
 
 
 class Person(NamedTuple):
-    """Somebody who is signed in."""
+    """An authenticated person."""
 
     name: str
     role: str
@@ -117,29 +117,29 @@ class Person(NamedTuple):
 
 
 def new_token() -> str:
-    """One nobody can guess."""
+    """Return a new random token."""
     return f"lh_{secrets.token_urlsafe(32)}"
 
 
 def digest_of(token: str) -> str:
-    """A token as settings hold it."""
+    """Return the hash of a token, as kept in settings."""
     return f"sha256:{hashlib.sha256(token.encode()).hexdigest()}"
 
 
 def token_file(store: Place) -> Path:
-    """Where the owner's token is kept."""
+    """Return the file of the owner's token."""
     path = home(store)
     return path.with_name(f"{path.name}.token")
 
 
 def signed_out_file(store: Place) -> Path:
-    """Where sessions are remembered that were ended before their time."""
+    """Return the file of signed-out sessions."""
     path = home(store)
     return path.with_name(f"{path.name}.signed-out")
 
 
 def owner_token(store: Place) -> tuple[str, bool]:
-    """The owner's token, and whether it was made just now."""
+    """Return the owner's token, and whether it was created now."""
     path = token_file(store)
     try:
         made = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -166,7 +166,7 @@ def _read(path: Path) -> str:
 
 
 class Accounts:
-    """Everybody who may come in."""
+    """All people who may sign in."""
 
     def __init__(
         self,
@@ -188,7 +188,7 @@ class Accounts:
         self._look()
 
     def by_token(self, token: str) -> Person | None:
-        """Whose token this is; all are compared, each in constant time."""
+        """Return the person with a token, or None; all are compared, each in constant time."""
         self._refresh()
         found = self._holder_of(token)
         if found is None:
@@ -197,18 +197,18 @@ class Accounts:
         return found
 
     def has(self, person: Person) -> bool:
-        """Whether somebody who came in is still somebody, in the same role."""
+        """Return whether a person still has an account, in the same role."""
         self._refresh()
         return self._people.get(_short(person.digest)) == person
 
     def sign_in(self, person: Person) -> tuple[str, int]:
-        """A session, and when it ends in seconds."""
+        """Return a new session cookie, and its expiry in seconds."""
         ends = int(self._now()) + SESSION_S
         words = f"{_short(person.digest)}.{ends}.{secrets.token_hex(8)}"
         return f"{words}.{self._mac(words, person)}", ends
 
     def by_session(self, cookie: str) -> tuple[Person, int] | None:
-        """Whose session this is and when it ends; None for one that is over or made up."""
+        """Return the person and the expiry of a session; None for one that is over or forged."""
         words, _, mac = cookie.rpartition(".")
         parts = words.split(".")
         if not _COOKIE.fullmatch(cookie):
@@ -222,7 +222,7 @@ class Accounts:
         return person, ends
 
     def sign_out(self, cookie: str) -> None:
-        """This session is over, though its time is not."""
+        """Invalidate a session before its expiry."""
         found = self.by_session(cookie)
         if found is not None:
             self._signed_out.add(cookie, found[1], self._now())
@@ -251,15 +251,15 @@ class Accounts:
 
 
 def _short(digest: str) -> str:
-    """Enough of a token's hash to find it again."""
+    """Return a prefix of a token's hash, enough to find it again."""
     return digest.removeprefix("sha256:")[:20]
 
 
 class Tries:
-    """Wrong tokens, counted by address and by token: after a few, the next wrong one waits.
+    """Wrong tokens, counted by address and by token: after a few, the next wrong one must wait.
 
-    A right token is never counted and never waits, since strangers may share an address with
-    anybody: behind a proxy everybody has the proxy's.
+    A correct token is never counted and never waits, since attackers may share an address with
+    users: behind a proxy all requests have the proxy's.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
@@ -267,10 +267,7 @@ class Tries:
         self._wrong: dict[str, tuple[int, float]] = {}
 
     def wrong(self, address: str, token: str) -> int:
-        """Count a token that nobody has.
-
-        Returns: for how many seconds to wait with the next one; 0 while there were few.
-        """
+        """Count a wrong token; return how many seconds the next one must wait, 0 at first."""
         return max(self._counted(f"from {address}"), self._counted(digest_of(token)))
 
     def _counted(self, what: str) -> int:

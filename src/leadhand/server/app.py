@@ -39,7 +39,7 @@ are pages: `next` is the cursor of the next one. Answers carry an ETag. A POST t
 
 
 def build(office: AppState) -> FastAPI:
-    """The application; without a gate in front of it, it must not be served."""
+    """Build the application. It must not be served without the gate in front of it."""
     app = FastAPI(
         title="Leadhand",
         version=office.version,

@@ -1,4 +1,4 @@
-"""What the routes of a server share, and how an answer is written."""
+"""The shared state of all routes, and the encoding of responses."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class AppState:
     secure: bool = False
     gate: RequestGate | None = None
     station: FleetStation | None = None
-    """Where the fleet is spoken to, if one is at work in this process."""
+    """The fleet that works in this process, if any."""
     book: EventCounts = field(default_factory=EventCounts)
     counted: Counted = field(default_factory=dict)
 
@@ -58,30 +58,30 @@ class AppState:
         return self.conductor.host
 
     def took(self) -> Took | None:
-        """How long commits took, where the store knows it."""
+        """Return the histogram of commit times, if the store has one."""
         return getattr(self.host.store, "took", None)
 
 
 def app_state_of(request: Request) -> AppState:
-    """The office a request came to."""
+    """Return the state of the application a request belongs to."""
     found: AppState = request.app.state.office
     return found
 
 
 def person_of(request: Request) -> Person:
-    """Who speaks; the gate has seen to it that there is somebody."""
+    """Return the person of a request; the gate has made sure that there is one."""
     found: Person = request.scope[PERSON]
     return found
 
 
 def now() -> Now:
-    """Both clocks, for documents."""
+    """Return both clocks, for documents."""
     wall = time.time_ns() // 1000
     return Now(wall, wall)
 
 
 def encoded(doc: Any) -> bytes:
-    """A document in bytes; halves of characters are escaped."""
+    """Return a document in bytes; lone surrogates are escaped."""
     try:
         return msgspec.json.encode(doc)
     except UnicodeEncodeError:
@@ -89,7 +89,7 @@ def encoded(doc: Any) -> bytes:
 
 
 def answer(doc: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """A document as an answer."""
+    """Return a document as a response."""
     return Response(encoded(doc), status, dict(headers or {}), JSON)
 
 
@@ -98,14 +98,14 @@ async def seen(
     version: Callable[[CachedReader], str],
     make: Callable[[CachedReader], Any],
 ) -> Response:
-    """A document with its ETag: `version` says cheaply whether it could have changed."""
+    """Return a document with its ETag; `version` tells cheaply whether it could have changed."""
     known = request.headers.get("if-none-match", "")
     query = str(request.url.query)
 
     def look(desk: CachedReader) -> tuple[str, bytes | None]:
         words = f"{version(desk)} {desk.driver.owner} {request.url.path} {query}"
         tag = f'W/"{hashlib.sha256(words.encode()).hexdigest()[:20]}"'
-        # Weakly compared, as RFC 9110 asks: with or without the W/ that a cache may have taken off.
+        # Weak comparison, as RFC 9110 asks: with or without the W/ that a cache may have removed.
         return tag, None if tag.removeprefix("W/") in known else encoded(make(desk))
 
     tag, body = await app_state_of(request).desks.read(look)
@@ -116,12 +116,12 @@ async def seen(
 
 
 def of_database(desk: CachedReader) -> str:
-    """Changes with every commit."""
+    """Return a version that changes with every commit."""
     return f"all {desk.store.last_position()}"
 
 
 def of_run(run: str) -> Callable[[CachedReader], str]:
-    """Changes with every event of a run, and of its rollback."""
+    """Return a version function that changes with every event of a run, and of its rollback."""
     from leadhand.core.rollback import rollback_id
 
     def version(desk: CachedReader) -> str:

@@ -1,8 +1,8 @@
-"""Bodies: JSON of a bounded size and depth, read in a bounded time, before anybody uses it.
+"""Request bodies: JSON of bounded size and depth, read in bounded time, before any use.
 
-The loop is the engine's. A thread does not keep long work away from it as long as that holds the
-interpreter's lock, so what a body may hold is bounded before it is parsed (values, keys of one
-object), and of what is large one piece is worked on at a time (`apart`).
+The loop belongs to the engine. A thread does not keep long work away from it while that holds the
+interpreter's lock, so the content of a body is bounded before it is parsed (values, keys of one
+object), and large bodies are processed one at a time (`apart`).
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 BODY_S = 20.0
 THREAD_BYTES = 64 << 10
-"""Larger bodies are looked at in a thread."""
+"""Larger bodies are parsed in a thread."""
 VALUES_MAX = 300_000
-"""Of one body, and of a plan that is sent as a text: some 50,000 steps."""
+"""The number of values of one body, and of a plan sent as a text: some 50,000 steps."""
 KEYS_MAX = 20_000
-"""Of one object."""
+"""The number of keys of one object."""
 _APART = ThreadPoolExecutor(1, thread_name_prefix="leadhand-documents")
 
 
 async def apart(work: Callable[..., T], *args: Any) -> T:
-    """Do slow work on a document away from the loop, one piece after the other.
+    """Run slow work on a document outside of the loop, one piece after the other.
 
-    Several at once would only contend for the interpreter's lock, and each takes it from the loop.
+    Several at once would only compete for the interpreter's lock, and each takes it from the loop.
     """
     return await asyncio.get_running_loop().run_in_executor(_APART, partial(work, *args))
 
 
 def check_form(rule: RouteRule, headers: dict[bytes, bytes], limit: int) -> None:
-    """Refusal unless the headers announce what belongs to the rule: some JSON, or nothing."""
+    """Raise `RequestRefused` unless the headers fit the rule: a JSON body, or none."""
     length = headers.get(b"content-length", b"0")
     if not length.isdigit():
         raise RequestRefused(400, "Content-Length is no number")
@@ -64,7 +64,7 @@ def check_form(rule: RouteRule, headers: dict[bytes, bytes], limit: int) -> None
 
 
 async def read_body(receive: Receive, limit: int) -> bytes:
-    """The whole body, once it is known to be JSON that can be worked with."""
+    """Return the whole body, once it is known to be acceptable JSON."""
     parts, size = [], 0
     try:
         async with asyncio.timeout(BODY_S):
@@ -81,7 +81,7 @@ async def read_body(receive: Receive, limit: int) -> bytes:
     except TimeoutError:
         raise RequestRefused(408, "the body took too long") from None
     body = b"".join(parts)
-    if size > THREAD_BYTES:  # parsing holds the loop up, and the loop is the engine's
+    if size > THREAD_BYTES:  # parsing blocks the loop, and the loop belongs to the engine
         await apart(_check_json, body)
     else:
         _check_json(body)
@@ -89,12 +89,12 @@ async def read_body(receive: Receive, limit: int) -> bytes:
 
 
 def _check_json(body: bytes) -> None:
-    """Refusal unless it is JSON without doubles, depths or numbers that nobody can work with."""
+    """Raise `RequestRefused` unless it is JSON of acceptable depth, keys and numbers."""
     if count_values(body, VALUES_MAX) > VALUES_MAX:
         raise RequestRefused(413, f"the body may hold {VALUES_MAX:,} values, and holds more")
     try:
         _check_keys(read_value(body.decode(), "body"))
-        msgspec.json.decode(body)  # knows halves of characters for what they are
+        msgspec.json.decode(body)  # detects lone surrogates
     except (UnicodeDecodeError, msgspec.DecodeError, RecursionError) as error:
         raise RequestRefused(400, f"the body is no JSON: {error}") from None
     except DocumentError as error:
@@ -102,7 +102,7 @@ def _check_json(body: bytes) -> None:
 
 
 def _check_keys(value: Any) -> None:
-    """Refusal when an object has too many keys."""
+    """Raise `RequestRefused` if an object has too many keys."""
     waiting = [value]
     while waiting:
         each = waiting.pop()
@@ -115,7 +115,7 @@ def _check_keys(value: Any) -> None:
 
 
 def check_text(text: str) -> None:
-    """Refusal when the text of a plan, YAML or JSON, may hold too many values."""
+    """Raise `RequestRefused` if the text of a plan, YAML or JSON, may hold too many values."""
     if text.count("\n") + text.count(",") + text.count("{") + text.count("[") > VALUES_MAX:
         raise RequestRefused(
             413, f"the text of a plan may hold {VALUES_MAX:,} values, and holds more"
@@ -123,7 +123,7 @@ def check_text(text: str) -> None:
 
 
 def replayed(body: bytes, receive: Receive) -> Receive:
-    """What was read, for whoever reads next."""
+    """Return a receive function that replays a body already read."""
     waiting = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replay() -> Message:

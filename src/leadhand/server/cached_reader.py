@@ -1,7 +1,7 @@
-"""Reading the database in threads: the loop is the engine's, and is not kept waiting for a disk.
+"""Reading the database in threads: the loop belongs to the engine, and must not wait for a disk.
 
-Each thread has a reader of its own. It remembers a few runs folded, so that looking at the same
-run again costs what has happened since, not its whole log.
+Each thread has a reader of its own. It caches a few folded runs, so that looking at the same run
+again costs only what has happened since, not its whole log.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ T = TypeVar("T")
 THREADS = 3
 RUNS_KEPT = 16
 STEPS_KEPT = 50_000
-"""Of all runs that a desk remembers."""
+"""The number of steps over all runs that a reader caches."""
 
 
 class CachedReader(Reader):
-    """A reader that remembers."""
+    """A reader with a cache of folded runs."""
 
     def __init__(self, place: Place) -> None:
         super().__init__(place)
@@ -44,14 +44,14 @@ class CachedReader(Reader):
         self.driver = Driver()
 
     def header(self, run: str) -> RunHeader:
-        """A run by its whole id; 404 when there is none."""
+        """Return a run's header by its whole id. Raise a 404 refusal if there is none."""
         found = None if run.startswith("$") else self.store.header(run)
         if found is None:
             raise missing(f"there is no run {run[:100]}")
         return found
 
     def state(self, run: str) -> State:
-        """A run, folded; as it is now on disk. Whoever asks may keep nothing of it."""
+        """Return the folded state of a run, as it is now on disk. Callers must not keep it."""
         kept = self._kept.pop(run, None)
         state = self._further(run, kept) if kept is not None else fold(self.verified(run))
         if state.started is None:
@@ -72,7 +72,7 @@ class CachedReader(Reader):
 
 
 class CachedReaders:
-    """All desks of a server."""
+    """All cached readers of a server."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
@@ -80,10 +80,10 @@ class CachedReaders:
         self._own = threading.local()
         self._all: list[CachedReader] = []
         self.driver = Driver()
-        """Who hosts the database: this process."""
+        """The process that hosts the database: this one."""
 
     async def read(self, look: Callable[[CachedReader], T]) -> T:
-        """What somebody sees who looks at the database."""
+        """Run `look` with a reader in a thread, and return its result."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._pool, self._look, look)
 
@@ -96,7 +96,7 @@ class CachedReaders:
         return look(desk)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close all readers."""
         self._pool.shutdown(wait=True, cancel_futures=True)
         for desk in self._all:
             desk.store.close_reader()

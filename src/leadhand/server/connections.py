@@ -1,14 +1,14 @@
-"""Connections: bounded in number, and none may take for ever to say what it wants.
+"""Connections: bounded in number, and with a deadline for each request head.
 
-uvicorn waits for a request as long as it takes. So whoever sends half a head, a byte now and then,
-would keep a connection for nothing, and a thousand of them would leave the process no file to open,
-the database's among them. Here a head has a deadline from its first byte on, a connection that says
-nothing has the same from its beginning, and when there are too many the one that has been idle for
-longest makes room, or else a stranger's whose body does not come. If all are at work, the new one
-is told to come again.
+uvicorn waits for a request without limit. So a client that sends half a head, a byte now and then,
+would hold a connection for nothing, and a thousand of them would leave the process no file to open,
+the database's among them. Here a head has a deadline from its first byte on, a silent connection
+has the same from its beginning, and when there are too many the longest idle one makes room, or
+else one of an unauthenticated client whose body does not arrive. If all are in use, the new one is
+told to come again.
 
-A head that two readers could take apart differently is refused with 400, and the connection is
-closed: behind a proxy, what follows a body whose end is ambiguous would be read as somebody's next
+A head that two parsers could read differently is refused with 400, and the connection is closed:
+behind a proxy, bytes after a body whose end is ambiguous would be read as another client's next
 request. h11 is as lenient as RFC 9112 allows; current clients and proxies need none of that.
 """
 
@@ -28,25 +28,24 @@ if TYPE_CHECKING:
 
 
 HEAD_S = 15.0
-"""How long a request may take to say what it wants."""
+"""How long a request head may take."""
 HEAD_BYTES = 16 << 10
 FULL = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nContent-Length: 0\r\n"
     b"Connection: close\r\n\r\n"
 )
 _BLANK = re.compile(rb"\n\r?\n")
-"""Where h11 sees the end of a head."""
+"""The end of a head as h11 sees it."""
 
 
 class AmbiguousHead(h11.RemoteProtocolError):
-    """A request head that two readers could take apart differently."""
+    """A request head that two parsers could read differently."""
 
 
 def check_head(head: bytes) -> None:
-    """Raise AmbiguousHead unless a request head can be read in one way only.
+    """Raise `AmbiguousHead` unless a request head can be read in one way only.
 
-    Args:
-        head: from the request line to the blank line.
+    `head` reaches from the request line to the blank line.
     """
     head = head.lstrip(b"\r\n")
     if b"\n" in head.replace(b"\r\n", b"") or b"\r" in head.replace(b"\r\n", b""):
@@ -72,10 +71,10 @@ def check_head(head: bytes) -> None:
 
 
 class StrictConnection(h11.Connection):
-    """h11's reading of requests, without heads that are ambiguous."""
+    """h11's parser of requests, without ambiguous heads."""
 
     def next_event(self) -> Any:
-        """Return h11's next event. Raise AmbiguousHead for a head that is refused."""
+        """Return h11's next event. Raise `AmbiguousHead` for a refused head."""
         if self.their_state is h11.IDLE:
             waiting = self.trailing_data[0]
             if end := _BLANK.search(waiting, len(waiting) - len(waiting.lstrip(b"\r\n"))):
@@ -97,16 +96,16 @@ class Wire(H11Protocol):
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is asked or answered on it."""
+        """Whether no request is in progress on it."""
         return self.cycle is None or self.cycle.response_complete
 
     @property
     def dawdles(self) -> bool:
-        """Whether a stranger's body is still awaited."""
+        """Whether the body of an unauthenticated client is still awaited."""
         return self.cycle is not None and self.cycle.more_body and not self.scope.get(PERSON)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Somebody is there."""
+        """Accept a connection, or refuse it if there are too many."""
         if len(self.connections) >= self.connections_max and not self._made_room():
             super().connection_made(transport)
             transport.write(FULL)
@@ -116,12 +115,12 @@ class Wire(H11Protocol):
         self._expect()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nobody is there any more."""
+        """Clean up a lost connection."""
         self._satisfied()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Some bytes; those after an answer begin the next head."""
+        """Handle received bytes; bytes after a response begin the next head."""
         if self.transport.is_closing():
             return
         super().data_received(data)
@@ -131,7 +130,7 @@ class Wire(H11Protocol):
             self._expect()
 
     def on_response_complete(self) -> None:
-        """An answer has been given; what was sent after its request may be waiting already."""
+        """Note the end of a response; the next request may already be waiting."""
         self.idle_since = time.monotonic()
         super().on_response_complete()
         if self.idle and self.conn.trailing_data[0]:
@@ -163,5 +162,5 @@ class Wire(H11Protocol):
 
 
 def wire(connections: int) -> type[Wire]:
-    """What speaks HTTP, for so many connections at once."""
+    """Return the HTTP protocol class for at most so many connections."""
     return type("BoundedWire", (Wire,), {"connections_max": connections})

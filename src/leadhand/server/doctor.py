@@ -1,4 +1,4 @@
-"""What the server needs, for `leadhand doctor`."""
+"""The server's checks for `leadhand doctor`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def checks(_settings: Settings, *, fix: bool) -> Iterator[DoctorCheck]:
-    """Whether the page of `leadhand serve` has the files that others wrote."""
+    """Check that the third-party files of the page are present; with `fix`, fetch them."""
     said: list[str] = []
     if npm_assets.softly(said.append) if fix else npm_assets.ready():
         yield DoctorCheck("dashboard", "all its files are there")

@@ -1,4 +1,4 @@
-"""The coding fleet that works in the server's process, as far as the server knows it."""
+"""The coding fleet that works in the server's process, as the server sees it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class FleetStation(Protocol):
-    """Where a fleet is seen and spoken to."""
+    """The interface to a fleet: observe and control it."""
 
     @property
     def lead(self) -> Lead:
@@ -20,7 +20,10 @@ class FleetStation(Protocol):
         """Return the document of `leadhand fleet status --json` for the last `since_s` seconds."""
 
     def transcript(self, run: str, task: str) -> Doc:
-        """Return what the last agent of a task said. Raise UsageError when there is none."""
+        """Return the transcript of a task's last agent. Raise `UsageError` if there is none."""
 
     def order(self, verb: str, task: str = "", text: str = "", actor: str = "") -> Doc:
-        """Tell the agent of a task something, or stop it. Raise UsageError when none is at work."""
+        """Send a message to the agent of a task, or stop it.
+
+        Raise `UsageError` if no agent works on it.
+        """

@@ -8,9 +8,8 @@
     6 room      not too many at once; new work only while the store has room
     7 body      JSON, of a bounded size and depth, read in a bounded time
 
-It is plain ASGI, so that there is no way around it: not for streams, not for assets, not for
-errors. WebSockets are refused whatever they ask for. Every answer, also of what is behind the
-gate, leaves with the same headers.
+It is plain ASGI, so that nothing bypasses it: neither streams, nor assets, nor errors. WebSockets
+are always refused. Every response, also of the application behind the gate, has the same headers.
 """
 
 from __future__ import annotations
@@ -36,23 +35,23 @@ if TYPE_CHECKING:
     App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 PERSON = "leadhand.person"
-"""Where the gate leaves who speaks, in the scope of a request."""
+"""The key of the authenticated person in the scope of a request."""
 STILL = "leadhand.still"
-"""And there a function that says whether they may still be here: for what stays open."""
+"""The key of a function that tells whether that person is still allowed: for open streams."""
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 HEADERS_MAX = 64
 HEADER_BYTES_MAX = 16 << 10
 PATH_CHARS_MAX = 1024
 QUERY_BYTES_MAX = 4096
 STRANGER_BYTES = 4 << 10
-"""The body of somebody who has not come in yet: a token fits."""
+"""The size of a body before authentication: a token fits."""
 SINGLE = frozenset(
     {
         *(b"host", b"origin", b"authorization", b"cookie", b"content-type", b"content-length"),
         *(b"content-encoding", b"sec-fetch-site", b"idempotency-key", b"last-event-id"),
     }
 )
-"""Headers of which a second one would be a second opinion."""
+"""Headers that may occur only once: a second one would be ambiguous."""
 SECRET_WORDS = frozenset(("token", "access_token", "auth", "authorization", "api_key", "apikey"))
 SAFE_SITES = ("same-origin", "none")
 
@@ -70,22 +69,22 @@ CLOSED = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-acti
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestLimits:
-    """How much is taken in at once."""
+    """The limits of concurrent requests and of bodies."""
 
     requests: int = 64
     streams: int = 256
     sign_ins: int = 8
-    """Of strangers: counted apart, and from when their body is there: they keep nobody out."""
+    """Concurrent sign-ins: counted separately, and only once their body has arrived."""
     connections: int = 512
     body_bytes: int = 10 << 20
 
     def of(self, rule: RouteRule) -> int:
-        """How many bytes the body of a request may have."""
+        """Return how many bytes the body of a request may have."""
         return STRANGER_BYTES if rule.people == PUBLIC else self.body_bytes
 
 
 class RequestGate:
-    """Lets requests through to an application, or refuses them."""
+    """Passes requests on to an application, or refuses them."""
 
     def __init__(
         self,
@@ -112,7 +111,7 @@ class RequestGate:
         """The content security policy of the page."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Handle one request."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
@@ -131,7 +130,7 @@ class RequestGate:
     def _page(self, scope: Scope) -> str:
         return self.policy if scope["path"] == "/" else CLOSED
 
-    # Who comes in.
+    # Admission.
 
     def _admit(self, scope: Scope) -> RouteRule:
         headers = _headers(scope)
@@ -175,7 +174,7 @@ class RequestGate:
         return rule
 
     def _check_site(self, rule: RouteRule, scope: Scope, headers: dict[bytes, bytes]) -> None:
-        """A page of another site may neither ask nor act here, whoever is signed in."""
+        """Refuse requests of pages of another site, whoever is signed in."""
         site = headers.get(b"sec-fetch-site", b"").decode("latin-1")
         origin = headers.get(b"origin", b"").decode("latin-1")
         if origin and origin.lower() not in self._origins(headers[b"host"].decode("latin-1")):
@@ -187,7 +186,7 @@ class RequestGate:
             raise RequestRefused(403, "only a page of this server may do that from a browser")
 
     def _origins(self, host: str) -> tuple[str, ...]:
-        """Our own; behind a proxy that does TLS, a name that is configured may be https."""
+        """Return our origins; behind a proxy with TLS, a configured name may be https."""
         own = f"{self._scheme}://{host.lower()}"
         proxied = _host_name(host) not in LOOPBACK
         return (own, f"https://{host.lower()}") if proxied else (own,)
@@ -215,9 +214,9 @@ class RequestGate:
         return found[0]
 
     def sign_in(self, token: str, scope: Scope) -> Person:
-        """Return whose token it is. Raise Refusal if it is nobody's: 401, and 429 after too many.
+        """Return the person with a token. Raise `RequestRefused`: 401, and 429 after too many.
 
-        A right token is let in whatever came before it, from the same address or another.
+        A correct token is always accepted, regardless of earlier wrong ones from the same address.
         """
         person = self._people.by_token(token)
         if person is not None:
@@ -227,7 +226,7 @@ class RequestGate:
             raise RequestRefused(429, "too many wrong tokens", headers={"Retry-After": str(wait)})
         raise _unknown("this token is nobody's")
 
-    # What is let in.
+    # Admitted requests.
 
     async def _counted(
         self, rule: RouteRule, scope: Scope, receive: Receive, answer: _Answer
@@ -264,13 +263,13 @@ class RequestGate:
         except RequestRefused as refused:
             await answer.refuse(refused)
         except OSError:
-            pass  # whoever asked is gone
+            pass  # the client has disconnected
         except Exception as error:  # noqa: BLE001 - nothing behind the gate ends the server
             await answer.refuse(refusal_of(error))
 
 
 def _headers(scope: Scope) -> dict[bytes, bytes]:
-    """The headers by name; Refusal when they are too many, too long or ambiguous."""
+    """Return the headers by name. Raise `RequestRefused` if too many, too long or ambiguous."""
     given: list[tuple[bytes, bytes]] = list(scope["headers"])
     if len(given) > HEADERS_MAX or sum(len(k) + len(v) for k, v in given) > HEADER_BYTES_MAX:
         raise RequestRefused(431, "the headers are too large")
@@ -293,7 +292,7 @@ def _headers(scope: Scope) -> dict[bytes, bytes]:
 
 
 def _host_name(host: str) -> str:
-    """A Host header without its port; empty when it is none."""
+    """Return a Host header without its port; "" if it is malformed."""
     if host.startswith("["):
         name, bracket, rest = host[1:].partition("]")
         fits = bool(bracket) and (not rest or (rest[0] == ":" and rest[1:].isdecimal()))
@@ -321,7 +320,7 @@ def _unknown(detail: str) -> RequestRefused:
 
 
 class _Answer:
-    """Sends an answer with the headers that every answer has."""
+    """Sends a response with the headers that every response has."""
 
     def __init__(self, send: Send, *, head: bool, page: str) -> None:
         self._send = send
@@ -345,7 +344,7 @@ class _Answer:
         return [*found, (b"content-security-policy", self._policy)]
 
     async def refuse(self, refused: RequestRefused) -> None:
-        """Say no."""
+        """Send a refusal."""
         if self._begun:
             return
         body = refused.body()
@@ -354,7 +353,7 @@ class _Answer:
             (b"content-length", str(len(body)).encode()),
             *((name.lower().encode(), value.encode()) for name, value in refused.headers.items()),
         ]
-        # Not after a 413: what is still on its way is thrown away, and the answer gets through.
+        # Not after a 413: the rest of the body is discarded, so that the response arrives.
         if refused.status == 408:
             headers.append((b"connection", b"close"))
         await self({"type": "http.response.start", "status": refused.status, "headers": headers})

@@ -1,8 +1,8 @@
-"""Idempotency keys: a request that is sent again is not carried out again.
+"""Idempotency keys: a repeated request is not carried out again.
 
-A start keeps its key for ever: the run's id is made from the key and whoever sent it, and the
-digest of the body stands in the run's first event. So the same key finds the same run also after
-a restart, and with another body it is refused. Other answers are kept in memory for a day.
+A start keeps its key for ever: the run's id is derived from the key and its sender, and the digest
+of the body is in the run's first event. So the same key finds the same run also after a restart,
+and with another body it is refused. Other responses are kept in memory for a day.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FORM = re.compile(r"[\x21-\x7e]{1,200}")
 
 
 class StoredResponse(NamedTuple):
-    """An answer that was given."""
+    """A response that was given."""
 
     at: float
     digest: str
@@ -39,19 +39,19 @@ class Keyed(NamedTuple):
     """A request with a key."""
 
     name: str
-    """Whose it is, for what, and the key itself."""
+    """The person, the route, and the key itself."""
     digest: str
-    """Of the body."""
+    """The digest of the body."""
 
     @property
     def run_id(self) -> str:
-        """The id of a run that is started with it: always the same."""
+        """The id of a run started with it: always the same."""
         seed = hashlib.sha256(self.name.encode()).digest()
         return new_run_id(lambda size: seed[:size])
 
 
 def keyed(key: str | None, person: str, route: str, body: bytes) -> Keyed | None:
-    """A request's key, if it has one."""
+    """Return a request's key, or None. Raise `RequestRefused` if it is malformed."""
     if key is None:
         return None
     if not _FORM.fullmatch(key):
@@ -60,12 +60,12 @@ def keyed(key: str | None, person: str, route: str, body: bytes) -> Keyed | None
 
 
 def other_body() -> RequestRefused:
-    """The key was used for something else."""
+    """Return the refusal for a key that was used with another body."""
     return RequestRefused(422, "this Idempotency-Key was used with another body", kind="key-reused")
 
 
 class Keys:
-    """Answers by key, and who is at it."""
+    """Responses by key, and the keys in progress."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[str, StoredResponse] = OrderedDict()
@@ -73,7 +73,7 @@ class Keys:
 
     @asynccontextmanager
     async def turn(self, given: Keyed | None) -> AsyncGenerator[StoredResponse | None, None]:
-        """One at a time for each key; gives what was answered before, if anything."""
+        """Serialize requests with the same key; yield the earlier response, if any."""
         if given is None:
             yield None
             return
@@ -86,7 +86,7 @@ class Keys:
                     self._busy.pop(given.name, None)
 
     def keep(self, given: Keyed | None, status: int, body: bytes) -> None:
-        """Remember an answer."""
+        """Store a response under its key."""
         if given is not None:
             self._kept[given.name] = StoredResponse(time.monotonic(), given.digest, status, body)
             while len(self._kept) > KEPT_MAX:

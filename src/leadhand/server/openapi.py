@@ -1,4 +1,4 @@
-"""The OpenAPI document: its answers are described by the structs that the routes answer with."""
+"""The OpenAPI document: responses are described by the structs that the routes return."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 REF = "#/components/schemas/{name}"
 PROBLEM = {MEDIA: {"schema": {"$ref": REF.format(name=ProblemDocument.__name__)}}}
 DOCUMENTS: dict[str, type[Any]] = {ProblemDocument.__name__: ProblemDocument}
-"""The structs that routes answer with, by name."""
+"""The structs that routes return, by name."""
 
 
 def answered(model: type[Any], description: str) -> Doc:
-    """Return the description of an answer that holds `model`, and keep `model` for `openapi`."""
+    """Return the description of a response with `model`, and register `model` for `openapi`."""
     name = model.__name__
     if DOCUMENTS.setdefault(name, model) is not model:
         raise ValueError(f"two documents are named {name}")
@@ -38,9 +38,9 @@ def answered(model: type[Any], description: str) -> Doc:
 
 
 def described(models: Iterable[type[Any]]) -> dict[str, Doc]:
-    """Return the JSON Schemas of structs and of those they hold, by the names of the classes.
+    """Return the JSON Schemas of structs and of those they contain, by class name.
 
-    A field's description is the text that stands below it in its class.
+    A field's description is the text below it in its class.
     """
     _, found = msgspec.json.schema_components(models, ref_template=REF)
     texts: dict[str, dict[str, str]] = {}

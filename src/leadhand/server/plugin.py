@@ -1,4 +1,4 @@
-"""What the command line knows of the server before its command is used."""
+"""The server's entry points, loaded before its command is used."""
 
 from leadhand.plugins import CommandPart
 

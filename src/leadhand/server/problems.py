@@ -1,4 +1,4 @@
-"""Errors as RFC 9457 problem documents: what is wrong, where, and how to put it right."""
+"""Errors as RFC 9457 problem documents: the problem, its place, and the fix."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 MEDIA = "application/problem+json"
 RETRY_S = 2
-"""When to come again, where nothing better is known."""
+"""The default of Retry-After, in seconds."""
 
 STATUS: tuple[tuple[type[LeadhandError], int], ...] = (
     (PlanInvalid, 422),
@@ -51,7 +51,7 @@ STATUS: tuple[tuple[type[LeadhandError], int], ...] = (
 
 
 class RequestRefused(Exception):
-    """A request that is not carried out, and why."""
+    """A refused request, and why."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class RequestRefused(Exception):
         self.more = more
 
     def document(self) -> Doc:
-        """The problem document."""
+        """Return the problem document."""
         return {
             "type": f"urn:leadhand:problem:{self.kind}",
             "title": title_of(self.status),
@@ -82,12 +82,12 @@ class RequestRefused(Exception):
         }
 
     def body(self) -> bytes:
-        """The same in bytes."""
+        """Return the problem document in bytes."""
         return msgspec.json.encode(self.document())
 
 
 def title_of(status: int) -> str:
-    """What a status means."""
+    """Return the phrase of an HTTP status."""
     try:
         return http.HTTPStatus(status).phrase
     except ValueError:
@@ -99,12 +99,12 @@ def _kind(status: int) -> str:
 
 
 def missing(what: str) -> RequestRefused:
-    """What was asked for is not there."""
+    """Return the refusal for something that does not exist."""
     return RequestRefused(404, what)
 
 
 def refusal_of(error: Exception) -> RequestRefused:
-    """Any error as what the client is told; of our own bugs nothing but that there was one."""
+    """Return the refusal for an error; a bug of ours reveals no details."""
     if isinstance(error, RequestRefused):
         return error
     if not isinstance(error, LeadhandError):
@@ -122,7 +122,7 @@ def refusal_of(error: Exception) -> RequestRefused:
 
 
 def finding_document(finding: Any) -> Doc:
-    """A finding as lint documents it; one that came through the socket is only a text."""
+    """Return a finding as a document; a finding that came through the socket is only a text."""
     if hasattr(finding, "document"):
         found: Doc = finding.document()
         return found

@@ -1,7 +1,7 @@
-"""Figures for Prometheus: counted from the log itself, so that they survive restarts.
+"""Metrics for Prometheus: counted from the log itself, so that they survive restarts.
 
-A scrape reads only what was committed since the one before. What a run is doing now comes from
-its summary, what the server is doing from memory.
+A scrape reads only the entries committed since the last one. The current state of a run comes from
+its summary, that of the server from memory.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PAGE = 1000
 
 
 class EventCounts:
-    """Counts of everything that happened, up to a position."""
+    """Counts of all events, up to a position."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -41,7 +41,7 @@ class EventCounts:
         self.approvals = 0
 
     def read(self, desk: CachedReader) -> None:
-        """Count what came since; one reader at a time."""
+        """Count the new entries; one reader at a time."""
         with self._lock:
             while rows := desk.store.page(self._position, PAGE):
                 self.add(decode_all([(entry.version, entry.body) for _, entry in rows]))
@@ -84,7 +84,7 @@ class EventCounts:
 
 
 async def exposition(office: AppState) -> tuple[bytes, str]:
-    """The text that Prometheus reads, and its type."""
+    """Return the exposition for Prometheus, and its content type."""
     from prometheus_client import CollectorRegistry
     from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 

@@ -1,6 +1,6 @@
-"""What requests say: the bodies, checked before anything is done with them.
+"""Request bodies: checked before anything is done with them.
 
-A field that nobody knows is refused: a misspelt limit that is silently ignored is no limit.
+An unknown field is refused: a misspelt limit that is silently ignored is no limit.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class SaveForm(Form):
 
 
 def plan_document(plan: Plan, name: str = "the plan") -> Doc:
-    """A plan as a document, also when it came as its text. Not for the loop: reading takes time."""
+    """Return a plan as a document, also if sent as text. Not for the loop: parsing takes time."""
     if isinstance(plan, str):
         check_text(plan)
         return read_document(plan.encode("utf-8", "replace"), name=name)

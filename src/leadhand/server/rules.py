@@ -1,7 +1,7 @@
-"""Who may do what: one rule for each route and method, and nothing else.
+"""Authorization: one rule for each route and method, and nothing else.
 
-`people` is the least role that may pass; PUBLIC is for anybody, and is matched by the exact path
-(assets: by their folder), never by how a path ends. What does not stand here is not served.
+`people` is the least role that may pass; PUBLIC is for everyone, and is matched by the exact path
+(assets: by their folder), never by a suffix. A route without a rule is not served.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ API = "/api/v1"
 
 
 class RouteRule(NamedTuple):
-    """What one method of one route needs."""
+    """The requirements of one method of one route."""
 
     method: str
     path: str
     people: str
     stream: bool = False
-    """Stays open, and is counted apart."""
+    """Stays open, and is counted separately."""
     starts: bool = False
-    """Makes new work, so there must be room for it."""
+    """Starts new work, so there must be room for it."""
     signs_in: bool = False
 
     @property
     def has_body(self) -> bool:
-        """Whether a JSON body belongs to it."""
+        """Whether it takes a JSON body."""
         return self.method in ("POST", "PUT")
 
 
@@ -83,7 +83,7 @@ class RouteRules:
             self._patterns.setdefault(rule.path, (pattern, {}))[1][rule.method] = rule
 
     def find(self, path: str) -> dict[str, RouteRule]:
-        """The rules of a path by method; empty when there is none."""
+        """Return the rules of a path by method; empty if there are none."""
         found = self._exact.get(path)
         if found is not None:
             return found
@@ -102,5 +102,5 @@ def _pattern(path: str) -> str:
 
 
 def may(role: str, people: str) -> bool:
-    """Whether a role is enough."""
+    """Return whether a role is sufficient."""
     return people == PUBLIC or ROLES.index(role) >= ROLES.index(people)

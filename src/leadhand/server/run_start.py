@@ -1,4 +1,4 @@
-"""From the body of a request to a run, or to the plan that it would run."""
+"""From a request body to a run, or to the draft of its plan."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ DECISIONS = {0: "let through", 1: "one person", 2: "two people"}
 
 
 class PreparedRun(NamedTuple):
-    """What is to be run, and who runs it."""
+    """A run that is ready to start, and its Lead."""
 
     lead: Lead
     what: Goal | Doc
@@ -46,11 +46,11 @@ class PreparedRun(NamedTuple):
     origin: Doc
     policy: Policy
     planners: Planners | None = None
-    """Why a planner that the plan names cannot be used by this server."""
+    """Tells why a planner named by the plan cannot be used by this server."""
 
 
 async def prepared(office: AppState, form: StartForm, actor: str) -> PreparedRun:
-    """Everything that a start needs; UsageError says what does not fit."""
+    """Prepare everything that a start needs. Raise `UsageError` if something does not fit."""
     given = [form.goal, form.plan, form.library]
     if sum(each is not None for each in given) != 1:
         raise UsageError("say one of goal, plan and library")
@@ -109,7 +109,7 @@ def _declared(doc: Doc, values: Mapping[str, Any]) -> Doc:
 
 
 async def start(office: AppState, form: StartForm, actor: str, key: Keyed | None) -> Run:
-    """Begin a run; durable when it returns."""
+    """Start a run; durable on return."""
     host = office.host
     if (shared := await office.conductor.shared()).stopped:
         raise NotAllowed(
@@ -141,14 +141,14 @@ async def start(office: AppState, form: StartForm, actor: str, key: Keyed | None
 
 
 def _refuse_planner(name: Any, planners: Planners | None) -> None:
-    """UsageError when a plan names a planner that this server does not offer."""
+    """Raise `UsageError` if a plan names a planner that this server does not offer."""
     wrong = planners(name) if planners is not None and isinstance(name, str) else None
     if wrong is not None:
         raise UsageError(f"{wrong[0]}. Fix: {wrong[1]}")
 
 
 async def draft(office: AppState, form: StartForm, actor: str) -> Doc:
-    """The plan that would run, what is wrong with it, how far it reaches, and who must allow it."""
+    """Return the plan that would run, its findings, its reach, and the required approvals."""
     ready = await prepared(office, form, actor)
     lead, what = ready.lead, ready.what
     findings: list[Any] = []

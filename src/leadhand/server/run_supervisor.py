@@ -1,11 +1,11 @@
-"""The runs of a server: taken up when it starts, begun through it, seen to their end.
+"""The runs of a server: resumed when it starts, started through it, followed to their end.
 
-The host drives runs; this file says which, with whose workers, and what follows when one ends.
-A run that cannot be taken up (its workers are gone) stays as it is, and the reason is told.
+The host drives runs; this module says which, with which workers, and what follows when one ends. A
+run that cannot be resumed (its workers are gone) stays as it is, with the reason.
 
-A run in which nothing happens (it waits for a person, or for 02:00) does not stay in memory. It
-sleeps: what is kept is when its next timer is due. A word for it, or that timer, has it folded from
-its log again. So memory grows with the runs that are at work, not with those that wait.
+An idle run (it waits for a person, or for 02:00) does not stay in memory. It sleeps: only the time
+of its next timer is kept. A command for it, or that timer, loads it from its log again. So memory
+grows with the active runs, not with the waiting ones.
 """
 
 from __future__ import annotations
@@ -57,19 +57,19 @@ if TYPE_CHECKING:
 
 ENDING = b'"RunEnded"'
 SWEEP_S = 2.0
-"""How often runs are looked for that somebody spoke to and nobody drives, or that may sleep."""
+"""The interval of looks for runs that got a command and are not driven, or that may sleep."""
 IDLE_S = 10.0
-"""How long nothing must have happened in a run before it is let go of."""
+"""How long a run must be idle before it is unloaded."""
 AHEAD_S = 60.0
-"""A run with a timer that is nearer stays in memory."""
+"""A run with a nearer timer stays in memory."""
 EARLY_S = 10.0
-"""How long before its timer a sleeping run is taken up."""
+"""How long before its timer a sleeping run is resumed."""
 OPENED_TOGETHER = 100
-"""Runs that are taken up at the start before those that are idle are let go of."""
+"""The number of runs resumed at the start before idle ones are unloaded."""
 
 
 class RunSupervisor:
-    """Begins runs, takes them up, and sees them to their end."""
+    """Starts runs, resumes them, and follows them to their end."""
 
     def __init__(
         self,
@@ -79,10 +79,10 @@ class RunSupervisor:
         lead: Lead | None = None,
         store: KeptStore | None = None,
     ) -> None:
-        """`lead` is one that hosts its runs already, such as a fleet's.
+        """Create a supervisor; `lead` is one that already hosts its runs, such as a fleet's.
 
-        `store` is the log, where it is open already: Temporal hosts the runs, and an engine of
-        this process writes it.
+        `store` is the log, if it is already open: Temporal hosts the runs, and an engine of this
+        process writes it.
         """
         self.settings = settings
         self.registry = registry_of(settings) if lead is None else lead.registry
@@ -101,11 +101,11 @@ class RunSupervisor:
         self.lead.presides = True
         self._distant = store is not None
         self.began = 0
-        """Where the log ended before an engine of this process began: ends above are heard of."""
+        """The end of the log before an engine of this process started: later ends are reported."""
         self.unhosted: dict[str, str] = {}
-        """Open runs that could not be taken up, and why."""
+        """Open runs that could not be resumed, and why."""
         self._joining: dict[str, GuestProcess] = {}
-        """Processes of their own that unhosted runs had when last looked at."""
+        """The own processes of unhosted runs, as last seen."""
         self.listeners: list[Callable[[str, str, str], None]] = []
         self._tell = tell
         self._host: Host | None = None
@@ -114,10 +114,10 @@ class RunSupervisor:
         self._places: dict[str, tuple[Settings, Registry]] = {}
         self._resting: set[str] = set()
         self._idle: dict[str, tuple[int, float]] = {}
-        """Idle runs: where their logs end, and since when."""
+        """Idle runs: the end of their logs, and since when."""
         self._desks: CachedReaders | None = None
         self._sleeps = lead is None and store is None
-        """Whether runs may be let go of: whoever brought a Lead may hold on to its runs."""
+        """Whether runs may be unloaded: the provider of a Lead may hold references to its runs."""
 
     @property
     def host(self) -> Host:
@@ -126,7 +126,7 @@ class RunSupervisor:
         return self._host
 
     async def open(self, host: Host, desks: CachedReaders) -> None:
-        """Take up every run that is open, and begin to look after all of them."""
+        """Resume every open run, and start to supervise all of them."""
         self._host = host
         host.guests.came = self._came
         host.guests.gone = self._gone
@@ -135,7 +135,7 @@ class RunSupervisor:
             if number % OPENED_TOGETHER == OPENED_TOGETHER - 1:
                 self._put_aside(0.0)
             if run in host.runs and host.runs[run].driven:
-                continue  # by whoever opened the host
+                continue  # by the process that opened the host
             try:
                 await self.take_up(run, await desks.read(partial(_state, run)))
             except LeadhandError as error:
@@ -148,7 +148,7 @@ class RunSupervisor:
         ]
 
     async def close(self) -> None:
-        """Look after nothing any more."""
+        """Stop supervising."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -156,7 +156,7 @@ class RunSupervisor:
     # Beginning.
 
     def place(self, context: str) -> tuple[Settings, Registry]:
-        """The settings and workers of a context; the server's own for none."""
+        """Return the settings and workers of a context; the server's own for none."""
         if not context:
             return self.settings, self.registry
         if context not in self._places:
@@ -170,7 +170,7 @@ class RunSupervisor:
     def lead_for(
         self, actor: str, planner: str, policy: Policy, registry: Registry, settings: Settings
     ) -> Lead:
-        """A Lead that speaks for somebody, on the same host."""
+        """Return a Lead that acts for a person, on the same host."""
         made = planner_of(planner, settings) if planner else None
         return Lead(
             registry,
@@ -184,7 +184,7 @@ class RunSupervisor:
         )
 
     def planner_named(self, name: str | None, settings: Settings) -> str:
-        """The planner somebody asked for. Code is named by settings, never by a request."""
+        """Return the requested planner. Code is named by settings, never by a request."""
         if not name:
             return planner_name(settings)
         book = settings.book
@@ -200,8 +200,8 @@ class RunSupervisor:
     async def take_up(self, run: str, state: State) -> Run:
         """Drive a run again, with its own workers and planner.
 
-        UsageError for one that a process of its own drove: its interpreter, folder, environment and
-        settings may differ from the server's, which must not take their place unseen.
+        Raise `UsageError` for a run that a process of its own drove: its interpreter, folder,
+        environment and settings may differ from the server's, which must not replace them silently.
         """
         if state.process is not None:
             raise UsageError(self._own_process(state, state.process))
@@ -211,7 +211,7 @@ class RunSupervisor:
         return hosted
 
     def _own_process(self, state: State, own: GuestProcess) -> str:
-        """Why the server does not drive a run that has a process of its own."""
+        """Explain why the server does not drive a run that has a process of its own."""
         if process_of(state):
             self._joining[state.run] = own
             return f"run {state.run} is driven by process {own.pid}, which has not joined yet"
@@ -225,16 +225,16 @@ class RunSupervisor:
         self._joining.pop(run, None)
 
     def _gone(self, run: str) -> None:
-        """The process is gone that drove a run: say how to go on with it."""
+        """Record how to continue a run whose process is gone."""
         state = self.host.load(run, self.registry).state
         if state.process is not None:
             self.unhosted[run] = self._own_process(state, state.process)
             self._tell(self.unhosted[run])
 
     def _look_for_processes(self) -> None:
-        """Say of runs whose own process ended before it joined how to go on with them.
+        """Record how to continue runs whose own process ended before it joined.
 
-        A process that dies closes its line a moment before it is gone.
+        A dying process closes its connection a moment before it is gone.
         """
         for run in [run for run, own in self._joining.items() if not is_alive(own)]:
             del self._joining[run]
@@ -242,21 +242,21 @@ class RunSupervisor:
                 self._gone(run)
 
     async def find(self, run: str) -> Run:
-        """A run, whoever drives it; its log may be at the other end of a line."""
+        """Return a run from any host; its log may be remote."""
         if self._distant:
             found: Run = await cast("Any", self.host).find(run)
             return found
         return self.host.load(run, self.registry)
 
     async def shared(self) -> HostState:
-        """What belongs to no single run."""
+        """Return the state shared by all runs."""
         if self._distant:
             found: HostState = await cast("Any", self.host).look_shared()
             return found
         return self.host.shared
 
     async def say(self, run: str, verb: str, actor: str, details: Doc) -> Doc:
-        """A word of a person; durable when it returns, and then the run is driven."""
+        """Submit a command of a person; durable on return, and then the run is driven."""
         if self._distant:
             said: Doc = await cast("Any", self.host).say(run, verb, actor, details)
             return said
@@ -267,10 +267,10 @@ class RunSupervisor:
         return told
 
     async def reload(self) -> None:
-        """Load workers again whose files have changed, for all runs that use them.
+        """Reload workers whose files have changed, for all runs that use them.
 
-        Not while an attempt runs: it would import the new files. Files that cannot be loaded leave
-        everything as it was, and the reason is told.
+        Not during an attempt: it would import the new files. If files cannot be loaded, everything
+        stays as it was, and the reason is reported.
         """
         if self._distant or self.host.in_flight or not SOURCES.stale():
             return
@@ -293,13 +293,13 @@ class RunSupervisor:
             await self.host.take_in(run, workers)
 
     async def take_in(self, run: Run) -> None:
-        """Have a run know workers as they are now, before it goes on by a person's word."""
+        """Update a run to the current workers, before it continues on command of a person."""
         if not self._distant:
             await self.reload()
             await self.host.take_in(run)
 
     async def drive(self, run: Run) -> None:
-        """A run that is open is driven; one whose workers are gone waits for them."""
+        """Drive an open run; a run whose workers are gone waits for them."""
         if run.driven or run.state.ended is not None:
             return
         try:
@@ -309,7 +309,7 @@ class RunSupervisor:
             self._tell(f"run {run.id} is not taken up: {error}")
 
     async def roll_back(self, run: str, actor: str, state: State, reason: str = "") -> Run:
-        """Begin the rollback of a run, or take it up where it stands."""
+        """Start the rollback of a run, or resume it."""
         if state.process is not None:
             way = resume_command(run, state.process, self.settings.store, "rollback")
             raise UsageError(
@@ -325,7 +325,7 @@ class RunSupervisor:
     # Ends.
 
     def noticed(self, kind: str, run: str, text: str) -> None:
-        """Something waits for a person, or has ended."""
+        """Handle a notice: a person is awaited, or a run has ended."""
         if kind == "ended":
             self._ended.put_nowait(run)
         for listener in self.listeners:
@@ -336,7 +336,7 @@ class RunSupervisor:
             ident = await self._ended.get()
             try:
                 await self._see_to_end(ident)
-            except LeadhandError as error:  # the others that end are seen to all the same
+            except LeadhandError as error:  # other ends are handled all the same
                 self._tell(f"what follows the end of run {ident} is not done: {error}")
 
     async def _see_to_end(self, ident: str) -> None:
@@ -349,7 +349,7 @@ class RunSupervisor:
             self.host.forget(run)
 
     async def _follow_up(self, run: Run) -> None:
-        """A run that failed may want to be taken back."""
+        """Start the rollback of a failed run, if it wants one."""
         if not to_roll_back(run.state) or rollback_id(run.id) in self.host.runs:
             return
         try:
@@ -358,7 +358,7 @@ class RunSupervisor:
             self._tell(f"run {run.id} is not taken back: {error}")
 
     async def _hear_of_ends(self) -> None:
-        """Runs that Temporal hosts may end by the hand of any engine: the log tells of it."""
+        """Follow the log for ends of runs on Temporal, which any engine may write."""
         log, after, said = cast("Log", self.host.store), self.began, ""
         while True:
             try:
@@ -376,10 +376,10 @@ class RunSupervisor:
             event = decode(entry.version, entry.body)
             if isinstance(event, RunEnded) and event.rollback:
                 self._ended.put_nowait(entry.run)
-        self.host.runs.clear()  # what is known of them is read again
+        self.host.runs.clear()  # they are read again
 
     async def _sweep(self) -> None:
-        """Runs come in through the socket too: drive the open ones, let go of those that ended."""
+        """Drive open runs that came in through the socket; unload those that ended."""
         while True:
             await asyncio.sleep(SWEEP_S)
             resting: set[str] = set()
@@ -396,7 +396,7 @@ class RunSupervisor:
             await self._wake()
 
     def _put_aside(self, idle_s: float) -> None:
-        """Let go of the runs in which nothing happened for so long."""
+        """Unload the runs that were idle for `idle_s` seconds."""
         idle: dict[str, tuple[int, float]] = {}
         now = time.monotonic()
         for run in list(self.host.runs.values()) if self._sleeps else ():
@@ -409,7 +409,7 @@ class RunSupervisor:
         self._idle = idle
 
     async def _wake(self) -> None:
-        """Take up the sleeping runs whose timers are near."""
+        """Resume the sleeping runs whose timers are near."""
         now = self.host.time()
         for ident in [run for run, each in self.host.asleep.items() if each.due(now, EARLY_S)]:
             assert self._desks is not None
@@ -426,7 +426,7 @@ def _state(run: str, desk: CachedReader) -> State:
 
 
 def _open_runs(desk: CachedReader) -> list[str]:
-    """Runs that have not ended, and rollbacks that were wanted and not begun."""
+    """Return the runs that have not ended, and due rollbacks that were not started."""
     found = []
     for header in desk.runs():
         said: Any = summary_of(header)

@@ -1,7 +1,7 @@
-"""Serving: the host, the gate and the application in one process, from its start to its drain.
+"""Serving: the host, the gate and the application in one process, from start to drain.
 
-lock ─► host ─► open runs taken up ─► listen ─► … ─► signal ─► streams let go,
-nothing new starts, what runs may finish ─► stop listening ─► host closed, lock let go
+lock ─► host ─► open runs taken up ─► listen ─► … ─► signal ─► streams let go, nothing new starts,
+what runs may finish ─► stop listening ─► host closed, lock let go
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ if TYPE_CHECKING:
     Notice = Callable[[str, str, str], None]
 
 GRACE_S = 5
-"""How long answers under way may take once the server ends."""
+"""How long responses in progress may take once the server ends."""
 USER_TIMEOUT_MS = 60_000
-"""A connection whose other side takes nothing for so long is cut by the kernel."""
+"""The kernel cuts a connection whose peer acknowledges nothing for so long."""
 
 SEND_BYTES = 128 << 10
-"""What the kernel keeps for a connection that does not read: bounded, so that it shows."""
+"""The kernel's send buffer of a connection: small, so that a slow reader is noticed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Serve:
-    """How to serve."""
+    """The options of serving."""
 
     settings: Settings
     actor: str
@@ -67,14 +67,14 @@ class Serve:
     insecure: bool = False
     limits: RequestLimits = field(default_factory=RequestLimits)
     tell: Callable[[str], None] = print
-    """Told what a person should know."""
+    """Called with messages for the operator."""
     notice: Callable[[str, str, str], None] = lambda _kind, _run, _text: None
     station: FleetStation | None = None
-    """The fleet whose runs these are, where one is at work in this process."""
+    """The fleet whose runs these are, if one works in this process."""
 
 
 def is_loopback(bind: str) -> bool:
-    """Whether only this machine can reach an address."""
+    """Return whether only this machine can reach an address."""
     try:
         return ip_address(bind).is_loopback
     except ValueError:
@@ -82,7 +82,7 @@ def is_loopback(bind: str) -> bool:
 
 
 def listening(serve: Serve) -> socket.socket:
-    """The socket; NotAllowed where others could reach it and nothing protects what is said."""
+    """Open the socket. Raise `NotAllowed` if others could reach it without encryption."""
     if not is_loopback(serve.bind) and serve.cert is None and not serve.insecure:
         raise NotAllowed(
             f"{serve.bind} can be reached by others, and tokens would travel in the clear. Fix: "
@@ -108,7 +108,7 @@ def listening(serve: Serve) -> socket.socket:
 
 
 def product_version() -> str:
-    """Ours."""
+    """Return the version of Leadhand."""
     try:
         return version("leadhand")
     except PackageNotFoundError:
@@ -116,7 +116,7 @@ def product_version() -> str:
 
 
 class Running:
-    """A server that is up."""
+    """A running server."""
 
     def __init__(
         self, office: AppState, gate: RequestGate, server: _Server, url: str, token: str
@@ -126,10 +126,10 @@ class Running:
         self.server = server
         self.url = url
         self.new_token = token
-        """The owner's token, if it was made just now."""
+        """The owner's token, if it was created now."""
 
     async def failed(self) -> None:
-        """Until the host cannot go on."""
+        """Wait until the host fails, and raise its error."""
         host = self.office.host
         store = cast("KeptStore", host.store)
         while (why := host.failed or getattr(store, "refusal", None)) is None:  # noqa: ASYNC110 - no event for it
@@ -139,7 +139,7 @@ class Running:
 
 @contextlib.asynccontextmanager
 async def running(serve: Serve) -> AsyncIterator[Running]:
-    """Everything opened, in order; and closed in the other one."""
+    """Open everything in order, and close it in reverse."""
     sock = listening(serve)
     settings = serve.settings
     lead = serve.station.lead if serve.station is not None else None
@@ -201,7 +201,7 @@ async def running(serve: Serve) -> AsyncIterator[Running]:
 async def _engine(
     stack: contextlib.AsyncExitStack, serve: Serve, listeners: Sequence[Notice]
 ) -> Up | None:
-    """Where Temporal hosts the runs: an engine, and the log that it writes."""
+    """Start an engine and open its log, if Temporal hosts the runs."""
     if serve.settings.temporal is None or serve.station is not None:
         return None
     from leadhand.app.serving import Wanted, serving_temporal
@@ -221,20 +221,20 @@ def _pid() -> int:
 
 
 def _own_name(serve: Serve) -> tuple[str, ...]:
-    """An address somebody bound on purpose is a name of ours; a wildcard is none."""
+    """Return the bound address as a name of ours; a wildcard is none."""
     if serve.bind in ("0.0.0.0", "::"):  # noqa: S104 - compared, not bound
         return ()
     return (serve.bind.lower(),)
 
 
 def _members(settings: Settings) -> Callable[[], Mapping[str, Member]]:
-    """Who stands in the settings now; the files are read again when one of them changes."""
+    """Return a function for the current people; it reads the files again after a change."""
     known: list[Any] = [_stamp(settings), server_of(settings).people]
 
     def look() -> Mapping[str, Member]:
         stamp = _stamp(settings)
         if stamp != known[0]:
-            with contextlib.suppress(UsageError, NotAllowed):  # half written: as before
+            with contextlib.suppress(UsageError, NotAllowed):  # half written
                 known[1] = server_of(load_settings(folder=settings.root)).people
                 known[0] = stamp
         found: Mapping[str, Member] = known[1]
@@ -259,7 +259,7 @@ def _config(gate: RequestGate, serve: Serve) -> uvicorn.Config:
         ws="none",
         lifespan="off",
         log_config=None,
-        log_level="critical",  # what strangers send is no news; our own errors are told elsewhere
+        log_level="critical",  # bad requests are not logged; our own errors are reported elsewhere
         access_log=False,
         server_header=False,
         date_header=True,
@@ -278,14 +278,14 @@ def _config(gate: RequestGate, serve: Serve) -> uvicorn.Config:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn, without its own ideas of signals: those are the command line's."""
+    """uvicorn without its own signal handling, which the command line does."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
 
     async def up(self, task: asyncio.Task[None]) -> None:
-        """Until it listens."""
+        """Wait until it listens. Raise `Conflict` if it ended before."""
         while not self.started:
             if task.done():
                 task.result()

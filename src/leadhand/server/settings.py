@@ -1,4 +1,4 @@
-"""`[server]`: where `leadhand serve` listens, and who may sign in.
+"""`[server]`: where `leadhand serve` listens, and which people may sign in.
 
     [server]
     port = 8787
@@ -9,8 +9,8 @@
     token = "sha256:…"
     key = "~/.config/leadhand/ann.key"
 
-A token stands here as its hash: who reads the file cannot sign in with it. `leadhand serve token
-add ann --role approver` makes one and writes the table.
+A token is kept as its hash: a reader of the file cannot sign in with it. `leadhand serve token add
+ann --role approver` creates one and writes the table.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from leadhand.settings import Settings
 
 ROLES = ("viewer", "operator", "approver")
-"""Each may do what those before it may."""
+"""Each may do what the earlier ones may."""
 DEFAULT_BIND = "127.0.0.1"
 DEFAULT_PORT = 8787
 _HASH = re.compile(r"sha256:[0-9a-f]{64}")
@@ -40,7 +40,7 @@ _FIELDS = ("role", "token", "key")
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One who may sign in."""
+    """A person who may sign in."""
 
     role: str
     token: str
@@ -51,7 +51,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
-    """How the server is reached, and by whom."""
+    """How the server is reached, and by which people."""
 
     bind: str = DEFAULT_BIND
     port: int = DEFAULT_PORT
@@ -61,14 +61,14 @@ class ServerSettings:
 
 
 def port(value: Any) -> int:
-    """A port to listen on; ValueError is the end of a sentence."""
+    """Read a port to listen on. Raise `ValueError` with the end of a sentence."""
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 65536:
         raise ValueError("must be a port from 0 to 65535; 0 takes a free one")
     return value
 
 
 def hosts(value: Any) -> tuple[str, ...]:
-    """Host names, without a port."""
+    """Read host names, without a port. Raise `ValueError` with the end of a sentence."""
     if not isinstance(value, list):
         raise ValueError('must be a list, as in ["leadhand.example"]')  # noqa: TRY004 - a sentence
     for each in value:
@@ -78,7 +78,7 @@ def hosts(value: Any) -> tuple[str, ...]:
 
 
 def people(value: Any) -> dict[str, Member]:
-    """Who may sign in, by name."""
+    """Read the people who may sign in, by name."""
     if not isinstance(value, dict):
         raise ValueError("must be tables, written [server.people.NAME]")  # noqa: TRY004 - a sentence
     refuse_namesakes(value)
@@ -86,7 +86,7 @@ def people(value: Any) -> dict[str, Member]:
 
 
 def is_name(name: str) -> bool:
-    """Whether somebody can be called so."""
+    """Return whether a person may have this name."""
     return bool(_NAME.fullmatch(name)) and name == name.strip()
 
 
@@ -114,7 +114,7 @@ def _member(name: str, table: Any) -> Member:
     return Member(role, token, signer)
 
 
-# What the settings know of this table.
+# The section in the settings.
 
 
 def server_of(settings: Settings) -> ServerSettings:
@@ -133,7 +133,7 @@ KEYS = {"bind": _bind, "port": port, "hosts": hosts, "people": people}
 
 
 def _make(read: Mapping[str, Any], folders: Mapping[str, Path]) -> ServerSettings:
-    """Return the settings; the path of a person's key is relative to the file it stands in."""
+    """Return the settings; the path of a person's key is relative to its settings file."""
     given = {key: read[f"server.{key}"] for key in KEYS if f"server.{key}" in read}
     if "people" in given:
         folder = folders["server.people"]
@@ -145,7 +145,7 @@ def _make(read: Mapping[str, Any], folders: Mapping[str, Path]) -> ServerSetting
 
 
 def _rows(server: ServerSettings) -> dict[str, Any]:
-    """Return the settings as they are listed: of people the roles, never the hashes of tokens."""
+    """Return the settings as listed: people with their roles, never with token hashes."""
     return {
         "server.bind": server.bind,
         "server.port": server.port,

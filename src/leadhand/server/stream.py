@@ -3,16 +3,16 @@
     store ─► follower ─► frame (made once) ─► ring ─► reader, reader, reader …
                                                 └── too far behind: pages of the store
 
-The follower is woken by commits and reads what is durable, so no reader ever sees an event that
-a crash could take back, and no commit ever waits for one. A frame is the bytes of one event as
-they go over the wire, made once for all. The ring holds the last of them, bounded in number and
-bytes. A reader has a position and nothing else: it takes what comes after it from the ring, or,
-when that has moved on, from the store. What it has not taken yet is not kept for it; one that does
-not take anything for a while is let go, and comes back with the position it had.
+The follower is woken by commits and reads durable entries, so no reader ever sees an event that a
+crash could revert, and no commit ever waits for a reader. A frame is the bytes of one event on the
+wire, made once for all. The ring holds the latest frames, bounded in number and bytes. A reader has
+a position and nothing else: it takes later frames from the ring, or, when that has moved on, from
+the store. No frames are queued for it; a reader that takes nothing for a while is disconnected, and
+comes back with its position.
 
-`patch` says how the run stands: as of that event or later, never earlier. It carries every step
-that the event touched, or says `whole`: then the run is to be looked at again. So a page that takes
-patches in the order they come ends with the truth, also when it was away for a while.
+`patch` gives the state of the run: as of that event or later, never earlier. It carries every step
+that the event touched, or says `whole`: then the run is to be read again. So a page that applies
+patches in order ends with the truth, also after a pause.
 """
 
 from __future__ import annotations
@@ -47,25 +47,25 @@ if TYPE_CHECKING:
 RING_FRAMES = 8192
 RING_BYTES = 8 << 20
 CHUNK_BYTES = 64 << 10
-"""What one reader is sent at a time, and all that is ever gathered for it."""
+"""The size of one chunk to a reader, and of all that is ever gathered for it."""
 SLICE = 8
-"""Frames made before the loop is let go on: some 0.3 ms."""
+"""The number of frames made before the loop may continue: some 0.3 ms."""
 CATCH_UP_MAX = 100_000
-"""Events a reader may have missed; after more it is told to look at everything again."""
+"""The number of events a reader may have missed; after more it must read everything again."""
 PAGE = 200
 PING_S = 15.0
 GATHER_S = 0.02
-"""How long commits have to follow each other before they are read and told together."""
+"""How long commits may gather before they are read and sent together."""
 ROUND_S = 0.2
 TICK_S = 0.002
-"""Readers are woken in turn, a few in each tick, so that commits come in between: all of them
-in one round, which is as long as anybody waits for news besides the gathering."""
+"""Readers are woken in turn, a few in each tick, so that commits come in between: all of them in
+one round, which is the longest wait for news besides the gathering."""
 STATES_MAX = 2000
 STEPS_MAX = 200_000
 TEXT_MAX = 2000
 CHANGED_MAX = 200
 NARROW = frozenset(STEP_HANDLERS) | {ev.ModelCalled}
-"""Events that touch the step they name and those that wait for it, and nothing else."""
+"""Events that touch only the step they name and its dependents."""
 SILENT: frozenset[type[Event]] = frozenset(
     (
         ev.RunHosted,
@@ -86,7 +86,7 @@ SILENT: frozenset[type[Event]] = frozenset(
         ev.DraftRefused,
     )
 )
-"""Events that touch no step. What is neither this nor narrow may touch any: its patch says so."""
+"""Events that touch no step. All others may touch any: their patch says so."""
 
 
 class Frame(NamedTuple):
@@ -97,7 +97,7 @@ class Frame(NamedTuple):
 
 
 class RunStatus:
-    """How one run stands, and how many of its steps stand in which way."""
+    """The state of one run, with its steps counted by status."""
 
     __slots__ = ("state", "tally")
 
@@ -106,7 +106,7 @@ class RunStatus:
         self.tally = Counter(step.status for step in state.steps.values())
 
     def evolve(self, event: Event, at: int) -> list[str] | None:
-        """Fold one event; the steps that it touched, or None when it may have touched any."""
+        """Apply one event; return the steps it touched, or None if it may have touched any."""
         state, kind = self.state, type(event)
         name = _subject(state, event)
         if kind in SILENT or (kind in NARROW and not name):
@@ -127,7 +127,7 @@ class RunStatus:
 
 
 def _subject(state: State, event: Event) -> str:
-    """The step that an event is about; empty for what is about none."""
+    """Return the step that an event is about, or ""."""
     name = getattr(event, "step", None) or ""
     if not name and isinstance(event, QuestionAnswered):
         question = state.questions.get(event.id)
@@ -136,24 +136,24 @@ def _subject(state: State, event: Event) -> str:
 
 
 class Board:
-    """How the runs stand whose events go by."""
+    """The states of the runs whose events pass."""
 
     def __init__(self, desks: CachedReaders) -> None:
         self._desks = desks
         self._runs: OrderedDict[str, RunStatus] = OrderedDict()
 
     async def patch(self, entry: Entry, event: Event) -> Doc | None:
-        """What changed for somebody who shows the run; None for what belongs to no run.
+        """Return the changes for a client that shows the run; None for an event of no run.
 
         `step` and `dependents` are the steps that the event touched. With `whole` it may have
-        touched others too: whoever shows the run looks at all of it again.
+        touched others too: the client reads the run again.
         """
         if entry.run.startswith("$"):
             return None
         try:
             standing, touched = await self._at(entry, event)
         except LeadhandError:
-            return None  # a log that does not verify is shown by `verify`, not by a stream
+            return None  # a log that does not verify is reported by `verify`, not by a stream
         state, tally = standing.state, standing.tally
         found: Doc = {
             "status": run_status(state),
@@ -183,7 +183,7 @@ class Board:
         return found
 
     async def _at(self, entry: Entry, event: Event) -> tuple[RunStatus, list[str] | None]:
-        """The run at this event or after it, and the steps it touched where that is known."""
+        """Return the run at this event or later, and the steps it touched, if known."""
         run = entry.run
         standing = self._runs.pop(run, None)
         touched: list[str] | None = None
@@ -203,7 +203,7 @@ class Board:
         return standing, touched
 
     def _trim(self) -> None:
-        """Let go of runs that ended, and of those that were quiet for longest."""
+        """Drop runs that ended, and those that were quiet for longest."""
         steps = sum(len(each.state.steps) for each in self._runs.values())
         ended = [run for run, each in self._runs.items() if each.state.ended is not None]
         for run in (*ended[:-8], *self._runs):
@@ -213,7 +213,7 @@ class Board:
                 steps -= len(standing.state.steps)
 
     def forget(self) -> None:
-        """Nobody listens."""
+        """Drop all runs: there are no readers."""
         self._runs.clear()
 
 
@@ -227,7 +227,7 @@ class StreamHub:
         self._ring: dict[int, Frame] = {}
         self._bytes = 0
         self._floor = 0
-        """The ring holds what comes after this position."""
+        """The ring holds frames after this position."""
         self._head = 0
         self._told = 0
         """The position up to which readers have been woken."""
@@ -240,11 +240,11 @@ class StreamHub:
 
     @property
     def readers(self) -> int:
-        """How many listen."""
+        """The number of readers."""
         return len(self._wakers)
 
     async def events(self, after: int | None, run: str) -> AsyncGenerator[bytes]:
-        """What one reader is sent, from a position or from now on, until it leaves."""
+        """Yield the chunks for one reader, from a position or from now on, until it leaves."""
         waker = asyncio.Event()
         self._begin()
         self._wakers.add(waker)
@@ -272,7 +272,7 @@ class StreamHub:
                 self._rest()
 
     async def close(self) -> None:
-        """Readers are let go; they come back to the next server with the position they have."""
+        """Disconnect all readers; they come back to the next server with their position."""
         self._closed = True
         follower, self._follower = self._follower, None
         self._wake()
@@ -288,7 +288,7 @@ class StreamHub:
             self._follower = asyncio.get_running_loop().create_task(self._follow())
 
     def _rest(self) -> None:
-        """The last reader left: nothing is made for nobody."""
+        """Stop the follower: the last reader has left."""
         if self._follower is not None:
             self._follower.cancel()
             self._follower = None
@@ -318,7 +318,7 @@ class StreamHub:
             self._waking = asyncio.get_running_loop().call_later(TICK_S, self._wake)
 
     def _wake(self, left: tuple[asyncio.Event, ...] = ()) -> None:
-        """Wake all readers, a few at a time; and again if something came meanwhile."""
+        """Wake all readers, a few at a time; and again if new frames came meanwhile."""
         if not left:
             left, self._told = tuple(self._wakers), self._head
         few = len(left) if self._closed else 1 + int(len(self._wakers) * TICK_S / ROUND_S)
@@ -350,7 +350,7 @@ class StreamHub:
         return Frame(entry.run, b"".join((head, body, b"\n\n")))
 
     def _take(self, position: int, run: str) -> tuple[int, bytes]:
-        """What the ring holds after a position, up to a chunk."""
+        """Return the frames of the ring after a position, up to a chunk."""
         if not run and self._shared[0] == position < self._shared[1] <= self._head:
             self.sent += self._shared[1] - position
             return self._shared[1], self._shared[2]
@@ -370,7 +370,7 @@ class StreamHub:
         return last, chunk
 
     async def _behind(self, position: int, run: str) -> tuple[int, bytes]:
-        """The same from the store, for a reader that was away."""
+        """Return frames from the store, for a reader that was away."""
 
         def look(desk: CachedReader) -> list[tuple[int, Entry]]:
             return desk.store.page(position, PAGE)
@@ -390,7 +390,7 @@ class StreamHub:
 
 
 def reset(position: int) -> bytes:
-    """Too much has happened to be told: look at everything again, from here on it goes on."""
+    """Return the message that asks a reader to read everything again, from this position."""
     return f'id: {position}\nevent: reset\ndata: {{"position":{position}}}\n\n'.encode()
 
 

@@ -1,1 +1,1 @@
-"""The routes, by what they are about. Each has its rule in `rules.py`."""
+"""The routes, grouped by subject. Each has its rule in `rules.py`."""

@@ -1,4 +1,4 @@
-"""What the routes have in common: their problems in the OpenAPI document, pages, saying things."""
+"""Shared parts of the routes: problems in the OpenAPI document, pages, commands."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ Cursor = Annotated[str | None, Query(max_length=200, description="`next` of the 
 
 
 def document(model: type[Any]) -> dict[int | str, Doc]:
-    """Return the answers of a route that shows a `model`."""
+    """Return the responses of a route that shows a `model`."""
     return {200: answered(model, "As it stands."), **UNCHANGED, **PROBLEMS}
 
 
 def done(model: type[Any], status: int = 200) -> dict[int | str, Doc]:
-    """Return the answers of a route that does something and tells a `model`."""
+    """Return the responses of a route that does something and returns a `model`."""
     return {status: answered(model, "Done, and durable."), **PROBLEMS}
 
 
 async def say(request: Request, run: str, verb: str, **details: Any) -> Response:
-    """Say something to a run as whoever asks; answered once it is durable."""
+    """Send a command to a run as the signed-in person; answer once it is durable."""
     office, person = app_state_of(request), person_of(request)
     await office.desks.read(lambda desk: desk.header(run))
     told = await office.conductor.say(run, verb, person.name, details)
@@ -52,7 +52,7 @@ async def say(request: Request, run: str, verb: str, **details: Any) -> Response
 
 @dataclass(frozen=True)
 class Saying:
-    """A word that is made from how the run stands: here, or where the run is."""
+    """A command that is made from the state of the run: here, or where the run is hosted."""
 
     word: Callable[[State, Now], Command]
 
@@ -61,7 +61,7 @@ class Saying:
 
 
 async def said(request: Request, run: str, saying: Saying, told: Doc | None = None) -> Response:
-    """Say a word that depends on how the run stands; answered once it is durable."""
+    """Send a command that depends on the state of the run; answer once it is durable."""
     office = app_state_of(request)
     await office.desks.read(lambda desk: desk.header(run))
     hosted = await office.conductor.find(run)
@@ -72,5 +72,5 @@ async def said(request: Request, run: str, saying: Saying, told: Doc | None = No
 
 
 def key_of(person: Person) -> PrivateKey | None:
-    """The key that signs for somebody, where the server has it."""
+    """Return the key that signs for a person, if the server has it."""
     return approver_key(person.key) if person.key else None

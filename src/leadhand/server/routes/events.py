@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 router = APIRouter(tags=["events"])
 STALL_S = 20.0
-"""A reader that takes nothing for so long is let go."""
+"""A reader that takes nothing for so long is disconnected."""
 LOOK_S = 2.0
-"""How often it is asked whether a reader may still be here."""
+"""The interval of checks whether a reader is still allowed."""
 STREAM = {
     200: {
         "description": "Server-sent events: `id` is the position, `event` the type.",
@@ -60,7 +60,7 @@ LIVE = {
     **PROBLEMS,
 }
 LIVE_S = 0.5
-"""How often a step that somebody watches is looked at."""
+"""The interval of looks at a step that is watched."""
 
 
 @router.get("/runs/{run}/steps/{step}/live", responses=LIVE, response_class=Response)
@@ -77,7 +77,7 @@ async def live(request: Request, run: str, step: str) -> Response:
 
 
 async def _watched(office: AppState, run: str, step: str) -> AsyncGenerator[bytes]:
-    """Frames of one step: one for each change, read when it is due, and nothing kept."""
+    """Yield frames of one step: one for each change, nothing queued."""
     last: Doc | None = None
     quiet = 0.0
     yield b": watching\n\n"
@@ -98,7 +98,7 @@ async def _watched(office: AppState, run: str, step: str) -> AsyncGenerator[byte
 
 
 class EventStream(Response):
-    """Sends chunks as they come; ends with whoever listens, and with their right to."""
+    """Sends chunks as they come; ends when the client leaves or is no longer allowed."""
 
     media_type = "text/event-stream"
 

@@ -1,4 +1,4 @@
-"""The coding fleet of this process: its figures, its agents' words, and what they are told."""
+"""The coding fleet of this process: its status, its agents' transcripts, and messages to them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workers, figures, settings, artifacts, and the stop of everything."""
+"""Workers, metrics, settings, artifacts, and the stop of everything."""
 
 from __future__ import annotations
 

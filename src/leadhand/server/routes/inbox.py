@@ -1,4 +1,4 @@
-"""The inbox: what waits for people, and their answers."""
+"""The inbox: open questions to people, and their answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page and its assets, whether the server lives, and what Prometheus reads."""
+"""The page and its assets, the liveness check, and the metrics for Prometheus."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def page(request: Request) -> Response:
 
 
 def page_body(version: str) -> bytes:
-    """The page with the version in its addresses; empty when it is not built."""
+    """Return the page with the version in its URLs; empty if it is not built."""
     try:
         return (WEB / INDEX).read_bytes().replace(b"{{version}}", _address(version).encode())
     except OSError:
@@ -67,7 +67,7 @@ def page_body(version: str) -> bytes:
 
 
 def _address(version: str) -> str:
-    """Of files that are kept for ever: in a checkout they change while the version stays."""
+    """Return the version in URLs of immutable files: in a checkout they change within a version."""
     newest = max(path.stat().st_mtime_ns for path in WEB.rglob("*"))
     return f"{version}-{newest:x}"
 
@@ -84,7 +84,7 @@ async def asset(request: Request, version: str, file: str) -> Response:  # noqa:
 
 
 class Packed(NamedTuple):
-    """A file as it is, and as it goes to those who can unpack it; empty where that is no gain."""
+    """A file, plain and compressed; the latter is empty if it saves nothing."""
 
     plain: bytes
     gzip: bytes
@@ -96,7 +96,7 @@ PACKED_MAX = 200
 
 
 def packed_of(name: str, read: Callable[[], bytes]) -> Packed:
-    """A file, packed once."""
+    """Return a file, compressed once."""
     found = _packed.get(name)
     if found is None:
         plain = read()
@@ -109,7 +109,7 @@ def packed_of(name: str, read: Callable[[], bytes]) -> Packed:
 
 
 def _sent(request: Request, found: Packed, keep: str, kind: str) -> Response:
-    """As the browser takes it. What is packed is another text, so it has another tag."""
+    """Return the file as the browser accepts it. The compressed form has its own ETag."""
     packs = bool(found.gzip) and takes_gzip(request.headers.get("accept-encoding", ""))
     tag = f'"{found.tag}-gz"' if packs else f'"{found.tag}"'
     headers = {"ETag": tag, "Cache-Control": keep, "Vary": "Accept-Encoding"}
@@ -122,7 +122,7 @@ def _sent(request: Request, found: Packed, keep: str, kind: str) -> Response:
 
 
 def takes_gzip(accepted: str) -> bool:
-    """Whether an Accept-Encoding header names gzip, or anything, and does not weigh it nothing."""
+    """Return whether an Accept-Encoding header accepts gzip with a weight above zero."""
     weights: dict[str, bool] = {}
     for each in accepted.lower().split(","):
         name, _, weight = each.partition(";")
@@ -131,7 +131,7 @@ def takes_gzip(accepted: str) -> bool:
 
 
 def asset_file(name: str) -> Path | None:
-    """A file below the page's folder, of a kind that is served; None for anything else."""
+    """Return a file below the page's folder, of a served type; None for anything else."""
     parts = name.split("/")
     if any(part in ("", ".", "..") or part.startswith(".") or "\\" in part for part in parts):
         return None
@@ -143,7 +143,7 @@ def asset_file(name: str) -> Path | None:
 
 
 def page_policy(version: str) -> str:
-    """The content security policy of the page: its own files, and its import map by hash."""
+    """Return the content security policy of the page: its own files, and import maps by hash."""
     scripts = " ".join(("'self'", *inline_hashes(page_body(version))))
     return (
         f"default-src 'none'; script-src {scripts}; style-src 'self'; img-src 'self' data:; "
@@ -153,7 +153,7 @@ def page_policy(version: str) -> str:
 
 
 def inline_hashes(body: bytes) -> Iterable[str]:
-    """The hashes of import maps, which no browser takes from a file; of nothing else."""
+    """Yield the hashes of inline import maps, which no browser loads from a file."""
     for attributes, text in _INLINE.findall(body):
         if b"importmap" in attributes and b"src=" not in attributes:
             yield f"'sha256-{base64.b64encode(hashlib.sha256(text).digest()).decode()}'"

@@ -1,4 +1,4 @@
-"""Plans before they run: drafted from a goal, checked; and the library of those that are kept."""
+"""Plans before they run: drafts from a goal, lint; and the library of saved plans."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def linted(request: Request, form: LintForm) -> Response:
 
 
 def _library_plans(desk: CachedReader) -> dict[str, Doc]:
-    """The plans of the library by name, each in its latest version."""
+    """Return the plans of the library by name, each in its latest version."""
     return {name: saved[-1].document for name, saved in desk.library().plans.items()}
 
 

@@ -1,4 +1,4 @@
-"""Reviews: all that waits, and the decision about it, in the name of whoever is signed in."""
+"""Reviews: the pending revision, and the decision about it by the signed-in person."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ async def reassign(request: Request, run: str, step: str, form: ReassignForm) ->
 
 
 def waiting(state: State, shown: str) -> str:
-    """The question of the review that waits; Conflict when it is not what was shown."""
+    """Return the question of the pending review. Raise `Conflict` if it is not what was shown."""
     revision = state.pending
     question = f"review-{revision.number}" if revision else ""
     if revision is None or question not in state.questions:

@@ -1,4 +1,4 @@
-"""A run looked at closely: graph, steps, outputs, revisions, differences, ledgers."""
+"""Details of a run: graph, steps, outputs, revisions, differences, ledgers."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def _revisions(desk: CachedReader, run: str) -> list[Revised]:
 
 
 def _rows(desk: CachedReader, run: str) -> list[Doc]:
-    """Every revision, with what was shown of it as one digest, and who allowed it."""
+    """Return every revision, with the digest of what was shown, and its approvals."""
     log = [(entry.at, event) for entry, event in desk.events(run)]
     shown, given = digests(log), allowed(log)
     return [

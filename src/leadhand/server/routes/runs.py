@@ -1,4 +1,4 @@
-"""Runs: seen, begun, paused, resumed, cancelled, taken back; their steps, done again or held."""
+"""Runs: list, start, pause, resume, cancel, roll back; retry and hold their steps."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 router = APIRouter(tags=["runs"])
 JSON = "application/json"
 WAITING_SHOWN = 100
-"""Questions that a run's document shows; the inbox has all."""
+"""The number of questions in a run's document; the inbox has all."""
 
 
 @router.get("/runs", responses=document(documents.RunPage))
@@ -58,7 +58,7 @@ async def runs(
 
 
 def run_page(desk: CachedReader, status: str | None, q: str, cursor: str | None, limit: int) -> Doc:
-    """One page of runs; only those on it are folded."""
+    """Return one page of runs; only those on it are folded."""
     headers = desk.runs()[::-1]
     if cursor is not None:
         places = [place for place, header in enumerate(headers) if header.run == cursor]
