@@ -1,14 +1,16 @@
-"""The parameters of a plan: what makes it a template.
+"""The parameters of a plan: they make it a template.
 
 A parameter is declared in one of two ways:
+
+    params:
+      version: {type: string, description: "what to deploy"}     # has no default: must be given
+      replicas: 3                                                # a default; its type follows
 
 An object is a declaration when all its keys are words of a declaration (type, default, ...); any
 other object is itself a default value. A parameter without a default must be given, unless it says
 `required: false`: then it is null.
 
 A secret is declared and given by its source; its value never enters the core:
-
-A secret is declared by where it is, and given by where it is; its value never comes here:
 
       token: {type: secret, env: API_TOKEN}        # or keyring: service/user
       other: {type: secret}                        # given as env:NAME or keyring:service/user
