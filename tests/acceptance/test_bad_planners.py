@@ -7,7 +7,6 @@ the run and words that say why; the log verifies, and nobody is left waiting.
 import pytest
 
 from leadhand.core.views.inbox import answers_of
-from tests.support.cli import Folder
 
 pytestmark = pytest.mark.real
 
@@ -159,13 +158,7 @@ CASES = {
 }
 
 
-@pytest.fixture
-def folder(tmp_path):
-    found = Folder(tmp_path)
-    found.write("workers.py", WORKERS)
-    found.write("planners.py", PLANNERS)
-    found.write("leadhand.toml", TOML)
-    return found
+FILES = {"workers.py": WORKERS, "planners.py": PLANNERS, "leadhand.toml": TOML}
 
 
 def ended(folder, code, reason, *args):

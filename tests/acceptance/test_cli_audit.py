@@ -6,18 +6,18 @@ import zipfile
 
 import pytest
 
-from tests.support.cli import WORKERS, Folder
+from tests.support.cli import WORKERS
 
 pytestmark = pytest.mark.real
 
 
+FILES = {"workers.py": WORKERS}
+
+
 @pytest.fixture
-def folder(tmp_path):
-    found = Folder(tmp_path)
-    found.write("workers.py", WORKERS)
-    found.write("leadhand.toml", "[project]\nworkers = ['workers.py']\n")
-    found.plan({"id": "a", "worker": "say"}, {"id": "b", "worker": "say", "depends_on": ["a"]})
-    return found
+def folder(folder):
+    folder.plan({"id": "a", "worker": "say"}, {"id": "b", "worker": "say", "depends_on": ["a"]})
+    return folder
 
 
 def test_a_run_taken_off_the_end_shows(folder):

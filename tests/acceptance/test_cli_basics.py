@@ -10,14 +10,9 @@ import pytest
 
 from leadhand import plugins
 from leadhand.cli.main import COMMANDS as KERNEL
-from tests.support.cli import PROGRAM, Folder, environment
+from tests.support.cli import PROGRAM, environment
 
 COMMANDS = [*KERNEL, *plugins.parts("commands")]
-
-
-@pytest.fixture
-def folder(tmp_path):
-    return Folder(tmp_path)
 
 
 def test_help_names_every_command(folder):

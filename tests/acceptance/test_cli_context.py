@@ -4,8 +4,6 @@ import json
 
 import pytest
 
-from tests.support.cli import Folder
-
 WORKERS = """\
 from leadhand import worker
 
@@ -63,13 +61,7 @@ PLAN = {
 }
 
 
-@pytest.fixture
-def folder(tmp_path):
-    made = Folder(tmp_path)
-    made.write("workers.py", WORKERS)
-    made.write("leadhand.toml", SETTINGS)
-    made.write("plan.json", PLAN)
-    return made
+FILES = {"workers.py": WORKERS, "leadhand.toml": SETTINGS, "plan.json": PLAN}
 
 
 def start_of(folder):

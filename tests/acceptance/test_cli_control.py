@@ -1,32 +1,17 @@
 """People and processes around a run: reviews, answers, pause, cancel, stop-all, detach, signals."""
 
-import contextlib
-import json
-import os
 import signal
 import time
 
 import pytest
 
 from leadhand.core.views.inbox import answers_of
-from tests.support.cli import WORKERS, Folder, finished
+from tests.support.cli import WORKERS, finished
 
 pytestmark = pytest.mark.real
 
 
-@pytest.fixture
-def folder(tmp_path):
-    found = Folder(tmp_path)
-    found.write("workers.py", WORKERS)
-    found.write("leadhand.toml", "[project]\nworkers = ['workers.py']\n")
-    yield found
-    # No background host may outlive its test.
-    lock = tmp_path / ".leadhand" / "leadhand.db.lock"
-    if lock.exists() and lock.read_text().strip():
-        pid = json.loads(lock.read_text())["pid"]
-        if pid != os.getpid():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+FILES = {"workers.py": WORKERS}
 
 
 def naps(folder, count, seconds, **more):

@@ -8,13 +8,7 @@ import pytest
 from leadhand.cli.group import execute
 from tests.support.cli import PROGRAM, WORKERS, Folder, environment
 
-
-@pytest.fixture
-def folder(tmp_path):
-    found = Folder(tmp_path)
-    found.write("workers.py", WORKERS)
-    found.write("leadhand.toml", "[project]\nworkers = ['workers.py']\n")
-    return found
+FILES = {"workers.py": WORKERS}
 
 
 def test_nothing_goes_on_from_an_older_copy_of_the_database(folder):

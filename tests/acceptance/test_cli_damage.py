@@ -7,23 +7,23 @@ import sqlite3
 
 import pytest
 
-from tests.support.cli import WORKERS, Folder
+from tests.support.cli import WORKERS
 
 pytestmark = pytest.mark.real
 
 TRIGGERS = ("events_no_update", "events_no_delete", "batches_no_update", "batches_no_delete")
 
 
+FILES = {"workers.py": WORKERS}
+
+
 @pytest.fixture
-def folder(tmp_path):
-    found = Folder(tmp_path)
-    found.write("workers.py", WORKERS)
-    found.write("leadhand.toml", "[project]\nworkers = ['workers.py']\n")
-    found.plan({"id": "a", "worker": "say"}, name="done.json", goal="say it")
-    found.plan({"id": "a", "worker": "danger"}, name="open.json", goal="dare it")
-    assert found.run("run", "done.json").code == 0
-    assert found.run("run", "open.json").code == 5
-    return found
+def folder(folder):
+    folder.plan({"id": "a", "worker": "say"}, name="done.json", goal="say it")
+    folder.plan({"id": "a", "worker": "danger"}, name="open.json", goal="dare it")
+    assert folder.run("run", "done.json").code == 0
+    assert folder.run("run", "open.json").code == 5
+    return folder
 
 
 def damage(folder, statement, name=".leadhand/leadhand.db"):

@@ -2,17 +2,9 @@
 
 import json
 
-import pytest
+from tests.support.cli import WORKERS
 
-from tests.support.cli import WORKERS, Folder
-
-
-@pytest.fixture
-def folder(tmp_path):
-    made = Folder(tmp_path)
-    made.write("workers.py", WORKERS)
-    made.write("leadhand.toml", '[project]\nworkers = ["workers.py"]\n')
-    return made
+FILES = {"workers.py": WORKERS}
 
 
 PLANNER = """\

@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from leadhand.cli import group
-from tests.support.cli import WORKERS, Folder
+from tests.support.cli import WORKERS
 
 pytestmark = pytest.mark.real
 
@@ -26,12 +26,7 @@ async def painter(context: Context) -> str:
 HUGE = "1" + "0" * 400
 
 
-@pytest.fixture
-def folder(tmp_path):
-    found = Folder(tmp_path)
-    found.write("workers.py", WORKERS + NEEDY)
-    found.write("leadhand.toml", "[project]\nworkers = ['workers.py']\n")
-    return found
+FILES = {"workers.py": WORKERS + NEEDY}
 
 
 # --- JSON ------------------------------------------------------------------------------------

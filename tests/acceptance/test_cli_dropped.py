@@ -2,8 +2,6 @@
 
 import pytest
 
-from tests.support.cli import Folder
-
 pytestmark = pytest.mark.real
 
 WORKERS = """\
@@ -39,13 +37,7 @@ def named(view):
 """
 
 
-@pytest.fixture
-def folder(tmp_path):
-    found = Folder(tmp_path)
-    found.write("workers.py", WORKERS)
-    found.write("planners.py", PLANNERS)
-    found.write("leadhand.toml", "[project]\nworkers = ['workers.py']\n")
-    return found
+FILES = {"workers.py": WORKERS, "planners.py": PLANNERS}
 
 
 def test_a_step_that_was_given_up_by_name_is_in_every_outcome(folder):

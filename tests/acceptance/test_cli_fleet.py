@@ -11,7 +11,7 @@ import pytest
 from leadhand.fleet.agents import transcripts
 from leadhand.fleet.commands.doctor import fitting
 from tests.fleet.places import make_repo, run_git
-from tests.support.cli import Folder, finished
+from tests.support.cli import finished
 
 pytestmark = pytest.mark.real
 
@@ -31,15 +31,14 @@ TASK = "  - {{id: {0}, goal: write the module {0}, writes: [{0}.py]}}"
 
 
 @pytest.fixture
-def folder(tmp_path):
+def folder(folder, tmp_path):
     """A project with a repository beside it, and agents that need no model."""
-    found = Folder(tmp_path)
     make_repo(tmp_path / "shop")
-    found.write("agent.py", AGENT)
+    folder.write("agent.py", AGENT)
     words = ["{task}", "{attempt}", "{brief_file}", "{session}"]
     command = json.dumps([sys.executable, "-I", "-S", str(tmp_path / "agent.py"), *words])
     gate = json.dumps([[sys.executable, "-c", "import pathlib; pathlib.Path('a.txt').read_text()"]])
-    found.write(
+    folder.write(
         "leadhand.toml",
         f"""
 [fleet]
@@ -58,7 +57,7 @@ kind = "command"
 command = {command}
 """,
     )
-    return found
+    return folder
 
 
 def epic(folder, name, *tasks):

@@ -6,7 +6,6 @@ import zipfile
 import pytest
 
 from leadhand.audit.redaction import is_kept_out
-from tests.support.cli import Folder
 
 pytestmark = pytest.mark.real
 
@@ -40,13 +39,14 @@ def toml(table):
     return ", ".join(f"{name} = {value!r}" for name, value in table.items())
 
 
+FILES = {"echo.py": ECHO}
+
+
 @pytest.fixture
-def folder(tmp_path):
-    found = Folder(tmp_path)
-    found.write("echo.py", ECHO)
+def folder(folder):
     names = ",".join([*PASSED, *SET])
     passed = [*PASSED, *[name for name in OPEN if name != "STAGE"]]
-    found.write(
+    folder.write(
         "leadhand.toml",
         f"""
 [workers.echo]
@@ -63,7 +63,7 @@ command = ["sh", "-c", "echo $DATABASE_URL >&2; exit 3"]
 env = ["DATABASE_URL"]
 """,
     )
-    return found
+    return folder
 
 
 def everything(folder, run):

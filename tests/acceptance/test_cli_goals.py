@@ -5,8 +5,6 @@ import json
 import pytest
 import yaml
 
-from tests.support.cli import Folder
-
 WORKERS = """
 from leadhand import Human, worker
 
@@ -49,13 +47,7 @@ allow = ["localhost:8765"]
 """
 
 
-@pytest.fixture
-def folder(tmp_path):
-    """Workers of every kind."""
-    found = Folder(tmp_path)
-    found.write("workers.py", WORKERS)
-    found.write("leadhand.toml", DECLARED)
-    return found
+FILES = {"workers.py": WORKERS, "leadhand.toml": DECLARED}
 
 
 def test_a_plan_says_why_and_what_it_takes(folder):

@@ -4,8 +4,6 @@ import re
 
 import pytest
 
-from tests.support.cli import Folder
-
 pytest.importorskip("cryptography")
 
 WORKERS = """
@@ -21,19 +19,20 @@ async def ship() -> str:
 """
 
 
+FILES = {"workers.py": WORKERS.replace("{what}", "v1")}
+
+
 @pytest.fixture
-def folder(tmp_path):
-    made = Folder(tmp_path)
-    made.write("workers.py", WORKERS.replace("{what}", "v1"))
+def folder(folder):
     table = []
     for name in ("ann", "bob"):
-        told = made.run("audit-key", f"{name}.key")
+        told = folder.run("audit-key", f"{name}.key")
         key = re.search(r"ed25519:[A-Za-z0-9+/]{43}=", told.out + told.err)
         table.append(f'{name} = "{key.group()}"')
     parts = ["[project]", 'workers = ["workers.py"]', "[review]"]
     parts += ['rules = [{risk = "high", then = "two"}]', "[approvers]", *table]
-    made.write("leadhand.toml", "\n".join(parts) + "\n")
-    return made
+    folder.write("leadhand.toml", "\n".join(parts) + "\n")
+    return folder
 
 
 def as_person(folder, name, *words):

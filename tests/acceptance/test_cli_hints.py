@@ -1,16 +1,13 @@
 """What a newcomer is told: how to answer, how to go on, what is alive, what a value is."""
 
-import contextlib
 import json
-import os
 import re
-import signal
 import time
 from datetime import datetime
 
 import pytest
 
-from tests.support.cli import WORKERS, Folder
+from tests.support.cli import WORKERS
 
 pytestmark = pytest.mark.real
 
@@ -27,19 +24,7 @@ async def painter(context: Context) -> str:
 """
 
 
-@pytest.fixture
-def folder(tmp_path):
-    found = Folder(tmp_path)
-    found.write("workers.py", WORKERS + NEEDY)
-    found.write("leadhand.toml", "[project]\nworkers = ['workers.py']\n")
-    yield found
-    # No background host may outlive its test.
-    lock = tmp_path / ".leadhand" / "leadhand.db.lock"
-    if lock.exists() and lock.read_text().strip():
-        pid = json.loads(lock.read_text())["pid"]
-        if pid != os.getpid():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+FILES = {"workers.py": WORKERS + NEEDY}
 
 
 def killed(folder):

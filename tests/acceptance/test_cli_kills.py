@@ -4,28 +4,19 @@ import contextlib
 import json
 import os
 import random
-import signal
 import subprocess
 import time
 
 import pytest
 
-from tests.support.cli import PROGRAM, WORKERS, Folder, environment
+from tests.support.cli import PROGRAM, WORKERS, environment
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 TRIES = int(os.environ.get("LEADHAND_KILL_TRIES", "6"))
 
 
-@pytest.fixture
-def folder(tmp_path):
-    found = Folder(tmp_path)
-    found.write("workers.py", WORKERS)
-    found.write("leadhand.toml", "[project]\nworkers = ['workers.py']\n")
-    yield found
-    with contextlib.suppress(OSError, ValueError):
-        lock = tmp_path / ".leadhand" / "leadhand.db.lock"
-        os.kill(json.loads(lock.read_text())["pid"], signal.SIGKILL)
+FILES = {"workers.py": WORKERS}
 
 
 def killed(folder, args, after_s):

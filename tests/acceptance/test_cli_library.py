@@ -4,9 +4,7 @@ import contextlib
 import json
 import sqlite3
 
-import pytest
-
-from tests.support.cli import WORKERS, Folder, finished
+from tests.support.cli import WORKERS, finished
 
 TRIGGERS = "SELECT name FROM sqlite_master WHERE type = 'trigger'"
 PLAN = """\
@@ -17,13 +15,11 @@ steps:
 """
 
 
-@pytest.fixture
-def folder(tmp_path):
-    made = Folder(tmp_path)
-    made.write("workers.py", WORKERS)
-    made.write("leadhand.toml", '[project]\nworkers = ["workers.py"]\nactor = "ann"\n')
-    made.write("plan.yaml", PLAN)
-    return made
+FILES = {
+    "workers.py": WORKERS,
+    "leadhand.toml": '[project]\nworkers = ["workers.py"]\nactor = "ann"\n',
+    "plan.yaml": PLAN,
+}
 
 
 def good(done):

@@ -7,17 +7,11 @@ import sys
 
 import pytest
 
-from tests.support.cli import Folder
 from tests.support.mcp_trial import PROGRAM, noted, served
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 TOKEN = "sekret-7d1f0c55"
-
-
-@pytest.fixture
-def folder(tmp_path):
-    return Folder(tmp_path)
 
 
 def settings(folder, how=None, more=""):

@@ -14,21 +14,21 @@ import pytest
 
 from leadhand.stores.sqlite.store import SqliteStore
 from tests.stores.entries import chained
-from tests.support.cli import WORKERS, Folder, finished
+from tests.support.cli import WORKERS, finished
 from tests.support.postgres import PASSWORD, serving
 
 pytestmark = pytest.mark.real
 COMMITS = 1000
 
 
+FILES = {"workers.py": WORKERS}
+
+
 @pytest.fixture
-def folder(tmp_path, postgres):
-    found = Folder(tmp_path)
-    found.address = postgres.new(tmp_path)
-    found.connect = lambda: postgres.connect(found.address.dsn.rpartition("/")[2])
-    found.write("workers.py", WORKERS)
-    found.write("leadhand.toml", "[project]\nworkers = ['workers.py']\n")
-    return found
+def folder(folder, postgres):
+    folder.address = postgres.new(folder.path)
+    folder.connect = lambda: postgres.connect(folder.address.dsn.rpartition("/")[2])
+    return folder
 
 
 def lived_in(folder):

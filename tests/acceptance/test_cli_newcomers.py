@@ -2,19 +2,17 @@
 
 import pytest
 
-from tests.support.cli import WORKERS, Folder
+from tests.support.cli import WORKERS
 
 pytestmark = pytest.mark.real
 
 TWO = "[review]\nrules = [{risk = 'high', then = 'two'}]\n"
 
 
-@pytest.fixture
-def folder(tmp_path):
-    found = Folder(tmp_path)
-    found.write("workers.py", WORKERS)
-    found.write("leadhand.toml", "[project]\nworkers = ['workers.py']\nactor = 'ann'\n")
-    return found
+FILES = {
+    "workers.py": WORKERS,
+    "leadhand.toml": "[project]\nworkers = ['workers.py']\nactor = 'ann'\n",
+}
 
 
 def say(ident, text="hello", **more):

@@ -10,12 +10,7 @@ from tests.support.cli import WORKERS, Folder
 SEED = Path(__file__).parent.parent / "support" / "seed_plan.json"
 
 
-@pytest.fixture
-def folder(tmp_path):
-    found = Folder(tmp_path)
-    found.write("workers.py", WORKERS)
-    found.write("leadhand.toml", "[project]\nworkers = ['workers.py']\n")
-    return found
+FILES = {"workers.py": WORKERS}
 
 
 # --- init ----------------------------------------------------------------------------------

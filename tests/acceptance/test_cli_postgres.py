@@ -17,16 +17,16 @@ pytestmark = pytest.mark.real
 ESCAPED = PASSWORD.replace(" ", "%20")
 
 
+FILES = {"workers.py": WORKERS}
+
+
 @pytest.fixture
-def folder(tmp_path, postgres):
-    found = Folder(tmp_path)
-    found.store = postgres.new(tmp_path).secret
-    found.write("workers.py", WORKERS)
-    found.write(
-        "leadhand.toml", f"[project]\nworkers = ['workers.py']\nstore = {json.dumps(found.store)}\n"
-    )
-    yield found
-    pids = tmp_path / "pids"
+def folder(folder, postgres):
+    folder.store = postgres.new(folder.path).secret
+    settings = f"[project]\nworkers = ['workers.py']\nstore = {json.dumps(folder.store)}\n"
+    folder.write("leadhand.toml", settings)
+    yield folder
+    pids = folder.path / "pids"
     for pid in pids.read_text().split() if pids.exists() else ():
         with contextlib.suppress(ProcessLookupError):
             os.kill(int(pid), signal.SIGKILL)

@@ -2,8 +2,6 @@
 
 import pytest
 
-from tests.support.cli import Folder
-
 pytestmark = pytest.mark.real
 
 WORKERS = """
@@ -26,13 +24,16 @@ PAY = {"id": "pay", "worker": "pay", "parameters": {"amount": 3}, "idempotent": 
 CLAIM = "step pay: the plan says it is idempotent; its worker does not"
 
 
+FILES = {
+    "workers.py": WORKERS,
+    "leadhand.toml": "[project]\nworkers = ['workers.py']\nactor = 'ann'\n",
+}
+
+
 @pytest.fixture
-def folder(tmp_path):
-    found = Folder(tmp_path)
-    found.write("workers.py", WORKERS)
-    found.write("leadhand.toml", "[project]\nworkers = ['workers.py']\nactor = 'ann'\n")
-    found.plan(PAY)
-    return found
+def folder(folder):
+    folder.plan(PAY)
+    return folder
 
 
 def calls(folder):

@@ -6,19 +6,22 @@ import pytest
 
 from leadhand import Context, Failure, Lead, Report, worker
 from tests.acceptance.test_cli_terminal import plain, typed
-from tests.support.cli import WORKERS, Folder
+from tests.support.cli import WORKERS
 from tests.support.protected import COMMIT, STEP, WORKER
 
 pytestmark = pytest.mark.real
 
 
+FILES = {
+    "workers.py": WORKERS + WORKER,
+    "leadhand.toml": "[project]\nworkers = ['workers.py']\nactor = 'ann'\n",
+}
+
+
 @pytest.fixture
-def folder(tmp_path):
-    found = Folder(tmp_path)
-    found.write("workers.py", WORKERS + WORKER)
-    found.write("leadhand.toml", "[project]\nworkers = ['workers.py']\nactor = 'ann'\n")
-    found.plan(STEP)
-    return found
+def folder(folder):
+    folder.plan(STEP)
+    return folder
 
 
 def waiting(folder):

@@ -5,19 +5,17 @@ import time
 
 import pytest
 
-from tests.support.cli import WORKERS, Folder, finished
+from tests.support.cli import WORKERS, finished
 
 pytestmark = pytest.mark.real
 
 HIDDEN = "v2\u202e\x1b[31m \u00a0\u0430dmin "
 
 
-@pytest.fixture
-def folder(tmp_path):
-    found = Folder(tmp_path)
-    found.write("workers.py", WORKERS)
-    found.write("leadhand.toml", "[project]\nworkers = ['workers.py']\nactor = 'ann'\n")
-    return found
+FILES = {
+    "workers.py": WORKERS,
+    "leadhand.toml": "[project]\nworkers = ['workers.py']\nactor = 'ann'\n",
+}
 
 
 def waiting(folder, *steps, **more):

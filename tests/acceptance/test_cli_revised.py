@@ -5,7 +5,6 @@ import json
 import pytest
 
 from leadhand.core.views.inbox import answers_of
-from tests.support.cli import Folder
 
 WORKERS = """\
 import asyncio
@@ -69,13 +68,13 @@ CODE = "planning.py:revise"
 SUM = "sum of old prices"
 
 
+FILES = {"workers.py": WORKERS, "planning.py": PLANNER}
+
+
 @pytest.fixture
-def folder(tmp_path):
-    found = Folder(tmp_path)
-    found.write("workers.py", WORKERS)
-    found.write("planning.py", PLANNER)
-    settings(found)
-    return found
+def folder(folder):
+    settings(folder)
+    return folder
 
 
 def settings(folder, *lines):

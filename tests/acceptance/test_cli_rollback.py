@@ -5,7 +5,6 @@ import pytest
 from leadhand.cli.group import LazyGroup
 from leadhand.cli.options import RUNS
 from leadhand.core.views.inbox import answers_of
-from tests.support.cli import Folder
 
 WORKERS = """\
 from pathlib import Path
@@ -51,12 +50,7 @@ def made(name, *after):
 FAILS = {"id": "check", "worker": "refuse", "depends_on": ["b"]}
 
 
-@pytest.fixture
-def folder(tmp_path):
-    found = Folder(tmp_path)
-    found.write("workers.py", WORKERS)
-    found.write("leadhand.toml", "[project]\nworkers = ['workers.py']\n")
-    return found
+FILES = {"workers.py": WORKERS}
 
 
 def world(folder):

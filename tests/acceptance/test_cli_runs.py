@@ -33,12 +33,7 @@ async def deploy(service: str, version: str, strategy: str) -> dict[str, str]:
 """
 
 
-@pytest.fixture
-def folder(tmp_path):
-    found = Folder(tmp_path)
-    found.write("workers.py", WORKERS)
-    found.write("leadhand.toml", "[project]\nworkers = ['workers.py']\n")
-    return found
+FILES = {"workers.py": WORKERS}
 
 
 # --- the seed's plan -----------------------------------------------------------------------

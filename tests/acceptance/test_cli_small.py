@@ -35,13 +35,13 @@ BEFORE = [
 ]
 
 
+FILES = {"leadhand.toml": SETTINGS, "workers.py": WORKERS}
+
+
 @pytest.fixture
-def folder(tmp_path):
-    made = Folder(tmp_path)
-    made.write("leadhand.toml", SETTINGS)
-    made.write("workers.py", WORKERS)
-    made.write("suite.sh", SUITE).chmod(0o755)
-    return made
+def folder(folder):
+    folder.write("suite.sh", SUITE).chmod(0o755)
+    return folder
 
 
 # --- run -q ----------------------------------------------------------------------------------

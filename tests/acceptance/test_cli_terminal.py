@@ -12,19 +12,14 @@ import time
 
 import pytest
 
-from tests.support.cli import PROGRAM, WORKERS, Done, Folder, environment
+from tests.support.cli import PROGRAM, WORKERS, Done, environment
 
 pytestmark = pytest.mark.real
 
 PROMPTS = (b"Your answer", b"Allow exactly this?", b"Do you trust them?")
 
 
-@pytest.fixture
-def folder(tmp_path):
-    found = Folder(tmp_path)
-    found.write("workers.py", WORKERS)
-    found.write("leadhand.toml", "[project]\nworkers = ['workers.py']\n")
-    return found
+FILES = {"workers.py": WORKERS}
 
 
 def typed(folder, *args, keys="", rows=30, columns=100, limit_s=60, **env):

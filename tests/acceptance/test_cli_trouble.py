@@ -10,19 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli import PROGRAM, WORKERS, Done, Folder, environment
+from tests.support.cli import PROGRAM, WORKERS, Done, environment
 
 ROOT = Path(__file__).resolve().parents[2]
 
 pytestmark = pytest.mark.real
 
 
-@pytest.fixture
-def folder(tmp_path):
-    found = Folder(tmp_path)
-    found.write("workers.py", WORKERS)
-    found.write("leadhand.toml", "[project]\nworkers = ['workers.py']\n")
-    return found
+FILES = {"workers.py": WORKERS}
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")

@@ -85,16 +85,19 @@ EXECUTES = [
 ]
 
 
+FILES = {
+    "workers.py": WORKERS,
+    "planning.py": WORKERS.replace("workers\\n", "planning\\n"),
+    "server.py": SERVER,
+}
+
+
 @pytest.fixture
-def folder(tmp_path):
-    found = Folder(tmp_path)
-    found.write("workers.py", WORKERS)
-    found.write("planning.py", WORKERS.replace("workers\\n", "planning\\n"))
-    found.write("server.py", SERVER)
-    found.write("agent.sh", "#!/bin/sh\necho agent >> marks.txt\n").chmod(0o755)
-    found.write("leadhand.toml", SETTINGS)
-    found.plan({"id": "a", "worker": "say"})
-    return found
+def folder(folder):
+    folder.write("agent.sh", "#!/bin/sh\necho agent >> marks.txt\n").chmod(0o755)
+    folder.write("leadhand.toml", SETTINGS)
+    folder.plan({"id": "a", "worker": "say"})
+    return folder
 
 
 def marks(folder):

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from tests.support.cli import WORKERS, Folder
+from tests.support.cli import WORKERS
 from tests.support.serving import plan_of, project, served
 
 pytestmark = pytest.mark.real
@@ -17,12 +17,7 @@ async def new() -> str:
 """
 
 
-@pytest.fixture
-def folder(tmp_path):
-    found = Folder(tmp_path)
-    found.write("workers.py", WORKERS)
-    found.write("leadhand.toml", "[project]\nworkers = ['workers.py']\n")
-    return found
+FILES = {"workers.py": WORKERS}
 
 
 def test_a_worker_that_is_added_is_usable_by_amend(folder):

@@ -10,8 +10,6 @@ import signal
 
 import pytest
 
-from tests.support.cli import Folder
-
 pytestmark = pytest.mark.real
 
 WORKERS = '''\
@@ -122,12 +120,7 @@ def asks(view):
 '''
 
 
-@pytest.fixture
-def folder(tmp_path):
-    found = Folder(tmp_path)
-    found.write("workers.py", WORKERS)
-    found.write("leadhand.toml", "[project]\nworkers = ['workers.py']\n")
-    return found
+FILES = {"workers.py": WORKERS}
 
 
 def killed_when(folder, condition, what, *args):

@@ -34,6 +34,20 @@ from leadhand.testing import simulate_seed
 SEEDS_MAX = 2000
 RARE = (260, 570, 950, 1574, 2842, 2746, 10612)
 """Seeds that showed what few show; they are looked at first, only to be quick."""
+SHOWN_BY = {
+    "a_failed_step_is_forgotten_by_the_next_revision": 208,
+    "a_wait_is_not_honoured": 107,
+    "an_answer_is_forgotten": 159,
+    "an_open_question_is_forgotten": 502,
+    "criteria_replace_the_workers_check": 770,
+    "failures_are_forgiven": 862,
+    "nothing_new_is_told_at_once": 201,
+    "outages_have_no_end": 1891,
+    "parts_are_split_for_ever": 1808,
+    "the_end_is_told_before_the_commit": 3,
+    "the_store_writes_half_a_batch": 28,
+}
+"""The seed that showed a bug which is long to hunt, looked at before all others."""
 
 pytestmark = pytest.mark.sim
 
@@ -731,16 +745,17 @@ def test_a_planted_bug_is_caught(plant, caught_by, monkeypatch):
     """Within a bounded number of seeds, by the violation that is meant, and not without it."""
     with monkeypatch.context() as patch:
         plant(patch)
-        found = hunt(caught_by)
+        found = hunt(caught_by, SHOWN_BY.get(plant.__name__))
     assert found is not None, f"{SEEDS_MAX} seeds did not show it"
     seed, violations = found
     print(f"{plant.__name__}: seed {seed}: {violations[0]}")
     assert simulate_seed(seed).ok, "the seed is not clean without the bug either"
 
 
-def hunt(caught_by):
+def hunt(caught_by, likely=None):
     """The first seed that shows the bug as it should, and what it shows."""
-    for seed in (*RARE, *range(SEEDS_MAX)):
+    first = () if likely is None else (likely,)
+    for seed in (*first, *RARE, *range(SEEDS_MAX)):
         verdict = simulate_seed(seed)
         if any(re.search(caught_by, violation) for violation in verdict.violations):
             return seed, verdict.violations

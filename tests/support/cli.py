@@ -2,11 +2,12 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -145,23 +146,22 @@ class Folder:
         return Done(done.returncode, done.stdout, done.stderr)
 
     @contextmanager
-    def start(self, *args: str, **env: str) -> Iterator[subprocess.Popen[str]]:
+    def start(self, *args: str, **env: str) -> Iterator[warm.Started | subprocess.Popen[str]]:
         """Start a command; it is killed if it is still there at the end."""
-        child = subprocess.Popen(
-            [*PROGRAM, *args],
-            cwd=self.path,
-            env=environment(self.path, **env),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        child = begin(self.path, *args, **env)
         try:
             yield child
         finally:
             if child.poll() is None:
                 child.kill()
             child.communicate()
+
+    def end_host(self) -> None:
+        """Kill the host that holds the project's database, if one of this folder still does."""
+        with suppress(OSError, ValueError):
+            pid = json.loads((self.path / ".leadhand" / "leadhand.db.lock").read_text())["pid"]
+            if pid != os.getpid() and Path(f"/proc/{pid}/cwd").samefile(self.path):
+                os.kill(pid, signal.SIGKILL)
 
     def latest(self) -> dict[str, Any]:
         """The latest run, as `ls --json` knows it."""
@@ -182,7 +182,25 @@ class Folder:
         return len(path.read_text().splitlines()) if path.exists() else 0
 
 
-def finished(child: subprocess.Popen[str], timeout_s: float = 180) -> Done:
+def begin(
+    folder: Path, *args: str, stderr: int | None = None, **env: str
+) -> warm.Started | subprocess.Popen[str]:
+    """Start a command and leave it running, its errors in a pipe or in an open file."""
+    if warm.warm(env):
+        known = environment(folder, **env)
+        return warm.Started("leadhand.cli", [*args], cwd=folder, env=known, stderr=stderr)
+    return subprocess.Popen(
+        [*PROGRAM, *args],
+        cwd=folder,
+        env=environment(folder, **env),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE if stderr is None else stderr,
+        text=True,
+    )
+
+
+def finished(child: warm.Started | subprocess.Popen[str], timeout_s: float = 180) -> Done:
     """Wait for a started command."""
     out, err = child.communicate(timeout=timeout_s)
     return Done(child.returncode, out, err)

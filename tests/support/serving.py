@@ -18,7 +18,8 @@ from leadhand.server.accounts import digest_of
 from leadhand.server.gate import RequestLimits
 from leadhand.server.service import Running, Serve, running
 from leadhand.settings import load_settings
-from tests.support.cli import PROGRAM, WORKERS, environment
+from tests.support import warm
+from tests.support.cli import WORKERS, begin
 
 TOKENS = {role: f"lh_{role}-{'x' * 40}" for role in ("viewer", "operator", "approver")}
 SECOND = f"lh_second-{'y' * 40}"
@@ -131,7 +132,7 @@ def served(path: Path, limits: RequestLimits | None = None, **more: Any) -> Iter
 class Process:
     """`leadhand serve` in a process of its own."""
 
-    def __init__(self, child: subprocess.Popen[str], url: str, store: Path) -> None:
+    def __init__(self, child: warm.Started | subprocess.Popen[str], url: str, store: Path) -> None:
         self.child = child
         self.url = url
         self.api = f"{url}/api/v1"
@@ -156,15 +157,7 @@ class Process:
 def process(path: Path, *args: str, store: Path | None = None) -> Process:
     """Start a real server; whoever starts it ends it."""
     with (path / "serve.err").open("ab") as log:
-        child = subprocess.Popen(
-            [*PROGRAM, "serve", *(args or ("--port", "0"))],
-            cwd=path,
-            env=environment(path),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-        )
+        child = begin(path, "serve", *(args or ("--port", "0")), stderr=log.fileno())
     assert child.stdout is not None
     url = child.stdout.readline().strip()
     if not url:

@@ -9,10 +9,13 @@ of a test's runs before the fork, and there is one thread. Whatever is about the
 
 import atexit
 import contextlib
+import gc
 import importlib
 import json
 import os
+import pkgutil
 import runpy
+import select
 import signal
 import socket
 import subprocess
@@ -21,12 +24,12 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
-COMMANDS = ("inbox", "lint", "logs", "ls", "plan", "resume", "review", "rollback")
-COMMANDS += ("run", "show", "verify", "watch")
-READY = ("leadhand", "leadhand.cli.main", *(f"leadhand.cli.commands.{name}" for name in COMMANDS))
+PACKAGES = ("app", "audit", "cli", "codec", "core", "engine", "fleet", "models", "planners")
+PACKAGES += ("server", "settings", "stores", "workers")
+"""What commands import, all of it; `temporal` starts threads."""
 MESSAGE_BYTES_MAX = 1 << 18
 COLD = ("PYTHON", "LC_", "LANG", "TZ")
 """What begins like one of these is read when Python starts."""
@@ -50,32 +53,102 @@ def run(
     timeout_s: float = 180,
 ) -> tuple[int, str, str]:
     """Run a module to its end: its code (negative: the signal), what it wrote, and its errors."""
-    wants = {"module": module, "args": args, "cwd": str(cwd), "env": env}
-    pipes = [os.pipe() for _ in range(4)]
-    (stdin, to), (out, stdout), (err, stderr), (fate, told) = pipes
-    with _lock:
-        socket.send_fds(_server(), [json.dumps(wants).encode()], [stdin, stdout, stderr, told])
-    for fd in (stdin, stdout, stderr, told):
-        os.close(fd)
-    wrote: dict[int, str] = {}
-    readers = [threading.Thread(target=_read, args=(fd, wrote), daemon=True) for fd in (out, err)]
-    readers.append(threading.Thread(target=_write, args=(to, text or ""), daemon=True))
-    for thread in readers:
-        thread.start()
-    with os.fdopen(fate, "rb", buffering=0) as story:
-        pid, until = int(story.readline()), time.monotonic() + timeout_s
+    child = Started(module, args, cwd=cwd, env=env, text=text)
+    try:
+        out, err = child.communicate(timeout_s)
+    finally:
+        child.kill()
+    return child.wait(), out, err
+
+
+class Started:
+    """A command that runs, with the part of `subprocess.Popen` that tests use.
+
+    Args:
+        module: the module that is run as `__main__`, with `args`.
+        text: what it reads on stdin; nothing when absent.
+        stderr: a descriptor for its errors instead of a pipe.
+    """
+
+    def __init__(
+        self,
+        module: str,
+        args: list[str],
+        *,
+        cwd: Path,
+        env: dict[str, str],
+        text: str | None = None,
+        stderr: int | None = None,
+    ) -> None:
+        self.args = [module, *args]
+        self.returncode: int | None = None
+        wants = {"module": module, "args": args, "cwd": str(cwd), "env": env}
+        (stdin, to), (out, stdout), (fate, told) = (os.pipe() for _ in range(3))
+        err, errors = os.pipe() if stderr is None else (None, os.dup(stderr))
+        with _lock:
+            fds = [stdin, stdout, errors, told]
+            socket.send_fds(_server(), [json.dumps(wants).encode()], fds)
+        for fd in fds:
+            os.close(fd)
+        self.stdout = os.fdopen(out)
+        self.stderr = None if err is None else os.fdopen(err)
+        self._fate = os.fdopen(fate, "rb", buffering=0)
+        self._writer = threading.Thread(target=_write, args=(to, text or ""), daemon=True)
+        self._writer.start()
+        self.pid = int(self._fate.readline())
+
+    def poll(self) -> int | None:
+        """Return the exit code, or None while it runs."""
+        return self._ended(0)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Return the exit code once it has ended; TimeoutExpired after so many seconds."""
+        if (code := self._ended(timeout)) is None:
+            raise subprocess.TimeoutExpired(self.args, timeout or 0)
+        return code
+
+    def _ended(self, timeout: float | None) -> int | None:
+        if self.returncode is None and select.select([self._fate], [], [], timeout)[0]:
+            with self._fate:
+                self.returncode = int(self._fate.readline())
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, unless it has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """Kill it, unless it has ended."""
+        self.send_signal(signal.SIGKILL)
+
+    def terminate(self) -> None:
+        """Ask it to end."""
+        self.send_signal(signal.SIGTERM)
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+        """Return what it wrote and its errors, once it has ended."""
+        until = None if timeout is None else time.monotonic() + timeout
+        wrote: dict[str, str] = {}
+        files = {"out": self.stdout, "err": self.stderr}
+        readers = [
+            threading.Thread(target=_read, args=(file, name, wrote), daemon=True)
+            for name, file in files.items()
+            if file is not None and not file.closed
+        ]
         for thread in readers:
-            thread.join(max(0.0, until - time.monotonic()))
+            thread.start()
+        for thread in (*readers, self._writer):
+            thread.join(None if until is None else max(0.0, until - time.monotonic()))
             if thread.is_alive():
-                os.kill(pid, signal.SIGKILL)
-                raise subprocess.TimeoutExpired([module, *args], timeout_s)
-        code = int(story.readline())
-    return code, wrote[out], wrote[err]
+                raise subprocess.TimeoutExpired(self.args, timeout or 0)
+        self.wait(None if until is None else max(0.0, until - time.monotonic()))
+        return wrote.get("out", ""), wrote.get("err", "")
 
 
-def _read(fd: int, into: dict[int, str]) -> None:
-    with os.fdopen(fd) as file:
-        into[fd] = file.read()
+def _read(file: TextIO, name: str, into: dict[str, str]) -> None:
+    with file:
+        into[name] = file.read()
 
 
 def _write(fd: int, text: str) -> None:
@@ -136,6 +209,17 @@ def _wait(pid: int, fds: list[int]) -> None:
     os._exit(0)
 
 
+def prepare() -> None:
+    """Import what commands may need, and keep it out of collections, which would copy it."""
+    for package in PACKAGES:
+        found = importlib.import_module(f"leadhand.{package}")
+        paths = getattr(found, "__path__", ())
+        for module in pkgutil.walk_packages(paths, f"leadhand.{package}."):
+            if not module.name.endswith("__main__"):
+                importlib.import_module(module.name)
+    gc.freeze()
+
+
 def become(module: str, args: list[str], cwd: str, env: dict[str, str]) -> None:
     """Be that command from here on."""
     os.chdir(cwd)
@@ -149,7 +233,6 @@ def become(module: str, args: list[str], cwd: str, env: dict[str, str]) -> None:
 
 
 if __name__ == "__main__":
-    for name in READY:
-        importlib.import_module(name)
+    prepare()
     if (wanted := serve(socket.socket(fileno=int(sys.argv[1])))) is not None:
         become(**wanted)
