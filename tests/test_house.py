@@ -249,7 +249,7 @@ DEMO = ("leadhand.toml", "server.py", "workers.py")
 
 
 def test_the_wheel_holds_code_and_data(tmp_path):
-    """SQL and the typing marker are part of the package, not only of the checkout."""
+    """SQL, templates and the typing marker are part of the package, not only of the checkout."""
     names = (".gitignore", "pyproject.toml", "hatch_build.py", "LICENSE", "README.md")
     for name in (*names, "examples", "src"):
         if (ROOT / name).exists():
@@ -261,8 +261,9 @@ def test_the_wheel_holds_code_and_data(tmp_path):
     wanted = {
         path.relative_to(ROOT / "src").as_posix()
         for path in (ROOT / "src").rglob("*")
-        if path.suffix in {".py", ".sql"} or path.name == "py.typed"
+        if path.suffix in {".py", ".sql"} or path.parent.name == "templates"
     }
+    assert "leadhand/audit/templates/export.html" in wanted
     assert wanted | {"leadhand/py.typed"} <= held
     assert {f"leadhand/examples/research/{name}" for name in DEMO} <= held
     assert not [name for name in held if "__pycache__" in name]

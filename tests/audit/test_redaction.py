@@ -6,6 +6,7 @@ import json
 import shlex
 from urllib.parse import quote, quote_plus
 
+import markupsafe
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,6 +32,7 @@ def spellings(value):
     yield json.dumps({"deep": [value]}, ensure_ascii=False)
     yield repr(value)
     yield html.escape(value)
+    yield str(markupsafe.escape(value))
     yield shlex.quote(value)
     yield quote(value, safe="")
     yield quote(value)

@@ -2,10 +2,15 @@
 
 import pytest
 
-from leadhand.audit.export_page import _e
 from leadhand.cli.rendering.text import clean, clean_lines
 from leadhand.core.review.view import lookalikes
 from leadhand.core.visible import marked, visible, visible_key
+from tests.codec.test_html import made
+
+
+def in_html(text):
+    return made("{{ text }}", text=text)
+
 
 ESCAPED = (
     # Of the report: 26 of 28 were shown raw.
@@ -107,7 +112,7 @@ def test_what_passes_for_something_else_is_escaped(text):
     assert "\\u" in visible(text).lower()
     assert "\\u" in marked(text).lower()
     assert "\\u" in visible_key(text).lower()
-    for shown in (clean(text), clean_lines(text), _e(text)):
+    for shown in (clean(text), clean_lines(text), in_html(text)):
         assert text not in shown
     [line] = lookalikes({}, [{"id": "ship", "worker": "w", "parameters": {"to": text}}])
     assert "steps.ship.parameters.to: " in line

@@ -182,6 +182,8 @@ def _spellings(text: str) -> Iterator[str]:
     yield repr(text)[1:-1]
     yield text.encode("unicode_escape").decode()
     yield html.escape(text)
+    # Jinja2 spells quotes by numbers.
+    yield html.escape(text).replace("&quot;", "&#34;").replace("&#x27;", "&#39;")
     yield html.escape(text, quote=False)
     yield shlex.quote(text)[1:-1] if shlex.quote(text) != text else text
     raw = text.encode("utf-8", "backslashreplace")

@@ -1,32 +1,19 @@
-"""A fleet's figures as one page that needs nothing else: no script, no font, no other file."""
+"""A fleet's figures as one page that needs nothing else: no script, no font, no other file.
+
+`templates/report.html` is the page; `codec/html.py` says why text stays text in it.
+"""
 
 from __future__ import annotations
 
-from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from leadhand.codec import html
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
 
 Doc = dict[str, Any]
-STYLE = """
-:root { color-scheme: light dark; --line: #8884; --bar: #3b7dd8; --bad: #c0392b; }
-body { font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 64rem; padding: 0 1rem; }
-h1 { margin-bottom: 0; } h2 { margin-top: 2.5rem; } .sub { color: #777; margin-top: .25rem; }
-table + table { margin-top: 1.5rem; }
-dl { display: grid; grid-template-columns: repeat(auto-fill, minmax(11rem, 1fr)); gap: 1rem; }
-dl div { border: 1px solid var(--line); border-radius: .5rem; padding: .75rem 1rem; }
-dt { color: #777; font-size: .85rem; } dd { margin: 0; font-size: 1.6rem; }
-dd small { font-size: .85rem; color: #777; display: block; }
-.wide { overflow-x: auto; } table { border-collapse: collapse; width: 100%; }
-th, td { text-align: left; padding: .35rem .75rem .35rem 0; border-bottom: 1px solid var(--line); }
-td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; }
-.bad { color: var(--bad); font-weight: 600; } svg { width: 100%; height: 8rem; }
-rect { fill: var(--bar); } code { font-size: .9em; }
-"""
-
-
 _PLACES = {
     "planned": "Planned",
     "waiting": "Waits for a place",
@@ -40,65 +27,64 @@ _PLACES = {
 }
 
 
+class _Table(NamedTuple):
+    heads: tuple[str, ...]
+    rows: list[tuple[object, ...]]
+    numbers: set[int]
+    """The columns that hold nothing but figures."""
+
+
 def page(doc: Doc) -> str:
-    """The whole page."""
-    since = f"from {_day(doc['since'])} to " if doc["since"] else "up to "
-    body = [
-        f"<h1>Coding fleet</h1><p class=sub>{since}{_day(doc['at'])}</p>",
-        _tiles(doc),
-        "<h2>Landed by hour</h2>",
-        _bars(doc["landed"]["by_hour"]),
-        "<h2>Do the log and git agree?</h2>",
-        _agreement(doc["disagreements"]),
-        "<h2>Where tasks stand</h2>",
-        _table(("Place", "Tasks"), ((_PLACES[name], n) for name, n in doc["flow"].items() if n)),
-        "<h2>Recovery</h2>",
-        *_recovery(doc["recovery"]),
-        "<h2>The ladder</h2>",
-        "<p>What a task took, from its first agent to a person.</p>",
-        _table(("Rung", "Times"), ((_words(name), n) for name, n in doc["ladder"].items() if n)),
-        "<h2>Merge train</h2>",
-        _table(("", "Figure"), _train(doc)),
-        "<h2>Flaky tests</h2>",
-        "<p>Red and green without a change, or known to be so: tried once more, and counted.</p>",
-        _table(
-            ("Test", "Last seen", "Times"),
-            ((f["name"], _day(f["last"]), f["times"]) for f in doc["flaky"]),
-        ),
-        "<h2>Epics</h2>",
-        _table(
-            ("Epic", "State", "Pull request", "Landed", "Tasks", "Cost"),
-            map(_epic, doc["epics"]),
-        ),
-        "<h2>Dead letters</h2>",
-        _table(
-            ("Task", "Failure", "Attempts", "Why"),
-            (
-                (f"{d['run']}/{d['task']}", d["class"], d["attempts"], _first(d["why"]))
-                for d in doc["dead_letters"]
-            ),
-            "None.",
-        ),
-        "<h2>Latest commits</h2>",
-        _table(
-            ("Commit", "Task", "By", "Subject"),
-            ((c["sha"][:12], c["task"], c["by"], c["subject"]) for c in doc["commits"]),
-            "None.",
-        ),
-    ]
-    head = (
-        "<!doctype html><html lang=en><meta charset=utf-8>"
-        '<meta name=viewport content="width=device-width, initial-scale=1">'
-        f"<title>Coding fleet</title><style>{STYLE}</style><body>"
+    """Return the whole page for the document of `leadhand fleet status --json`."""
+    hours = [number for _at, number in doc["landed"]["by_hour"]]
+    most = max(hours, default=0)
+    values = {
+        "doc": doc,
+        "tiles": _tiles(doc),
+        "hours": hours,
+        "most": most,
+        "best": f"{most} in the best of the last {len(hours)} hours",
+        "day": _day,
+        "is_number": _is_number,
+    }
+    return html.render(__package__, "report.html", values | dict(_tables(doc)))
+
+
+def _tables(doc: Doc) -> Iterator[tuple[str, _Table]]:
+    flow = ((_PLACES[name], n) for name, n in doc["flow"].items() if n)
+    yield "flow", _table(("Place", "Tasks"), flow)
+    classes = (
+        (_words(row["class"]), row["tasks"], row["recovered"], row["people"], _percent(row["rate"]))
+        for row in doc["recovery"]["by_class"]
     )
-    return head + "\n".join(body) + "</body></html>\n"
+    heads: tuple[str, ...] = ("First failure", "Tasks", "Recovered", "Needed a person", "Rate")
+    yield "classes", _table(heads, classes)
+    answers = (
+        (_words(row["class"]), row["strategy"], row["times"], row["won"], _percent(row["rate"]))
+        for row in doc["recovery"]["by_strategy"]
+    )
+    yield "answers", _table(("Failure", "Answer", "Times", "Won", "Rate"), answers)
+    ladder = ((_words(name), n) for name, n in doc["ladder"].items() if n)
+    yield "ladder", _table(("Rung", "Times"), ladder)
+    yield "train", _table(("", "Figure"), _train(doc))
+    flaky = ((f["name"], _day(f["last"]), f["times"]) for f in doc["flaky"])
+    yield "flaky", _table(("Test", "Last seen", "Times"), flaky)
+    heads = ("Epic", "State", "Pull request", "Landed", "Tasks", "Cost")
+    yield "epics", _table(heads, map(_epic, doc["epics"]))
+    dead = (
+        (f"{d['run']}/{d['task']}", d["class"], d["attempts"], _first(d["why"]))
+        for d in doc["dead_letters"]
+    )
+    yield "dead_letters", _table(("Task", "Failure", "Attempts", "Why"), dead)
+    commits = ((c["sha"][:12], c["task"], c["by"], c["subject"]) for c in doc["commits"])
+    yield "commits", _table(("Commit", "Task", "By", "Subject"), commits)
 
 
-def _tiles(doc: Doc) -> str:
+def _tiles(doc: Doc) -> list[tuple[str, object, str]]:
     agents, landed, recovery, spend = (
         doc[name] for name in ("agents", "landed", "recovery", "spend")
     )
-    tiles = [
+    return [
         ("Agents at once", agents["peak"], f"{agents['runs']} in all, {agents['now']} now"),
         ("Landed", landed["in_window"], f"{landed['best_hour']} in the best hour"),
         ("Landed in an hour", landed["per_hour"], f"{landed['last_week']} in the last week"),
@@ -108,46 +94,6 @@ def _tiles(doc: Doc) -> str:
         ("Conflicts", doc["train"]["conflicts"], "went back to their author"),
         ("Dead letters", len(doc["dead_letters"]), "wait for a person"),
     ]
-    cells = (
-        f"<div><dt>{escape(name)}</dt><dd>{_text(value)}<small>{escape(note)}</small></dd></div>"
-        for name, value, note in tiles
-    )
-    return f"<dl>{''.join(cells)}</dl>"
-
-
-def _bars(by_hour: Sequence[Sequence[int]]) -> str:
-    most = max((number for _at, number in by_hour), default=0)
-    if not most:
-        return "<p>Nothing in the last two days.</p>"
-    bars = (
-        f'<rect x="{n * 10}" y="{100 - number / most * 100:.1f}" width="8" '
-        f'height="{number / most * 100:.1f}"><title>{number}</title></rect>'
-        for n, (_at, number) in enumerate(by_hour)
-    )
-    said = f"{most} in the best of the last {len(by_hour)} hours"
-    box = f'viewBox="0 0 {len(by_hour) * 10} 100" preserveAspectRatio="none"'
-    return f'<svg {box} role="img" aria-label="{said}">{"".join(bars)}</svg><p>{said}</p>'
-
-
-def _agreement(found: Sequence[str]) -> str:
-    if not found:
-        return "<p>Yes: every task that the log calls done is one commit on main, and no other.</p>"
-    rows = "".join(f"<li>{escape(each)}</li>" for each in found)
-    return f"<p class=bad>No, in {len(found)} places:</p><ul>{rows}</ul>"
-
-
-def _recovery(recovery: Doc) -> Iterator[str]:
-    rows = (
-        (_words(row["class"]), row["tasks"], row["recovered"], row["people"], _percent(row["rate"]))
-        for row in recovery["by_class"]
-    )
-    heads = ("First failure", "Tasks", "Recovered", "Needed a person", "Rate")
-    yield _table(heads, rows, "Nothing failed.")
-    answers = (
-        (_words(row["class"]), row["strategy"], row["times"], row["won"], _percent(row["rate"]))
-        for row in recovery["by_strategy"]
-    )
-    yield _table(("Failure", "Answer", "Times", "Won", "Rate"), answers, "")
 
 
 def _epic(each: Doc) -> tuple[object, ...]:
@@ -170,31 +116,18 @@ def _train(doc: Doc) -> Iterator[tuple[object, ...]]:
         yield f"Sent back: {kind}", number
 
 
-def _table(heads: Sequence[str], rows: Iterable[Sequence[object]], none: str = "None.") -> str:
+def _table(heads: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> _Table:
     found = list(rows)
-    if not found:
-        return f"<p>{escape(none)}</p>" if none else ""
-    body = "".join("<tr>" + "".join(map(_cell, row)) + "</tr>" for row in found)
-    numbers = [all(map(_is_number, column)) for column in zip(*found, strict=True)]
-    head = "".join(
-        f"<th{' class=n' if number else ''}>{escape(each)}</th>"
-        for each, number in zip(heads, numbers, strict=True)
-    )
-    return f"<div class=wide><table><tr>{head}</tr>{body}</table></div>"
-
-
-def _cell(value: object) -> str:
-    return f"<td{' class=n' if _is_number(value) else ''}>{_text(value)}</td>"
+    columns = enumerate(zip(*found, strict=True))
+    return _Table(heads, found, {n for n, column in columns if all(map(_is_number, column))})
 
 
 def _is_number(value: object) -> bool:
-    """What is best read below others of its kind: figures, shares, amounts."""
-    text = _text(value)
-    return isinstance(value, int | float) or text == "–" or text.endswith("%") or text[:1] == "$"
-
-
-def _text(value: object) -> str:
-    return "–" if value is None else escape(str(value))
+    """Return whether a value reads best below others of its kind: a figure, share or amount."""
+    if value is None or isinstance(value, int | float):
+        return True
+    text = str(value)
+    return text == "–" or text.endswith("%") or text[:1] == "$"
 
 
 def _words(name: str) -> str:
@@ -214,4 +147,4 @@ def _usd(value: float | None) -> str:
 
 
 def _day(moment: str) -> str:
-    return escape(moment[:16].replace("T", " ")) + " UTC"
+    return f"{moment[:16].replace('T', ' ')} UTC"
