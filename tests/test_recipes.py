@@ -49,6 +49,8 @@ def apply(edit: re.Match, place: Path) -> None:
     lines = path.read_text().splitlines(keepends=True)
     at = [i for i, line in enumerate(lines) if line.startswith(edit["line"])]
     assert len(at) == 1, f"{edit['path']}: {len(at)} lines begin with {edit['line']!r}"
+    if edit["how"] == "before" and text.startswith(("def ", "class ")):
+        text += "\n\n"
     start = at[0] + (edit["how"] == "after")
     lines[start : start + (edit["how"] == "instead of")] = [text]
     path.write_text("".join(lines))
