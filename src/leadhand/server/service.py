@@ -1,7 +1,7 @@
 """Serving: the host, the gate and the application in one process, from start to drain.
 
-    lock ─► host ─► open runs resumed ─► listen ─► … ─► signal ─► streams closed, nothing new
-         starts, attempts in flight may finish ─► stop listening ─► host closed, lock released
+lock ─► host ─► open runs resumed ─► listen ─► … ─► signal ─► streams closed, nothing new
+     starts, attempts in flight may finish ─► stop listening ─► host closed, lock released
 """
 
 from __future__ import annotations
