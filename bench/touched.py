@@ -1,9 +1,9 @@
 """How many modules of Leadhand take part in one job: those in which a function ran.
 
-    python bench/touched.py [SOURCE]    SOURCE is the folder that holds `leadhand`; this checkout's without it
+    python bench/touched.py [SOURCE]    SOURCE holds `leadhand`; the default is this checkout's src
 
-Each job runs in processes of its own, in an empty folder, with a profile function in every thread. A module that is
-only imported does not count. Counted per job: modules of the process that does the job and of its children.
+Each job runs in processes of its own, in an empty folder, with a profile function in every
+thread. A module that is only imported does not count; children of the process do.
 """
 
 from __future__ import annotations
@@ -63,10 +63,9 @@ from leadhand import Lead
 from workers import hello
 
 lead = Lead(workers=[hello])
-outcome = lead.run_sync({"goal": "g", "steps": %s})
+outcome = lead.run_sync("plan.json")
 assert outcome.status == "succeeded", outcome
-"""
-    % json.dumps(STEPS),
+""",
     "model_plan.py": """
 from leadhand import Lead, ModelPlanner
 from leadhand.testing import ScriptedModel
