@@ -38,10 +38,10 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker  # noqa: E402
 
 from bench.peers.temporal_bare import Bare, bare_add  # noqa: E402
 from leadhand import Policy, worker  # noqa: E402
-from leadhand.app.distributed import log_of  # noqa: E402
 from leadhand.stores.location import Place, place_of, spelled  # noqa: E402
 from leadhand.temporal.activities import StepActivities  # noqa: E402
 from leadhand.temporal.host import connect  # noqa: E402
+from leadhand.temporal.host_factory import open_log  # noqa: E402
 from leadhand.temporal.processes import RunningWorkers, machine_workers  # noqa: E402
 from leadhand.workers.registry import Registry  # noqa: E402
 from tests.support.postgres import find_programs, reachable, serving  # noqa: E402
@@ -144,7 +144,7 @@ async def machine(address: str, prefix: str, place: Place) -> AsyncIterator[int]
 
 async def serve(address: str, prefix: str, place: str) -> None:
     """Be that process."""
-    store = await log_of(place_of(place, Path(), Path()))
+    store = await open_log(place_of(place, Path(), Path()))
     client, plain = await connect(address, shelf=store), await Client.connect(address)
     hands = machine_workers(
         client, prefix, StepActivities(Registry([add]), store), ["add"], drain_s=0

@@ -40,7 +40,7 @@ def project(folder: Path) -> Path:
     return folder
 
 
-PRODUCTS = {"fleet": "fleet", "server": "serve"}
+PRODUCTS = {"fleet": "fleet", "server": "serve", "temporal": "worker"}
 """The folder of each product, and its command."""
 
 

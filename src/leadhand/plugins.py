@@ -66,6 +66,23 @@ class CommandPart(NamedTuple):
     section: str = "More"
 
 
+class HostPart(NamedTuple):
+    """A service elsewhere that hosts runs, described without importing it: for `leadhand.hosts`.
+
+    The package registers its `Section` of the settings under the same name; see
+    `app/hosting_service.py`.
+    """
+
+    option: str
+    """The option that names the service on the command line: `--temporal`."""
+    metavar: str
+    help: str
+    key: str
+    """The setting that the option stands for: `temporal.address`."""
+    threads: str = ""
+    """A module whose native threads outlive Python: a process that imported it ends at once."""
+
+
 @cache
 def parts(group: str) -> Mapping[str, Part]:
     """Return the parts of a group (`commands`, `planners`, …) by name, sorted by name.

@@ -13,6 +13,7 @@ from leadhand.core.policy import Policy
 from leadhand.core.state.evolve import evolve
 from leadhand.core.state.model import State
 from leadhand.fleet.commands.fleet import _figure
+from leadhand.temporal.cluster import Cluster
 from tests.support.cli import Folder
 
 SECOND = 1_000_000
@@ -177,7 +178,7 @@ def test_a_text_of_several_lines_is_told_by_its_ends_or_behind_a_bar():
 async def test_a_run_that_no_engine_serves_says_so():
     """At Temporal it would wait without a word."""
     said = []
-    settings = SimpleNamespace(temporal=SimpleNamespace(address="there:7233"))
+    settings = SimpleNamespace(sections={"temporal": Cluster("there:7233")})
     job = HostedJob(settings=settings, lead=None, begin=None)
     session = _Session(SimpleNamespace(say=said.append), job)
 
@@ -191,7 +192,8 @@ async def test_a_run_that_no_engine_serves_says_so():
     found.clear()
     await session._say_lonely(SimpleNamespace(engines=engines))
     assert "nobody serves runs at there:7233" in said[0]
-    await session._say_lonely(SimpleNamespace())
+    here = HostedJob(settings=SimpleNamespace(sections={}), lead=None, begin=None)
+    await _Session(SimpleNamespace(say=said.append), here)._say_lonely(SimpleNamespace())
     assert len(said) == 1, "a run that is hosted here has its engine"
 
 

@@ -12,14 +12,13 @@ from pathlib import Path
 import pytest
 
 from leadhand import Lead
-from leadhand.app.distributed import engine_of
-from leadhand.app.store_factory import own_names
 from leadhand.stores.location import Place
 from leadhand.stores.postgres.store import PostgresStore
 from leadhand.stores.sqlite.store import SqliteStore
 from leadhand.temporal.activities import StepActivities
-from leadhand.temporal.cluster import Cluster
+from leadhand.temporal.cluster import Cluster, own_names
 from leadhand.temporal.host import connect
+from leadhand.temporal.host_factory import engine_of
 from leadhand.temporal.messages import HostingOptions
 from leadhand.temporal.processes import RunningWorkers, engine_worker, machine_workers, served
 from leadhand.workers.processes.machine import LocalMachine

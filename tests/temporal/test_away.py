@@ -10,9 +10,9 @@ from types import SimpleNamespace
 import pytest
 
 from leadhand import Lead, worker
-from leadhand.app.host_status import Hosting
+from leadhand.app.host_status import host_status
+from leadhand.app.hosting_service import hosting_service
 from leadhand.app.reader import Reader
-from leadhand.cli.commands.doctor_temporal import temporal_rows
 from leadhand.errors import Unreachable, UsageError
 from leadhand.settings import load_settings
 from leadhand.stores.sqlite.store import SqliteStore
@@ -21,6 +21,7 @@ from leadhand.temporal import host as client
 from leadhand.temporal import run as distant
 from leadhand.temporal.cluster import Cluster
 from leadhand.temporal.cluster_status import missing
+from leadhand.temporal.doctor import temporal_rows
 from leadhand.temporal.host import connect
 from leadhand.temporal.messages import HostingOptions
 from tests.support.cli import WORKERS, Folder
@@ -48,27 +49,29 @@ async def test_a_run_that_temporal_hosts_is_shown_as_hosted_and_what_it_waits_fo
         run = await here.lead.begin(host, PLAN, run_id="waits")
         await run.until(4)
         reader = Reader(path)
-        settings = SimpleNamespace(temporal=here.cluster, store=path)
-        looking = Hosting(settings, reader)
+        settings = SimpleNamespace(sections={"temporal": here.cluster}, store=path)
+        looking = host_status(settings, reader)
         state = reader.state("waits")
         assert (await looking.driver(state)).drives(state)
         (note,) = looking.notes
         assert "nobody asks for work of idle" in note
         assert "Fix: leadhand worker --kinds idle" in note
-        everything = Hosting(settings, reader)
+        everything = host_status(settings, reader)
         while not (await everything.driver()).drives(state):  # a list comes a moment later
             everything._due = 0.0
             await asyncio.sleep(0.1)
         await host.say("waits", "cancel", "me", {})
         await asyncio.wait_for(run.settled(), 30)
-        while (await Hosting(settings, reader).driver(state)).drives(state):
+        while (await host_status(settings, reader).driver(state)).drives(state):
             await asyncio.sleep(0.1)
-        away = SimpleNamespace(temporal=Cluster(f"127.0.0.1:{free_port()}"), store=path)
-        unsure = Hosting(away, reader)
+        away = SimpleNamespace(
+            sections={"temporal": Cluster(f"127.0.0.1:{free_port()}")}, store=path
+        )
+        unsure = host_status(away, reader)
         assert (await unsure.driver(state)).drives(state)
         assert "not known" in unsure.notes[0]
         monkeypatch.setitem(sys.modules, "temporalio", None)  # it need not be installed to read
-        assert (await Hosting(settings, reader).driver(state)).drives(state)
+        assert (await host_status(settings, reader).driver(state)).drives(state)
         await reader.close()
 
 
@@ -114,7 +117,7 @@ def test_who_has_ended_is_not_taken_for_one_who_serves(temporal, tmp_path, monke
         assert fix.startswith("leadhand worker"), told
 
     async def engines():
-        lead = Lead([idle], None, settings.store, temporal=settings.temporal)
+        lead = Lead([idle], None, settings.store, service=hosting_service(settings))
         async with lead.hosting() as host:
             return await host.engines(), await missing(host.client, host.ways.prefix, ["say"])
 

@@ -7,10 +7,9 @@ from types import SimpleNamespace
 import pytest
 
 from leadhand import Lead, worker
-from leadhand.app.distributed import Scribe, distant, mark
-from leadhand.app.host_status import Hosting
+from leadhand.app.host_status import host_status
 from leadhand.app.reader import Reader
-from leadhand.app.store_factory import open_store, own_names
+from leadhand.app.store_factory import open_store
 from leadhand.app.used_approvals import UsedApprovals
 from leadhand.audit.chain import link
 from leadhand.cli.signals import first_of
@@ -22,10 +21,11 @@ from leadhand.engine.host import Host
 from leadhand.errors import Conflict, StoreBroken, Unreachable
 from leadhand.ports import Entry
 from leadhand.temporal import host as speaking
-from leadhand.temporal.cluster import Cluster
+from leadhand.temporal.cluster import Cluster, own_names
 from leadhand.temporal.cluster_status import workflow_id
 from leadhand.temporal.dispatch import engine_queue
 from leadhand.temporal.host import TemporalHost
+from leadhand.temporal.host_factory import Scribe, mark, open_host
 from leadhand.temporal.messages import RUN
 from tests.support.cli import WORKERS, Folder
 from tests.support.temporal import on_temporal
@@ -150,10 +150,10 @@ async def test_engines_share_a_log_with_each_other_and_with_no_host(postgres, tm
     address = postgres.new(tmp_path)
     alone, lock = open_store(address)
     with pytest.raises(Conflict, match="is the host of this database"):
-        open_store(address, for_temporal=True, beside=True)
+        open_store(address, for_service=True, beside=True)
     lock.release()
     await alone.close()
-    engines = [open_store(address, for_temporal=True, beside=True) for _ in range(2)]
+    engines = [open_store(address, for_service=True, beside=True) for _ in range(2)]
     with pytest.raises(Conflict, match="2 processes serve runs here that Temporal hosts"):
         open_store(address)
     for store, lock in engines:
@@ -164,7 +164,7 @@ async def test_engines_share_a_log_with_each_other_and_with_no_host(postgres, tm
 async def test_an_engine_that_lost_its_place_to_a_host_writes_no_more_and_ends(postgres, tmp_path):
     """Its connection was cut, and a host came before it was back."""
     address = postgres.new(tmp_path)
-    store, _ = open_store(address, for_temporal=True, beside=True)
+    store, _ = open_store(address, for_service=True, beside=True)
     cluster = Cluster("t:7233")
     held = store.writer.lock(shared=True).result()
     assert held
@@ -204,7 +204,7 @@ async def test_the_mark_is_written_once_and_lifted_by_whoever_takes_the_runs_bac
     lock.release()
     with pytest.raises(Conflict, match="LEADHAND_TEMPORAL__ADDRESS=t:7233"):
         open_store(tmp_path / "l.db")
-    store, lock = open_store(tmp_path / "l.db", for_temporal=True)
+    store, lock = open_store(tmp_path / "l.db", for_service=True)
     host = Host(store)
     await host.open()
     await host.tell_host(TemporalLeft("ann"))
@@ -300,8 +300,8 @@ async def test_a_fork_is_shown_and_given_up_for_the_log_as_it_is(temporal, tmp_p
         run = await here.lead.begin(host, RISKY, run_id="forked")
         assert await asyncio.wait_for(run.settled(), 30) == "waiting"
         reader = Reader(path)
-        settings = SimpleNamespace(temporal=here.cluster, store=path)
-        looking = Hosting(settings, reader)
+        settings = SimpleNamespace(sections={"temporal": here.cluster}, store=path)
+        looking = host_status(settings, reader)
         assert await looking.forks("forked") == {}
         await looking.driver(reader.state("forked"))
         assert looking.notes == []
@@ -317,7 +317,7 @@ async def test_a_fork_is_shown_and_given_up_for_the_log_as_it_is(temporal, tmp_p
             await host.say("forked", "pause", "me", {})
         forks = await looking.forks()
         assert "is not what its workflow wrote" in forks["forked"]
-        looking = Hosting(settings, reader)
+        looking = host_status(settings, reader)
         await looking.driver(reader.state("forked"))
         (note,) = looking.notes
         assert "run forked is parked" in note
@@ -365,7 +365,7 @@ async def test_whoever_speaks_to_temporal_is_kept_from_a_hosted_log(postgres, tm
     address = postgres.new(tmp_path)
     store, lock = open_store(address)
     with pytest.raises(Conflict, match="is the host of this database"):
-        await distant(Cluster(temporal.address), address)
+        await open_host(Cluster(temporal.address), address)
     lock.release()
     await store.close()
     lead = Lead([risky], None, address, temporal=Cluster(temporal.address))

@@ -12,7 +12,6 @@ from temporalio import workflow
 from temporalio.testing import ActivityEnvironment
 
 from leadhand import Agent, Context, Goal, Lead, Policy, worker
-from leadhand.app.distributed import engine_of
 from leadhand.core import events as ev
 from leadhand.core.catalog import Catalog
 from leadhand.core.commands import Command
@@ -23,6 +22,7 @@ from leadhand.stores.memory import MemoryStore
 from leadhand.temporal.activities import EngineActivities, StepActivities
 from leadhand.temporal.attempt_messages import Orders
 from leadhand.temporal.budget import WorkflowBudget
+from leadhand.temporal.host_factory import engine_of
 from leadhand.temporal.messages import (
     AttemptOrder,
     Begin,

@@ -14,7 +14,7 @@ import uuid
 
 import pytest
 
-from leadhand.cli.commands.worker import AWAY, AWAY_S
+from leadhand.temporal.commands import AWAY, AWAY_S
 from tests.support.cli import WORKERS, Folder, finished
 from tests.support.temporal import Server, free_port
 

@@ -20,8 +20,8 @@ EMBEDDED = {
         *("approvers", "not_before", "notice", "open"),
         *("refuse_altered", "reviewers", "successor"),
     },
-    "leadhand/app/returning.py": {"open"},
-    "leadhand/app/serving.py": {"open"},
+    "leadhand/temporal/take_back.py": {"open"},
+    "leadhand/temporal/service.py": {"open"},
     "leadhand/server/run_supervisor.py": {"is_idle", "put_aside", "take_in", "workers"},
 }
 """What is asked only of a host in this process, by file; whoever adds to it has made sure."""

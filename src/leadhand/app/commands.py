@@ -49,7 +49,7 @@ async def say(
     if answer is not None:
         return {**answer, "hosted": True}
     # The library is no run's: nobody's workflow is forked by what is written there.
-    store, lock = open_store(place, for_temporal=verb in library_store.VERBS)
+    store, lock = open_store(place, for_service=verb in library_store.VERBS)
     try:
         host = Host(store)
         await host.open()

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 UNREADABLE = "unreadable"
 QUEUED = "queued"
-"""Of a run that a Temporal server has, and no engine has begun."""
+"""Of a run that a service elsewhere has, and no engine has begun."""
 NOT_BEGUN = "not begun"
 """Of a rollback that a run asked for when it failed."""
 
@@ -63,12 +63,12 @@ class Driver(NamedTuple):
     """The process that hosts a database, and which of its owners it is; 0 for nobody."""
 
     pid: int | str = 0
-    """Or the Temporal server that hosts runs."""
+    """Or the service elsewhere that hosts runs: `temporal ADDRESS`."""
     owner: int = 0
     every: bool = False
-    """Whether all runs that are open are driven, by whomever: those that Temporal hosts."""
+    """Whether all runs that are open are driven, by whomever: those that are hosted elsewhere."""
     runs: frozenset[str] | None = None
-    """Those that are driven, where that is known of each: by a Temporal server."""
+    """Those that are driven, where that is known of each: by a service elsewhere."""
 
     @classmethod
     def of(cls, place: Place, reader: Reader) -> Driver:
@@ -140,7 +140,7 @@ def run_row(reader: Reader, header: RunHeader, driver: Driver) -> Doc:
 
 
 def queued_rows(driver: Driver, rows: list[Doc]) -> list[Doc]:
-    """Runs that a Temporal server has and the log, of which `rows` are all, does not know yet."""
+    """Runs that a service elsewhere has and the log, of which `rows` are all, does not know yet."""
     waiting = (driver.runs or frozenset()) - {row["run"] for row in rows}
     unknown = ("steps", "settled", "succeeded", "failed", "replaced", "waiting", "cost", "money")
     when = dict.fromkeys(("created", "updated", "started"))

@@ -1,55 +1,31 @@
-"""Who drives the runs of a log now: a process of ours, or a Temporal server."""
+"""Who drives the runs of a log now: a process of ours, or a service elsewhere."""
 
 from __future__ import annotations
 
 import asyncio
-import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from leadhand.app.documents import Driver
-from leadhand.app.store_factory import own_names
-from leadhand.errors import UsageError
-from leadhand.temporal.cluster import require
+from leadhand.app.hosting_service import hosting_service
 
 if TYPE_CHECKING:
+    from leadhand.app.hosting_service import ServiceStatus
     from leadhand.app.reader import Reader
     from leadhand.core.state.model import State
     from leadhand.settings import Settings
-    from leadhand.temporal.cluster import Cluster
 
 
-LOOK_S = 2.0
-"""A Temporal server is asked no more often than this."""
-PARKED_MAX = 20
-"""So many runs are asked how far they are when all are listed: each may have to be replayed."""
-WORKERS_MAX = 20
-"""So many workers, of steps that wait for a machine, are asked about."""
-
-
-class Hosting:
-    """Looks who drives runs; for one that is followed, as often as it is asked."""
+class LocalStatus:
+    """Who drives runs, as far as the log and this machine know."""
 
     def __init__(self, settings: Settings, reader: Reader) -> None:
         self._settings = settings
         self._reader = reader
-        self._client: Any = None
-        self._seen = Driver()
-        self._due = 0.0
         self.notes: list[str] = []
-        """What keeps runs from going on, as far as a Temporal server knows."""
+        """What keeps runs from going on."""
 
-    async def driver(self, state: State | None = None) -> Driver:
-        """Who drives this run, or all runs."""
-        cluster = self._settings.temporal
-        if cluster is None:
-            return self._told()
-        if time.monotonic() >= self._due:
-            self._seen = await self._asked(cluster, state)
-            self._due = time.monotonic() + LOOK_S
-        return self._seen
-
-    def _told(self) -> Driver:
-        """As far as the log knows: a process of ours, or a server that we are not to speak to."""
+    async def driver(self, _state: State | None = None) -> Driver:
+        """Return the process that hosts the runs, or the server that the log names."""
         there = self._reader.host_state().temporal
         if there is None:
             return Driver.of(self._settings.store, self._reader)
@@ -58,89 +34,20 @@ class Hosting:
         self.notes = [f"{note} {fix}"]
         return Driver(f"temporal {there.address}", every=True)
 
-    async def _asked(self, cluster: Cluster, state: State | None) -> Driver:
-        name, prefix = f"temporal {cluster.address}", self._prefix(cluster)
-        try:
-            require()
-        except UsageError as error:
-            return self._unsure(name, error)
-        from temporalio.service import RPCError
-
-        from leadhand.temporal.cluster_status import hosted_runs, missing, not_begun
-        from leadhand.temporal.host import connect
-
-        try:
-            if self._client is None:
-                self._client = await connect(cluster)
-            run = state.run if state is not None else ""
-            ends = self._ends(run)
-            runs = await hosted_runs(self._client, prefix, run)
-            self.notes = []
-            if runs:
-                waits = await not_begun(self._client, prefix, run) if run else set()
-                self.notes = await missing(self._client, prefix, _workers_of(state, waits))
-            if not self.notes:
-                self.notes = await self._parked(prefix, {r: ends[r] for r in runs if r in ends})
-        except (UsageError, RPCError) as error:
-            return self._unsure(name, error)
-        return Driver(name, runs=runs)
-
-    def _prefix(self, cluster: Cluster) -> str:
-        """What the names of this log's queues and workflows begin with."""
-        return own_names(cluster, self._reader.store).ways.prefix
-
-    def _ends(self, run: str) -> dict[str, tuple[int, str]]:
-        """Where the logs of runs end: read before their workflows are asked how far they are."""
-        headers = [self._reader.store.header(run)] if run else self._reader.runs()
-        return {each.run: (each.seq, each.hash.hex()) for each in headers if each is not None}
-
-    async def _parked(self, prefix: str, ends: dict[str, tuple[int, str]]) -> list[str]:
-        """Runs whose log is not what their workflow wrote: they take no word, and do not go on."""
-        from leadhand.temporal.cluster_status import parked, way_out
-
-        some = {run: ends[run] for run in sorted(ends)[-PARKED_MAX:]}
-        found = await parked(self._client, prefix, some)
-        return [f"run {run} is parked: {why}. {way_out(run)}" for run, why in found.items()]
-
-    async def forks(self, run: str = "") -> dict[str, str]:
-        """Open runs whose log is not what their workflow wrote, and what is wrong.
-
-        Raises UsageError or Unreachable when nobody can tell.
-        """
-        cluster = self._settings.temporal
-        if cluster is None:
-            return {}
-        require()
-        from temporalio.service import RPCError
-
-        from leadhand.temporal.cluster_status import hosted_runs, parked
-        from leadhand.temporal.host import connect
-        from leadhand.temporal.run import unanswered
-
-        prefix, ends = self._prefix(cluster), self._ends(run)
-        try:
-            client = await connect(cluster)
-            runs = await hosted_runs(client, prefix, run)
-            return await parked(client, prefix, {r: ends[r] for r in sorted(runs) if r in ends})
-        except RPCError as error:
-            raise unanswered(error) from None
-
-    def _unsure(self, name: str, error: Exception) -> Driver:
-        """The log can be read all the same; that nobody hosts a run would be a guess."""
-        words = str(error).partition(" Fix: ")[0].rstrip(".")
-        self.notes = [f"who hosts runs is not known: {words}"]
-        return Driver(name, every=True)
+    async def forks(self, _run: str = "") -> dict[str, str]:
+        """Return none: a host here is the only one that writes the log."""
+        return {}
 
 
-def _workers_of(state: State | None, steps: set[str]) -> list[str]:
-    """The workers that should carry out some steps."""
-    known = state.steps if state is not None else {}
-    return sorted({known[step].worker for step in steps if step in known})[:WORKERS_MAX]
+def host_status(settings: Settings, reader: Reader) -> ServiceStatus:
+    """Return what looks who drives the runs of a log."""
+    service = hosting_service(settings)
+    return LocalStatus(settings, reader) if service is None else service.status(reader)
 
 
 def looked(
     settings: Settings, reader: Reader, state: State | None = None
 ) -> tuple[Driver, list[str]]:
-    """Who drives this run or all of them, and what keeps them; where no loop runs."""
-    hosting = Hosting(settings, reader)
-    return asyncio.run(hosting.driver(state)), hosting.notes
+    """Return who drives this run or all of them, and what keeps them; where no loop runs."""
+    status = host_status(settings, reader)
+    return asyncio.run(status.driver(state)), status.notes

@@ -36,7 +36,7 @@ from leadhand.app.approvals import (
     to_approve,
     with_reviewers,
 )
-from leadhand.app.distributed import distant
+from leadhand.app.hosting_service import temporal_at
 from leadhand.app.inputs import (
     as_document,
     as_goal,
@@ -101,7 +101,6 @@ from leadhand.settings.trust import state_folder
 from leadhand.stores.location import home, there
 from leadhand.stores.permissions import kept_by
 from leadhand.stores.postgres.address import Address
-from leadhand.temporal.cluster import Cluster
 from leadhand.workers.processes.machine import LocalMachine, is_alive, this_process
 from leadhand.workers.registry import Registry
 from leadhand.workers.requirements import missing_programs
@@ -109,6 +108,7 @@ from leadhand.workers.requirements import missing_programs
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from leadhand.app.hosting_service import HostingService
     from leadhand.app.store_factory import Listening
     from leadhand.core.lint.findings import Finding
     from leadhand.core.lint.rules import Level
@@ -186,10 +186,14 @@ class Lead:
         key: PrivateKey | str | Path | None = None,
         models: ModelRegistry | Mapping[str, Named] | None = None,
         tiers: Mapping[str, Named | Sequence[Named]] | None = None,
-        temporal: Cluster | str | None = None,
+        temporal: HostingService | str | None = None,
         planners: Mapping[str, Planner | Callable[..., object]] | None = None,
+        service: HostingService | None = None,
     ) -> None:
         """With `temporal`, runs are hosted by that server: see docs/temporal.md.
+
+        `service` is a service elsewhere that hosts runs, as settings make it; `temporal` is the
+        short form for one.
 
         `planners` are those that plan documents may name beside "goal", models and `planner`.
         """
@@ -206,7 +210,8 @@ class Lead:
         self.actor = actor or whoami()
         self.key = approver_key(key)
         place = store if store is not None else DEFAULT_STORE
-        self.open_on(place, max_concurrency, on_notice, anchoring or Anchoring(), temporal)
+        elsewhere = temporal_at(service or temporal)
+        self.open_on(place, max_concurrency, on_notice, anchoring or Anchoring(), elsewhere)
 
     @classmethod
     def from_settings(
@@ -226,6 +231,7 @@ class Lead:
         Raises:
             UsageError: a settings file is wrong, or names something that cannot be loaded.
         """
+        from leadhand.app.hosting_service import hosting_service
         from leadhand.app.loading import planner_of, registry_of, reviewers_of
         from leadhand.settings import load_settings
 
@@ -240,8 +246,9 @@ class Lead:
             "reviewers": reviewers_of(settings),
             "key": settings.approver_key,
             "models": settings.book,
-            "temporal": settings.temporal,
         }
+        if "temporal" not in more:
+            given["service"] = hosting_service(settings)
         return cls(**(given | more))
 
     # The two verbs.
@@ -476,7 +483,7 @@ class Lead:
 
     def missing_programs(self, doc: Doc) -> Sequence[Finding]:
         """Return what is wrong with a plan whose commands run on this machine: no program."""
-        if self._cluster is not None:
+        if self._elsewhere is not None:
             return []  # the machines that do the work have programs of their own
         return missing_programs(doc, self.registry)
 
@@ -724,11 +731,11 @@ class Lead:
         max_concurrency: int,
         on_notice: Callable[[str, str, str], None] | None,
         anchoring: Anchoring,
-        temporal: Cluster | str | None = None,
+        service: HostingService | None = None,
     ) -> None:
         """Say where runs live; nothing is opened yet."""
         self._store = as_place(store)
-        self._cluster = Cluster.of(temporal)
+        self._elsewhere = service
         self._max_concurrency = max_concurrency
         self._on_notice = on_notice or (lambda _kind, _run, _text: None)
         self._anchoring = anchoring
@@ -753,9 +760,9 @@ class Lead:
         place = self._store
         async with self._one_at_a_time():
             elsewhere = self._host is None
-        if self._cluster is not None:
-            async with self.hosting() as distant:
-                return await cast("Any", distant).say(run_id, verb, self.actor, details)  # type: ignore[no-any-return]
+        if self._elsewhere is not None:
+            async with self.hosting() as host:
+                return await cast("Any", host).say(run_id, verb, self.actor, details)  # type: ignore[no-any-return]
         if elsewhere and isinstance(place, (Path, Address)):
             return await commands.say(
                 _there(place, run_id),
@@ -793,8 +800,8 @@ class Lead:
 
     async def _open(self) -> Host:
         place = self._store
-        if self._cluster is not None:
-            return cast("Host", await distant(self._cluster, place))
+        if self._elsewhere is not None:
+            return cast("Host", await self._elsewhere.open(place))
         if self.beside and isinstance(place, Path):
             return await self._open_beside(place)
         kept: KeptStore | None = None

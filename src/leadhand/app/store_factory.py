@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
-from msgspec.structs import replace
 
 from leadhand.codec.events import decode
 from leadhand.core import host as hosting
@@ -30,12 +29,9 @@ if TYPE_CHECKING:
     from leadhand.stores.artifacts import ArtifactFolder
     from leadhand.stores.location import Place
     from leadhand.stores.log import KeptStore, Lock, Log
-    from leadhand.temporal.cluster import Cluster
 
 
 ANSWER_WAIT_S = 30.0
-NAME_DIGITS = 12
-"""Of a log's own name, in the names of its queues and workflows."""
 
 
 class Listening(Protocol):
@@ -58,12 +54,12 @@ def as_place(store: str | Path | Address | Store) -> Place | Store:
 
 
 def open_store(
-    place: Place, *, for_temporal: bool = False, beside: bool = False
+    place: Place, *, for_service: bool = False, beside: bool = False
 ) -> tuple[KeptStore, Lock]:
     """A store to write to, made when it is not there yet, with the lock that its host holds.
 
-    Conflict when a Temporal server hosts its runs, unless it is opened for that; `beside`: next
-    to other processes that do the same, where the store lets several write.
+    Conflict when a service elsewhere hosts its runs, unless it is opened for that (`for_service`);
+    `beside`: next to other processes that do the same, where the store lets several write.
     """
     if isinstance(place, Address):
         need_driver()
@@ -73,7 +69,7 @@ def open_store(
         store = PostgresStore(place, shared=beside)
         shared = PostgresLock(store, shared=beside)
         try:
-            if not for_temporal:
+            if not for_service:
                 hosting.refuse_elsewhere(host_state(store))
             shared.acquire()
         except BaseException:
@@ -87,7 +83,7 @@ def open_store(
     try:
         lock.acquire(str(socket_path(place)))
     except Conflict:
-        _refuse_marked(place, for_temporal=for_temporal)
+        _refuse_marked(place, for_service=for_service)
         raise
     try:
         kept = SqliteStore(place)
@@ -95,7 +91,7 @@ def open_store(
         lock.release()
         raise
     try:
-        if not for_temporal:
+        if not for_service:
             hosting.refuse_elsewhere(host_state(kept))
     except BaseException:
         kept.close_now()
@@ -117,22 +113,9 @@ def host_folded(entries: Iterable[Entry]) -> hosting.HostState:
     return state
 
 
-def own_names(cluster: Cluster, log: Store | Log) -> Cluster:
-    """The server, with names on it that are this log's own: `PREFIX.LOG`.
-
-    An engine serves, and a command starts, only what has its own log's name, so no run lands in the
-    log of another project with the same prefix. A log that says its names in full keeps them.
-    """
-    there, prefix = host_state(log).temporal, cluster.ways.prefix
-    own = f".{log.database_id[:NAME_DIGITS]}"
-    if prefix.endswith(own) or (there is not None and there.prefix == prefix):
-        return cluster
-    return replace(cluster, ways=replace(cluster.ways, prefix=prefix + own))
-
-
-def _refuse_marked(place: Path, *, for_temporal: bool) -> None:
-    """The process that holds a file may be an engine: then the way is to speak to Temporal."""
-    if for_temporal or not there(place):
+def _refuse_marked(place: Path, *, for_service: bool) -> None:
+    """The process that holds a file may be an engine: then the service is to be spoken to."""
+    if for_service or not there(place):
         return
     log = open_reader(place)
     try:

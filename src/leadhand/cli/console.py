@@ -12,13 +12,13 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import IO, Any
 
 from leadhand.cli.rendering.text import clean_lines, escaped_json
 
-TEMPORAL = "leadhand.temporal"
-"""Where the context of a command keeps its `--temporal`."""
+HOSTS = "leadhand.hosts"
+"""Where the context of a command keeps the services that its options name: address by option."""
 _COLOURS = {"red": 31, "green": 32, "yellow": 33, "cyan": 36, "dim": 2, "bold": 1}
 
 
@@ -26,13 +26,18 @@ class Console:
     """One command's output."""
 
     def __init__(
-        self, data: IO[str], *, as_json: bool, store: str = "", temporal: str = ""
+        self,
+        data: IO[str],
+        *,
+        as_json: bool,
+        store: str = "",
+        hosts: Mapping[str, str] | None = None,
     ) -> None:
         self._data = data
         self.store = store
         """The database when it is not the default one: commands that are named must name it."""
-        self.temporal = temporal
-        """The same for the Temporal server that hosts runs."""
+        self.hosts = hosts or {}
+        """The same for services elsewhere that host runs: the address by option."""
         self.json = as_json
         self.terminal = _is_terminal(sys.stderr) and not os.environ.get("CI")
         """Whether a person sees stderr live: cursor movement and a `Next:` line make sense."""
@@ -83,7 +88,7 @@ class Console:
     def command(self, words: str) -> str:
         """A command to be typed as it stands: with `--store` where that is needed."""
         store = f" --store {shlex.quote(self.store)}" if self.store else ""
-        there = f" --temporal {shlex.quote(self.temporal)}" if self.temporal else ""
+        there = "".join(f" {option} {shlex.quote(at)}" for option, at in self.hosts.items())
         return f"leadhand {words}{store}{there}"
 
     def way_on(self, run: str) -> str:
@@ -111,7 +116,9 @@ class Console:
 
 
 @contextlib.contextmanager
-def guarded(*, as_json: bool, store: str = "", temporal: str = "") -> Iterator[Console]:
+def guarded(
+    *, as_json: bool, store: str = "", hosts: Mapping[str, str] | None = None
+) -> Iterator[Console]:
     """Keep the real stdout for data while everything else that is printed goes to stderr."""
     sys.stdout.flush()
     try:
@@ -124,7 +131,7 @@ def guarded(*, as_json: bool, store: str = "", temporal: str = "") -> Iterator[C
         sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     data = os.fdopen(kept, "w", encoding="utf-8", errors="backslashreplace", newline="\n")
     try:
-        yield Console(data, as_json=as_json, store=store, temporal=temporal)
+        yield Console(data, as_json=as_json, store=store, hosts=hosts)
     finally:
         with contextlib.suppress(OSError, ValueError):
             sys.stdout.flush()

@@ -8,10 +8,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from leadhand.app.approvals import answering, to_approve
 from leadhand.app.commands import hosted_runs
+from leadhand.app.hosting_service import hosting_service
 from leadhand.app.rollback import roll_back
 from leadhand.app.run_limits import limits_doc
 from leadhand.app.store_factory import host_info
@@ -43,7 +44,7 @@ LOOK_S = 0.2
 SILENT_S = 5.0
 """So long a run may take to begin before somebody who waits is told that it has not."""
 CONFIRM_S = 0.7
-"""How long a Temporal server may take to say that it has a run that is no longer waited for."""
+"""How long a service elsewhere may take to say that it has a run that is no longer waited for."""
 HOSTED = "is the host of this database"
 
 Begin = Callable[["Lead", "Host"], Awaitable["Run"]]
@@ -93,6 +94,7 @@ class _Session:
     def __init__(self, console: Console, job: HostedJob) -> None:
         self._console = console
         self._job = job
+        self._service = hosting_service(job.settings)
         self._view: View | None = None
         self._ident = self._queued = ""
         self._ended = ""
@@ -144,18 +146,17 @@ class _Session:
         return self._finish(run.state, result, signals.number, back)
 
     async def _say_lonely(self, opened: Host) -> None:
-        """A run that Temporal hosts waits without a word while nobody serves it."""
-        cluster, engines = self._job.settings.temporal, getattr(opened, "engines", None)
-        if cluster is None or engines is None or await engines():
+        """A run that is hosted elsewhere waits without a word while nobody serves it."""
+        if self._service is None or await cast("Any", opened).engines():
             return
         self._console.say(
-            f"nobody serves runs at {cluster.address} now; this one waits a minute for an engine: "
-            "leadhand worker --engine, or leadhand serve"
+            f"nobody serves runs at {self._service.address} now; this one waits a minute for an "
+            "engine: leadhand worker --engine, or leadhand serve"
         )
 
     async def _begun(self, lead: Lead, opened: Host, signals: Signals) -> Run | None:
         """Start the run; None when it waits for an engine longer than we do."""
-        if self._job.settings.temporal is None:
+        if self._service is None:
             return await self._job.begin(lead, opened)
         if signals.number:
             return None
@@ -192,7 +193,8 @@ class _Session:
                 f"{self._console.command(f'cancel {run}')}"
             )
         else:
-            self._console.say("no run was started, as far as the Temporal server has said")
+            name = self._service.name if self._service is not None else ""
+            self._console.say(f"no run was started, as far as the {name} server has said")
         if self._console.json:
             self._console.document({"run": run or None, "status": "queued" if run else None})
         return 128 + signal if signal else Queued.exit_code
@@ -305,11 +307,9 @@ class _Session:
 
     def _drain_note(self, number: int) -> None:
         word = "Ctrl-C" if number == 2 else "SIGTERM"
-        if self._job.settings.temporal is not None and self._view is None:
-            self._note(f"{word}: no longer waiting.")
-            return
-        if self._job.settings.temporal is not None:
-            self._note(f"{word}: no longer waiting; the run goes on, where Temporal hosts it.")
+        if self._service is not None:
+            more = f"; the run goes on, where {self._service.name} hosts it" if self._view else ""
+            self._note(f"{word}: no longer waiting{more}.")
             return
         self._note(
             f"{word}: nothing new starts; waiting for what is running. Again ends it at once."

@@ -19,7 +19,7 @@ from typing import Any
 import click
 
 from leadhand import plugins
-from leadhand.cli.console import TEMPORAL, error_line, fill_closed_streams, guarded
+from leadhand.cli.console import HOSTS, error_line, fill_closed_streams, guarded
 from leadhand.cli.main import COMMANDS, HIDDEN, help_text
 from leadhand.cli.rendering.text import clean_lines
 from leadhand.errors import Bug, DocumentError, LeadhandError, PlanInvalid, UsageError
@@ -47,8 +47,8 @@ class ConsoleCommand(click.Command):
         """Run the body with stdout kept for data."""
         as_json = bool(ctx.params.pop("as_json", False))
         assert self.callback is not None
-        store, temporal = _store_to_name(ctx.params.get("store")), ctx.meta.get(TEMPORAL) or ""
-        with guarded(as_json=as_json, store=store, temporal=temporal) as console:
+        store = _store_to_name(ctx.params.get("store"))
+        with guarded(as_json=as_json, store=store, hosts=ctx.meta.get(HOSTS)) as console:
             body = functools.partial(self.callback, console)
             try:
                 return ctx.invoke(body, **ctx.params) or 0

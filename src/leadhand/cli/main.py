@@ -26,7 +26,6 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Runs": {
         "run": ("run", "Run a plan, or pursue a goal"),
         "apply": ("run", "Run exactly this plan; refuse it when it is stale"),
-        "worker": ("worker", "Carry out steps of runs that a Temporal server hosts"),
         "resume": ("resume", "Take a run up again where its log ends"),
         "watch": ("watch", "Follow a run live"),
         "ls": ("ls", "List runs, or workers"),
@@ -131,12 +130,12 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def _end(code: int) -> None:
-    """End with this code, whatever threads of Temporal's library are still about.
+    """End with this code, whatever native threads of a hosting service are still about.
 
     They may meet the end of Python, which then aborts: a command that did all it should would
     say 134.
     """
-    if "temporalio.client" not in sys.modules:
+    if not _has_native_threads():
         sys.exit(code)
     import atexit
     from contextlib import suppress
@@ -146,3 +145,11 @@ def _end(code: int) -> None:
         with suppress(OSError, ValueError):
             stream.flush()
     os._exit(code)
+
+
+def _has_native_threads() -> bool:
+    """Whether a module was imported whose threads outlive Python, as a `HostPart` names it."""
+    plugins = sys.modules.get("leadhand.plugins")
+    if plugins is None:
+        return False
+    return any(part.load().threads in sys.modules for part in plugins.parts("hosts").values())

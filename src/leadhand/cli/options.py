@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from leadhand.cli.console import TEMPORAL
+from leadhand import plugins
+from leadhand.cli.console import HOSTS
 from leadhand.cli.rendering.text import clean
 from leadhand.errors import UsageError
 from leadhand.settings import Settings, load_settings
@@ -38,29 +39,33 @@ NO_CATALOG = "no workers are configured, so nothing is said about them; give --w
 
 
 def store_option(function: F) -> F:
-    """`--store PATH`, and `--temporal ADDRESS`: where runs are kept, and where they are hosted."""
+    """`--store PATH`, and an option for each service that hosts runs, such as `--temporal`."""
     made = click.option(
         "--store",
         metavar="PATH",
         help="The database, a file or postgres://…; default .leadhand/leadhand.db.",
     )
-    return made(_temporal_option(function))
-
-
-def _temporal_option(function: F) -> F:
-    made = click.option(
-        "--temporal",
-        metavar="HOST:PORT",
-        expose_value=False,
-        callback=_remember_temporal,
-        help="The Temporal server that hosts runs; else [temporal] address.",
-    )
+    for part in _host_parts():
+        service = click.option(
+            part.option,
+            metavar=part.metavar,
+            expose_value=False,
+            callback=_remember_host,
+            help=part.help,
+        )
+        function = service(function)
     return made(function)
 
 
-def _remember_temporal(ctx: click.Context, _option: click.Parameter, value: str | None) -> None:
+def _host_parts() -> list[plugins.HostPart]:
+    """Return the services of installed packages that host runs."""
+    return [part.load() for part in plugins.parts("hosts").values()]
+
+
+def _remember_host(ctx: click.Context, option: click.Parameter, value: str | None) -> None:
     """For `settings_of`, and for the hints that a command gives."""
-    ctx.meta[TEMPORAL] = value
+    if value:
+        ctx.meta.setdefault(HOSTS, {})[option.opts[0]] = value
 
 
 def workers_option(function: F) -> F:
@@ -125,7 +130,8 @@ def settings_of(
     """
     flags = {"project.store": store, "project.planner": planner}
     command = click.get_current_context(silent=True)
-    flags["temporal.address"] = command.meta.get(TEMPORAL) if command is not None else None
+    hosts = command.meta.get(HOSTS, {}) if command is not None else {}
+    flags |= {part.key: hosts.get(part.option) for part in _host_parts()}
     flags["project.workers"] = list(workers) or None  # type: ignore[assignment]
     flags |= {f"policy.{key}": value for key, value in policy.items()}
     found = load_settings(flags, context=context)

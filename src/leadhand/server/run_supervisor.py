@@ -20,6 +20,7 @@ import msgspec
 
 from leadhand.app.contexts import goal_registry
 from leadhand.app.documents import process_of, resume_command
+from leadhand.app.hosting_service import hosting_service
 from leadhand.app.lead import Lead
 from leadhand.app.loading import planner_name, planner_of, registry_of, reviewers_of
 from leadhand.app.reader import summary_of
@@ -81,8 +82,8 @@ class RunSupervisor:
     ) -> None:
         """Create a supervisor; `lead` is one that already hosts its runs, such as a fleet's.
 
-        `store` is the log, if it is already open: Temporal hosts the runs, and an engine of this
-        process writes it.
+        `store` is the log, if it is already open: a service elsewhere hosts the runs, and an engine
+        of this process writes it.
         """
         self.settings = settings
         self.registry = registry_of(settings) if lead is None else lead.registry
@@ -93,7 +94,7 @@ class RunSupervisor:
             policy=settings.policy,
             actor=actor,
             on_notice=self.noticed,
-            temporal=settings.temporal if store is not None else None,
+            service=hosting_service(settings) if store is not None else None,
             anchoring=settings.anchoring,
             reviewers=reviewers_of(settings),
             models=settings.book,
@@ -358,7 +359,7 @@ class RunSupervisor:
             self._tell(f"run {run.id} is not taken back: {error}")
 
     async def _hear_of_ends(self) -> None:
-        """Follow the log for ends of runs on Temporal, which any engine may write."""
+        """Follow the log for ends of runs hosted elsewhere, which any engine may write."""
         log, after, said = cast("Log", self.host.store), self.began, ""
         while True:
             try:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 import uvicorn
 
 from leadhand.app.documents import Driver
+from leadhand.app.hosting_service import hosting_service
 from leadhand.engine.host import VERSION
 from leadhand.errors import Conflict, NotAllowed, UsageError
 from leadhand.server.accounts import Accounts, owner_token, signed_out_file
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from leadhand.app.serving import Up
+    from leadhand.app.hosting_service import Engine
     from leadhand.server.fleet_station import FleetStation
     from leadhand.server.settings import Member
     from leadhand.settings import Settings
@@ -200,18 +201,17 @@ async def running(serve: Serve) -> AsyncIterator[Running]:
 
 async def _engine(
     stack: contextlib.AsyncExitStack, serve: Serve, listeners: Sequence[Notice]
-) -> Up | None:
-    """Start an engine and open its log, if Temporal hosts the runs."""
-    if serve.settings.temporal is None or serve.station is not None:
+) -> Engine | None:
+    """Start an engine and open its log, if a service elsewhere hosts the runs."""
+    service = hosting_service(serve.settings)
+    if service is None or serve.station is not None:
         return None
-    from leadhand.app.serving import Wanted, serving_temporal
 
     def notice(kind: str, run: str, text: str) -> None:
         for each in listeners:
             each(kind, run, text)
 
-    wanted = Wanted(settings=serve.settings, steps=False, engine=True, notice=notice)
-    return await stack.enter_async_context(serving_temporal(wanted))
+    return await stack.enter_async_context(service.engine(serve.settings, notice))
 
 
 def _pid() -> int:

@@ -133,11 +133,6 @@ class Settings:
     """What project files name and was left out, since it is not trusted."""
 
     @property
-    def temporal(self) -> Any:
-        """The server that hosts the runs, where processes of ours do not."""
-        return self.sections.get("temporal")
-
-    @property
     def book(self) -> ModelRegistry:
         """The models that are configured, by name and by tier."""
         from leadhand.models.registry import ModelRegistry

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from leadhand.app.distributed import distant_say, withdraw
+from leadhand.app.hosting_service import HostingService, hosting_service
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
 from leadhand.cli.options import actor_of, driver_of, reading, settings_of, store_option
@@ -71,8 +71,9 @@ def stop_all(console: Console, lift: bool, reason: str, store: str | None) -> in
     verb = "lift" if lift else "stop_all"
     details: dict[str, Any] = {} if lift else {"reason": reason}
     place, actor = settings.store, actor_of(settings)
-    if settings.temporal is not None:
-        said = distant_say(settings.temporal, place, "", verb, actor, details)
+    service = hosting_service(settings)
+    if service is not None:
+        said = service.say(place, "", verb, actor, details)
     else:
         said = commands.say(place, "", verb, actor=actor, anchoring=settings.anchoring, **details)
     answer = asyncio.run(said)
@@ -101,8 +102,9 @@ def say(settings: Settings, run: str, verb: str, **details: Any) -> tuple[str, D
     """Say something to a run named by a prefix; durable when it returns."""
     from leadhand.app import commands
 
-    if settings.temporal is not None:
-        return _say_distant(settings, run, verb, details)
+    service = hosting_service(settings)
+    if service is not None:
+        return _say_elsewhere(service, settings, run, verb, details)
     with reading(settings) as reader:
         ident = reader.resolve(run)
         state = reader.state(ident)
@@ -117,9 +119,10 @@ def say(settings: Settings, run: str, verb: str, **details: Any) -> tuple[str, D
     return ident, {**answer, "hosted": bool(driver)}
 
 
-def _say_distant(settings: Settings, run: str, verb: str, details: Doc) -> tuple[str, Doc]:
-    """The same to a run that Temporal hosts."""
-    assert settings.temporal is not None
+def _say_elsewhere(
+    service: HostingService, settings: Settings, run: str, verb: str, details: Doc
+) -> tuple[str, Doc]:
+    """The same to a run that a service hosts."""
     place, actor = settings.store, actor_of(settings)
     try:
         with reading(settings) as reader:
@@ -127,11 +130,11 @@ def _say_distant(settings: Settings, run: str, verb: str, details: Doc) -> tuple
     except UsageError:
         # The log knows no run that waits for an engine, and there is nobody to say it to.
         reason = str(details.get("reason", ""))
-        waits = verb == "cancel" and withdraw(settings.temporal, place, run, actor, reason)
+        waits = verb == "cancel" and service.withdraw(place, run, actor, reason)
         if not waits or not asyncio.run(waits):
             raise
         return run, {"status": WITHDRAWN, "hosted": True}
-    said = distant_say(settings.temporal, place, ident, verb, actor, details)
+    said = service.say(place, ident, verb, actor, details)
     return ident, {**asyncio.run(said), "hosted": True}
 
 

@@ -177,7 +177,7 @@ def doctor(
     except LeadhandError as error:
         looks.append(_broken("settings", error))
     if settings is not None:
-        about = (_store, _temporal, _settings, _approvals, _trust)
+        about = (_store, _settings, _approvals, _trust)
         parts = (*about, _models, _mcp, _workers, _notify, functools.partial(_products, fix=fix))
         if plan is not None:
             parts = (functools.partial(_plan, plan),)  # type: ignore[assignment]
@@ -315,13 +315,6 @@ def _store(settings: Settings) -> Iterator[DoctorCheck]:
         said = f"Temporal; {holder['engines']} processes here speak with it"
     yield DoctorCheck("host", said)
     yield from _content(place)
-
-
-def _temporal(settings: Settings) -> Iterator[DoctorCheck]:
-    from leadhand.cli.commands.doctor_temporal import temporal_rows
-
-    for what, value, problem, fix in temporal_rows(settings):
-        yield DoctorCheck(what, value, problem, fix, warning=True)
 
 
 def _file(path: Path) -> Iterator[DoctorCheck]:

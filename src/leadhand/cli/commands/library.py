@@ -253,11 +253,12 @@ def _save(settings: Settings, name: str, doc: Doc, source: str) -> Doc:
 
 def _say(settings: Settings, verb: str, **details: Any) -> Doc:
     from leadhand.app import commands
-    from leadhand.app.distributed import distant_say
+    from leadhand.app.hosting_service import hosting_service
 
     place, actor = settings.store, actor_of(settings)
-    if settings.temporal is not None and isinstance(place, Address):  # beside its engines
-        said = distant_say(settings.temporal, place, "", verb, actor, details)
+    service = hosting_service(settings)
+    if service is not None and isinstance(place, Address):  # beside its engines
+        said = service.say(place, "", verb, actor, details)
     else:
         said = commands.say(place, "", verb, actor=actor, **details)
     answer = asyncio.run(said)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from leadhand.app.documents import rollback_status
+from leadhand.app.hosting_service import hosting_service, service_in_log, without_service
 from leadhand.app.loading import reviewers_of, telemetry_of
 from leadhand.app.resume import Loaded, loaded
 from leadhand.cli.console import Console
@@ -69,7 +70,7 @@ def resume(console: Console, run: str, **options: Any) -> int:
         state = reader.state(ident)
         if run_status(state) in ENDED and not _to_take_back(reader, state):
             return _ended(console, reader, state)
-        driver = 0 if settings.temporal else driver_of(settings, reader, state)
+        driver = 0 if hosting_service(settings) else driver_of(settings, reader, state)
     if driver:
         lifted = _lift(console, settings, state, actor, driver, told=options["detach"])
         if options["detach"]:
@@ -104,25 +105,28 @@ def resume(console: Console, run: str, **options: Any) -> int:
 
 
 def _taken_back(console: Console, settings: Settings, actor: str, reason: str) -> Settings:
-    """The settings without a Temporal server: from now on runs are hosted here."""
-    from leadhand.app.returning import take_back
-
-    taken = take_back(settings.store, settings.temporal, actor, reason, console.say)
-    if asyncio.run(taken) and settings.temporal is not None:
-        place = settings.origin("temporal.address")
-        console.say(f"Take [temporal] address out of {place}: these runs are hosted here now")
-    return replace(settings, sections={**settings.sections, "temporal": None})
+    """Return the settings without a service elsewhere: from now on runs are hosted here."""
+    configured = hosting_service(settings)
+    with reading(settings) as reader:
+        service = configured or service_in_log(reader.host_state())
+    if service is None:
+        return settings
+    taken = asyncio.run(service.take_back(settings.store, actor, reason, console.say))
+    if taken and configured is not None:
+        place = settings.origin(configured.setting)
+        table, _, key = configured.setting.partition(".")
+        console.say(f"Take [{table}] {key} out of {place}: these runs are hosted here now")
+    return without_service(settings)
 
 
 def _give_up_workflow(settings: Settings, run: str, actor: str, reason: str) -> None:
-    from leadhand.app.distributed import give_up_workflow
-
-    if settings.temporal is None:
+    service = hosting_service(settings)
+    if service is None:
         raise UsageError(
             "--from-log is for runs that Temporal hosts. Fix: leave it out; a run that is hosted "
             "here always goes on from its log"
         )
-    asyncio.run(give_up_workflow(settings.temporal, settings.store, run, actor, reason))
+    asyncio.run(service.give_up(settings.store, run, actor, reason))
 
 
 def job_of(found: Loaded, actor: str, *, approve: bool) -> Any:
@@ -145,7 +149,7 @@ def job_of(found: Loaded, actor: str, *, approve: bool) -> Any:
             reviewers=reviewers_of(settings),
             key=settings.approver_key if approve else None,
             models=settings.book,
-            temporal=settings.temporal,
+            service=hosting_service(settings),
             planners={found.named: found.planner} if found.named else None,
         )
 

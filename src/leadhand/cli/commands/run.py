@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from leadhand.app.contexts import goal_registry, in_context
+from leadhand.app.hosting_service import hosting_service
 from leadhand.app.loading import (
     known_catalog,
     planner_name,
@@ -266,7 +267,7 @@ def prepare_plan(
     )
     found = [*wrong, *told]
     errors = [each for each in found if each.level == "error"]
-    if not errors and settings.temporal is None:
+    if not errors and hosting_service(settings) is None:
         found += missing_programs(doc, registry)
         errors = [each for each in found if each.level == "error"]
     if errors:
@@ -365,8 +366,11 @@ def _execute(console: Console, prepared: CheckedPlan, options: dict[str, Any]) -
         return _dry_run(console, prepared)
     if not options["quiet"]:
         say_limits(console, prepared)
-    if options["detach"] and prepared.settings.temporal is not None:
-        raise UsageError("a run that Temporal hosts is in no process of ours: leave out --detach")
+    service = hosting_service(prepared.settings)
+    if options["detach"] and service is not None:
+        raise UsageError(
+            f"a run that {service.name} hosts is in no process of ours: leave out --detach"
+        )
     request = request_of(prepared, options["yes"])
     if options["detach"]:
         from leadhand.cli.background import start_background
@@ -417,7 +421,7 @@ def job_of(prepared: CheckedPlan, *, approve: bool = False) -> Any:
             reviewers=reviewers_of(settings),
             key=settings.approver_key if approve else None,
             models=settings.book,
-            temporal=settings.temporal,
+            service=hosting_service(settings),
             planners={prepared.planner: planner} if planner is not None else None,
         )
 

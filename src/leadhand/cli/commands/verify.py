@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from leadhand.app.anchors import public_key
+from leadhand.app.hosting_service import hosting_service
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
 from leadhand.cli.options import reading, settings_of, store_option
@@ -71,16 +72,16 @@ def verify(
 def _see_forks(
     console: Console, settings: Settings, reader: Reader, verdict: Verification, run: str
 ) -> None:
-    """Where Temporal hosts runs, its histories say what should stand in the log."""
-    if settings.temporal is None:
+    """Where a service hosts runs, its histories say what should stand in the log."""
+    service = hosting_service(settings)
+    if service is None:
         return
-    from leadhand.app.host_status import Hosting
     from leadhand.audit.chain import ChainProblem
 
     try:
-        found = asyncio.run(Hosting(settings, reader).forks(run))
+        found = asyncio.run(service.status(reader).forks(run))
     except (Unreachable, UsageError) as error:
-        console.say(f"not compared with Temporal's histories: {clean(str(error), 500)}")
+        console.say(f"not compared with {service.name}'s histories: {clean(str(error), 500)}")
         return
     verdict.problems += [ChainProblem(each, 0, "fork", why) for each, why in found.items()]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from leadhand.app.host_status import Hosting
+from leadhand.app.host_status import host_status
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
 from leadhand.cli.options import settings_of, stopped_by, store_option
@@ -123,7 +123,7 @@ class Follower:
         self._settings = settings
         self._reader = reader
         self._ident = ident
-        self._hosting = Hosting(settings, reader)
+        self._hosting = host_status(settings, reader)
         self._seq = 0
         self._told: set[str] = set()
         self.records = True

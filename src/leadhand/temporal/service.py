@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from leadhand.app.anchors import ANCHORED, Anchorer
-from leadhand.app.distributed import Scribe, log_of, mark
 from leadhand.app.loading import registry_of, reviewers_of, telemetry_of
 from leadhand.app.resume import planner_again
-from leadhand.app.store_factory import open_store, own_names
+from leadhand.app.store_factory import open_store
 from leadhand.engine.host import Host
 from leadhand.errors import LeadhandError, UsageError
 from leadhand.stores.postgres.address import Address
-from leadhand.temporal.cluster import require
+from leadhand.temporal.cluster import own_names, require
+from leadhand.temporal.host_factory import Scribe, mark, open_log
 from leadhand.workers.processes.machine import LocalMachine
 
 if TYPE_CHECKING:
@@ -39,10 +39,11 @@ LOOK_S = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class ServiceOptions:
     """What a process should serve."""
 
     settings: Settings
+    cluster: Cluster
     kinds: tuple[str, ...] = ()
     """Names or kinds of workers; all that are loaded when there are none."""
     steps: bool = True
@@ -52,7 +53,7 @@ class Wanted:
     notice: Callable[[str, str, str], None] = lambda _kind, _run, _text: None
 
 
-class Up:
+class RunningService:
     """A process that serves."""
 
     def __init__(
@@ -86,29 +87,25 @@ class Up:
 
 
 @asynccontextmanager
-async def serving_temporal(wanted: Wanted) -> AsyncIterator[Up]:
+async def running_service(options: ServiceOptions) -> AsyncIterator[RunningService]:
     """Serve until the block ends; then drain."""
     require()
     from leadhand.temporal.activities import EngineActivities, StepActivities
     from leadhand.temporal.host import connect
     from leadhand.temporal.processes import RunningWorkers, engine_worker, machine_workers, served
 
-    settings, cluster = wanted.settings, wanted.settings.temporal
-    if cluster is None:
-        raise UsageError(
-            "which Temporal server? Fix: give --temporal HOST:PORT, or set [temporal] address"
-        )
+    settings, cluster = options.settings, options.cluster
     registry = registry_of(settings)
-    names = served(registry, wanted.kinds) if wanted.steps else []
-    if wanted.steps and not names:
+    names = served(registry, options.kinds) if options.steps else []
+    if options.steps and not names:
         known = ", ".join(registry.catalog().workers) or "none"
         raise UsageError(f"there is nothing to serve; workers that are loaded: {known}")
     telemetry_of(settings)
     async with AsyncExitStack() as stack:
-        store = await _store(stack, wanted)
+        store = await _store(stack, options)
         cluster = own_names(cluster, store)
         client = await connect(cluster, shelf=store)
-        notice = await _own(stack, wanted, store, cluster) if wanted.engine else wanted.notice
+        notice = await _own(stack, options, store, cluster) if options.engine else options.notice
         local = LocalMachine(_mark(settings))
         await local.clear()
         local.attach(registry)
@@ -119,10 +116,10 @@ async def serving_temporal(wanted: Wanted) -> AsyncIterator[Up]:
             prefix,
             machine,
             names,
-            concurrency=wanted.concurrency,
-            drain_s=wanted.drain_s,
+            concurrency=options.concurrency,
+            drain_s=options.drain_s,
         )
-        if wanted.engine:
+        if options.engine:
             engine = EngineActivities(
                 store,
                 registry,
@@ -131,37 +128,39 @@ async def serving_temporal(wanted: Wanted) -> AsyncIterator[Up]:
                 on_notice=notice,
             )
             workers.append(engine_worker(client, prefix, engine))
-        began = store.last_position() if wanted.engine else 0
+        began = store.last_position() if options.engine else 0
         serving = await stack.enter_async_context(RunningWorkers(workers))
-        up = Up(serving, machine, names, store, writes=wanted.engine)
+        up = RunningService(serving, machine, names, store, writes=options.engine)
         up.began = began
         yield up
 
 
-async def _store(stack: AsyncExitStack, wanted: Wanted) -> Any:
+async def _store(stack: AsyncExitStack, options: ServiceOptions) -> Any:
     """The log: held by an engine on a file, shared on PostgreSQL, read by a machine."""
-    if not wanted.engine:
-        store = await log_of(wanted.settings.store)
+    if not options.engine:
+        store = await open_log(options.settings.store)
         stack.push_async_callback(store.close)
         return store
-    kept, lock = open_store(wanted.settings.store, for_temporal=True, beside=True)
+    kept, lock = open_store(options.settings.store, for_service=True, beside=True)
     stack.callback(lock.release)
     stack.push_async_callback(kept.close)
     return kept
 
 
-async def _own(stack: AsyncExitStack, wanted: Wanted, store: KeptStore, cluster: Cluster) -> Notice:
+async def _own(
+    stack: AsyncExitStack, options: ServiceOptions, store: KeptStore, cluster: Cluster
+) -> Notice:
     """Say in the log who hosts its runs from now on, and anchor what is written there.
 
     Gives who is told of what runs do.
     """
     anchorer = Anchorer(
-        store, wanted.settings.anchoring, lambda text: wanted.notice("trouble", "", text)
+        store, options.settings.anchoring, lambda text: options.notice("trouble", "", text)
     )
     anchorer.refuse_cut()
     stack.push_async_callback(_last_anchor, store, anchorer)
     host = None
-    if not isinstance(wanted.settings.store, Address):
+    if not isinstance(options.settings.store, Address):
         host = Host(store)  # it drives nothing: it owns the file, and says so there
         stack.push_async_callback(host.close)
         await host.open()
@@ -171,7 +170,7 @@ async def _own(stack: AsyncExitStack, wanted: Wanted, store: KeptStore, cluster:
     def noticed(kind: str, run: str, text: str) -> None:
         if kind in ANCHORED:
             anchorer.soon()
-        wanted.notice(kind, run, text)
+        options.notice(kind, run, text)
 
     return noticed
 

@@ -6,11 +6,16 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from leadhand.app.loading import registry_of
-from leadhand.app.store_factory import open_reader, own_names
+from leadhand.app.store_factory import open_reader
+from leadhand.cli.commands.doctor import DoctorCheck
+from leadhand.errors import LeadhandError
 from leadhand.stores.location import there
-from leadhand.temporal.cluster import require
+from leadhand.temporal.cluster import own_names, require
+from leadhand.temporal.settings import cluster_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from temporalio.client import Client
 
     from leadhand.settings import Settings
@@ -22,9 +27,19 @@ Row = tuple[str, str, str, str]
 ENGINE_FIX = "leadhand worker --engine-only, or leadhand serve"
 
 
-def temporal_rows(settings: Settings) -> list[Row]:
+def checks(settings: Settings, *, fix: bool) -> Iterator[DoctorCheck]:  # noqa: ARG001 - the port
     """The server, the engine, and the workers that are loaded here: who serves them."""
-    cluster = settings.temporal
+    try:
+        for what, value, problem, way in temporal_rows(settings):
+            yield DoctorCheck(what, value, problem, way, warning=True)
+    except LeadhandError as error:
+        message, _, way = str(error).partition(" Fix: ")
+        yield DoctorCheck("temporal", "cannot be used", message, way)
+
+
+def temporal_rows(settings: Settings) -> list[Row]:
+    """Return what is seen of the server, the engine and the workers that are loaded here."""
+    cluster = cluster_of(settings)
     if cluster is None:
         return []
     require()
@@ -38,7 +53,11 @@ async def _looked(settings: Settings, cluster: Cluster, names: list[str]) -> lis
 
     rows: list[Row] = [("temporal", f"{cluster.address}, namespace {cluster.namespace}", "", "")]
     try:
-        return rows + await _served(_named(settings, cluster), names) + await _parked(settings)
+        return (
+            rows
+            + await _served(_named(settings, cluster), names)
+            + await _parked(settings, cluster)
+        )
     except RPCError as error:
         wrong = f"does not answer: {str(error)[:200]}"
         return [(*rows[0][:2], wrong, "see that the Temporal server is well, and look again")]
@@ -55,17 +74,16 @@ def _named(settings: Settings, cluster: Cluster) -> Cluster:
         log.close_reader()
 
 
-async def _parked(settings: Settings) -> list[Row]:
+async def _parked(settings: Settings, cluster: Cluster) -> list[Row]:
     """Runs that do not go on, since their log is not what their workflow wrote."""
     if not there(settings.store):
         return []
-    from leadhand.app.host_status import Hosting
     from leadhand.app.reader import Reader
     from leadhand.temporal.cluster_status import way_out
 
     reader = Reader(settings.store)
     try:
-        found = await Hosting(settings, reader).forks()
+        found = await cluster.status(reader).forks()
     finally:
         await reader.close()
     return [

@@ -17,7 +17,7 @@ from leadhand.core.events import RunHosted
 from leadhand.core.host import TemporalLeft
 from leadhand.engine.host import Host
 from leadhand.errors import UsageError
-from leadhand.temporal.cluster import Cluster, require
+from leadhand.temporal.cluster import require
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,26 +25,27 @@ if TYPE_CHECKING:
     from leadhand.core.host import TemporalOpened
     from leadhand.stores.location import Place
     from leadhand.stores.log import KeptStore
+    from leadhand.temporal.cluster import Cluster
 
 
 async def take_back(
     place: Place,
-    cluster: Cluster | None,
+    cluster: Cluster,
     actor: str,
     reason: str,
     tell: Callable[[str], None],
 ) -> bool:
     """Let the runs of a log be hosted here again; false when they are already.
 
-    `cluster` is how the server is reached, where settings say it; else as the log names it.
+    `cluster` is how the server is reached.
     """
-    store, lock = open_store(place, for_temporal=True)
+    store, lock = open_store(place, for_service=True)
     host = Host(store)
     try:
         there = host_state(store).temporal
         if there is None:
             return False
-        known = replace(cluster or Cluster(there.address), namespace=there.namespace)
+        known = replace(cluster, namespace=there.namespace)
         await _end_workflows(store, known, there, f"taken back by {actor}: {reason}", tell)
         # Owners that Temporal gave to runs count from one: ours must be later than all of them.
         highest = _highest_owner(store)

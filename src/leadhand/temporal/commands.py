@@ -19,11 +19,12 @@ from leadhand.cli.options import (
 from leadhand.cli.signals import Signals, first_of
 from leadhand.errors import UsageError
 from leadhand.settings.folders import make_store_folder
+from leadhand.temporal.settings import cluster_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leadhand.app.serving import Up, Wanted
+    from leadhand.temporal.service import RunningService, ServiceOptions
 
 
 EXAMPLE = """leadhand worker --temporal temporal.example:7233 --workers workers.py
@@ -63,7 +64,7 @@ def worker(console: Console, **options: Any) -> int:
     becomes of what was lost. With --engine it serves the runs as well; one such process must be
     there, or `leadhand serve --temporal`.
     """
-    from leadhand.app.serving import Wanted
+    from leadhand.temporal.service import ServiceOptions
 
     settings = settings_of(options["store"], options["workers"], executes=console)
     engine = options["engine"] or options["engine_only"]
@@ -71,8 +72,14 @@ def worker(console: Console, **options: Any) -> int:
         raise UsageError("--engine-only serves no steps, so --kinds does not go with it")
     if engine:
         make_store_folder(settings.store)
-    wanted = Wanted(
+    cluster = cluster_of(settings)
+    if cluster is None:
+        raise UsageError(
+            "which Temporal server? Fix: give --temporal HOST:PORT, or set [temporal] address"
+        )
+    wanted = ServiceOptions(
         settings=settings,
+        cluster=cluster,
         kinds=several(options["kinds"]),
         steps=not options["engine_only"],
         engine=engine,
@@ -83,18 +90,18 @@ def worker(console: Console, **options: Any) -> int:
     return asyncio.run(_serve(console, wanted, options["health"], options["health_bind"]))
 
 
-async def _serve(console: Console, wanted: Wanted, health: int | None, bind: str) -> int:
-    from leadhand.app.health import answering_health
-    from leadhand.app.serving import serving_temporal
+async def _serve(console: Console, wanted: ServiceOptions, health: int | None, bind: str) -> int:
+    from leadhand.temporal.health import answering_health
+    from leadhand.temporal.service import running_service
 
     with Signals(lambda number: _draining(console, number), lambda: None) as signals:
-        up: Up | None = None
+        up: RunningService | None = None
         async with AsyncExitStack() as stack:
             port = None
             if health is not None:
                 is_ready = _ready(lambda: up, signals)
                 port = await stack.enter_async_context(answering_health(bind, health, is_ready))
-            up = await stack.enter_async_context(serving_temporal(wanted))
+            up = await stack.enter_async_context(running_service(wanted))
             what = [*up.names, *(["engine"] if wanted.engine else [])]
             if console.json:
                 console.record({"serving": what, "health": port})
@@ -105,7 +112,7 @@ async def _serve(console: Console, wanted: Wanted, health: int | None, bind: str
     return 128 + signals.number if signals.number == 15 else 0
 
 
-async def _tell_away(console: Console, up: Up) -> None:
+async def _tell_away(console: Console, up: RunningService) -> None:
     """Say once when the server is away, and once when it is back."""
     there = True
     while True:
@@ -115,7 +122,7 @@ async def _tell_away(console: Console, up: Up) -> None:
             console.say(f"the Temporal server {'answers again' if there else AWAY}")
 
 
-def _ready(up: Callable[[], Up | None], signals: Signals) -> Callable[[], bool]:
+def _ready(up: Callable[[], RunningService | None], signals: Signals) -> Callable[[], bool]:
     """Whether work is taken."""
 
     def look() -> bool:

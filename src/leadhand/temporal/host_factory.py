@@ -1,4 +1,4 @@
-"""Runs on Temporal, for a Lead: the host that is elsewhere, and what serves it."""
+"""Opening the host of runs that Temporal hosts, and the log that it reads."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from leadhand.app.store_factory import host_folded, host_state, open_store, own_names
+from leadhand.app.store_factory import host_folded, host_state, open_store
 from leadhand.app.used_approvals import UsedApprovals
 from leadhand.core.host import HOST_STREAM, TemporalOpened, refuse_other
 from leadhand.core.state.model import Now
@@ -16,11 +16,10 @@ from leadhand.errors import UsageError
 from leadhand.stores.location import need_driver, there
 from leadhand.stores.postgres.address import Address
 from leadhand.stores.sqlite.reader import SqliteReader
-from leadhand.temporal.cluster import require
+from leadhand.temporal.cluster import own_names, require
 
 if TYPE_CHECKING:
     from leadhand.app.lead import Lead
-    from leadhand.core.plan.model import Doc
     from leadhand.engine.host import Host
     from leadhand.ports import Entry, Store
     from leadhand.stores.location import Place
@@ -33,14 +32,14 @@ STORE_WAIT_S = 10.0
 LOOK_S = 0.1
 
 
-async def distant(cluster: Cluster, place: Place | Store) -> TemporalHost:
+async def open_host(cluster: Cluster, place: Place | Store) -> TemporalHost:
     """The host of runs that a Temporal server hosts; their log is read here."""
     require()
     from leadhand.temporal.host import TemporalHost, connect
 
     if isinstance(place, Path) and not there(place):
         await connect(cluster)  # a server that is not there is the first thing to know
-    store = await log_of(place, speaks=True)
+    store = await open_log(place, speaks=True)
     try:
         cluster = own_names(cluster, store)
         refuse_other(host_state(store), cluster.namespace, cluster.ways.prefix)
@@ -54,7 +53,7 @@ async def distant(cluster: Cluster, place: Place | Store) -> TemporalHost:
     return host
 
 
-async def log_of(place: Place | Store, *, speaks: bool = False) -> Any:
+async def open_log(place: Place | Store, *, speaks: bool = False) -> Any:
     """The log, for reading, and for what is too large to cross.
 
     `speaks`: also to tell of what goes for all runs; no process of ours may host it meanwhile.
@@ -64,7 +63,7 @@ async def log_of(place: Place | Store, *, speaks: bool = False) -> Any:
         return place
     if isinstance(place, Address):
         if speaks:
-            return open_store(place, for_temporal=True, beside=True)[0]
+            return open_store(place, for_service=True, beside=True)[0]
         need_driver()
         from leadhand.stores.postgres.store import PostgresStore
 
@@ -124,38 +123,6 @@ class _Beside(SqliteReader):
     def put_artifact(self, data: bytes) -> str:
         """Keep bytes; their name."""
         return self._artifacts.put(data)
-
-
-async def distant_say(
-    cluster: Cluster, place: Place, run: str, verb: str, actor: str, details: Doc
-) -> Doc:
-    """Say something to a run that Temporal hosts, or to all of them."""
-    host = await distant(cluster, place)
-    try:
-        return await host.say(run, verb, actor, details)
-    finally:
-        await host.close()
-
-
-async def give_up_workflow(
-    cluster: Cluster, place: Place, run: str, actor: str, reason: str
-) -> None:
-    """End the workflow of a run, whatever it still meant to do: its log is what counts."""
-    host = await distant(cluster, place)
-    try:
-        await host.give_up(run, f"given up by {actor}: {reason}")
-    finally:
-        await host.close()
-
-
-async def withdraw(cluster: Cluster, place: Place, run: str, actor: str, reason: str) -> bool:
-    """Take back a run that waits for an engine; false when there is none of this id."""
-    host = await distant(cluster, place)
-    try:
-        why = f"withdrawn by {actor}" + (f": {reason}" if reason else "")
-        return await host.withdraw(run, why)
-    finally:
-        await host.close()
 
 
 def engine_of(lead: Lead, store: Store, **more: Any) -> EngineActivities:
