@@ -141,7 +141,7 @@ async def test_how_both_sides_prove_who_they_are_is_taken_from_the_settings(tmp_
         (tmp_path / f"{name}.pem").write_text(name)
     text = '[temporal]\naddress = "t:7"\nnamespace = "ns"\nca = "ca.pem"\ncert = "cert.pem"\n'
     (tmp_path / "leadhand.toml").write_text(f'{text}key = "key.pem"\napi_key = "T_KEY"\n')
-    cluster = load_settings(environ={"HOME": str(tmp_path)}, folder=tmp_path).temporal
+    cluster = hosting_service(load_settings(environ={"HOME": str(tmp_path)}, folder=tmp_path))
     told = {}
 
     async def stand_in(address, **more):
