@@ -438,7 +438,6 @@ def test_folding_changes_no_event_and_views_change_no_state(tape):
     known = snapshot(state)
     run.outcome_doc(state)
     run.summary(state)
-    run.progress(state)
     view = run.planner_view(state, 1, "x")
     for ident in view.steps:
         assert view.steps[ident].id == ident
