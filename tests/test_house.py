@@ -1,6 +1,7 @@
 """The house rules that no linter knows: locks, paths, sizes, banned calls, commands."""
 
 import ast
+import inspect
 import os
 import re
 import shutil
@@ -12,9 +13,13 @@ import tomllib
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import leadhand
+import leadhand.testing
+from leadhand import ports
 from tests.support.need import need
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -228,6 +233,83 @@ def test_no_banned_call():
 def test_the_ban_has_teeth(code):
     """A rule that cannot fail protects nothing."""
     assert len(list(offences(ast.walk(ast.parse(code))))) == 1
+
+
+# --- docstrings of the public API ----------------------------------------------------------
+
+
+PORTS = [each for each in vars(ports).values() if getattr(each, "_is_protocol", False)]
+
+
+def public_api() -> Iterator[tuple[str, Any]]:
+    """Yield the classes and functions that users import or implement, by name."""
+    own = [name for name, each in vars(ports).items() if each.__class__ and name[0] != "_"]
+    own = [
+        name for name in own if getattr(getattr(ports, name), "__module__", "") == ports.__name__
+    ]
+    homes = [(leadhand, leadhand.__all__), (leadhand.testing, leadhand.testing.__all__)]
+    for module, names in (*homes, (ports, own)):
+        for name in names:
+            found = getattr(module, name)
+            if inspect.isclass(found) or inspect.isfunction(found):
+                yield f"{module.__name__}.{name}", found
+
+
+def methods(kind: type) -> Iterator[tuple[str, Any]]:
+    """Yield the public methods and properties written in a class, and its constructor."""
+    for name, value in vars(kind).items():
+        found = getattr(value, "fget", None) or getattr(value, "__func__", value)
+        written = inspect.isfunction(found) and found.__code__.co_filename.startswith(str(ROOT))
+        bases = [base for base in kind.__mro__[1:] if base.__module__.startswith("asyncio")]
+        foreign = any(name in vars(base) for base in bases)
+        if written and not foreign and (name[0] != "_" or name in ("__init__", "__call__")):
+            yield name, found
+
+
+def undocumented(name: str, found: Any) -> Iterator[str]:
+    """Yield what the docstrings of a class or function leave out.
+
+    Each class, function, method and property has a docstring, and each parameter is named in the
+    docstring of its function, of the class, of the constructor, or of the port that it implements.
+    """
+    several, around = [("", found)], ""
+    if inspect.isclass(found):
+        several = list(methods(found))
+        around = f"{vars(found).get('__doc__')} {found.__init__.__doc__}"
+        if not vars(found).get("__doc__"):
+            yield f"{name} has no docstring"
+    for method, function in several:
+        place = f"{name}.{method}" if method else name
+        own = function.__doc__ or ""
+        if not own and method != "__init__":
+            yield f"{place} has no docstring"
+        port = [vars(each)[method].__doc__ for each in PORTS if method in vars(each)]
+        words = set(re.findall(r"\w+", " ".join(filter(None, (own, around, *port)))))
+        for each in inspect.signature(function).parameters:
+            if each not in ("self", "cls", *words) and each[0] != "_":
+                yield f"{place} does not say what {each} is"
+
+
+def test_the_public_api_has_docstrings_that_name_its_parameters():
+    """A user reads them in an editor; nothing else tells what an argument means."""
+    assert not [missing for name, found in public_api() for missing in undocumented(name, found)]
+
+
+def test_a_missing_docstring_is_found():
+    """A rule that cannot fail protects nothing."""
+
+    class Bare:
+        def silent(self, count): ...
+
+        def told(self, count, more):
+            """Tell how `count` is used."""
+
+    assert list(undocumented("Bare", Bare)) == [
+        "Bare has no docstring",
+        "Bare.silent has no docstring",
+        "Bare.silent does not say what count is",
+        "Bare.told does not say what more is",
+    ]
 
 
 # --- commands and package ------------------------------------------------------------------

@@ -310,7 +310,7 @@ class Clock(Protocol):
 
 
 def ends_us(error: BaseException) -> bool:
-    """Return whether an exception raised in user code ends this process or task, not the code.
+    """Return whether `error`, raised in user code, ends this process or task, not the code.
 
     Cancellation from outside, closing and Ctrl-C must be passed on. The same exceptions raised by
     the code itself are failures like any other.

@@ -1,6 +1,6 @@
-"""The application: Lead and its parts put together, and the doors other processes use.
+"""The application: Lead and its parts, and the interfaces for other processes.
 
-Its names load when they are first used: whoever only reads needs no engine.
+Its names are loaded on first use: reading a database needs no engine.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["Lead", "Outcome", "Steps"]
 _HOMES = {"Lead": "lead", "Outcome": "outcome", "Steps": "outcome"}
 
 
-if not TYPE_CHECKING:  # A type checker that saw it would take any name for one of ours.
+if not TYPE_CHECKING:  # A type checker that saw this would accept any name.
 
     def __getattr__(name: str) -> Any:
         home = _HOMES.get(name)

@@ -3,8 +3,8 @@
     lead = Lead(workers=[fetch, compare, summarise], planner=next_step, store="runs.db")
     outcome = await lead.run(Goal(text="Compare our competitors"))
 
-`run` takes a Plan, a plan document (dict), a path to one, or a Goal. Each verb has a blocking
-twin for scripts: `plan_sync`, `run_sync`.
+`run` takes a Plan, a plan document (dict), a path to one, or a Goal. Each verb has a blocking twin
+for scripts: `plan_sync`, `run_sync`.
 """
 
 from __future__ import annotations
@@ -122,17 +122,17 @@ if TYPE_CHECKING:
     from leadhand.stores.log import KeptStore, Lock
 
 
-# Where a Lead's runs live: its store, and the host that is opened once for all who use it.
+# The store of a Lead's runs, and the host that is opened once for all users.
 #
-# A host is opened when the first verb needs one and closed when the last is done with it. What
-# people say does not need one of its own: it goes to the host that is there, in this process or
-# another, and only where there is none is the database taken for the moment.
+# A host is opened when the first verb needs one and closed when the last is done with it. Commands
+# of people need no host of their own: they go to the existing host, in this process or another, and
+# only without one is the database opened for the moment.
 
 
 HOSTED = "is the host of this database"
 LOOK_S = 0.05
 STEP_BACK_S = 10.0
-"""How long a process that was asked to step back may take to let go of the database."""
+"""How long a process that was asked to step back may take to release the database."""
 
 
 def _there(place: Place, run_id: str) -> Place:
@@ -153,7 +153,7 @@ class _Hosting:
 
 
 async def finish(run: Run, approve_as: str = "", key: PrivateKey | None = None) -> Outcome:
-    """Wait until a run ended or waits; `approve_as` answers its reviews as that person."""
+    """Wait until a run has ended or waits; `approve_as` answers its reviews as that person."""
     while True:
         await run.settled()
         review = to_approve(run.state, approve_as) if approve_as else ""
@@ -169,7 +169,12 @@ DEFAULT_STORE = Path(".leadhand") / "leadhand.db"
 
 
 class Lead:
-    """Workers, a planner and a store, ready to plan and run."""
+    """Workers, a planner and a store, ready to plan and run.
+
+    Everything is opened on first use. Methods that name a run raise `UsageError` if there is no
+    such run, and `Conflict` if another process hosts the database and the request cannot be
+    forwarded.
+    """
 
     def __init__(  # noqa: PLR0913 - the composition root
         self,
@@ -190,12 +195,25 @@ class Lead:
         planners: Mapping[str, Planner | Callable[..., object]] | None = None,
         service: HostingService | None = None,
     ) -> None:
-        """With `temporal`, runs are hosted by that server: see docs/temporal.md.
+        """Create a Lead; nothing is opened or started yet.
 
-        `service` is a service elsewhere that hosts runs, as settings make it; `temporal` is the
-        short form for one.
-
-        `planners` are those that plan documents may name beside "goal", models and `planner`.
+        Args:
+            workers: functions, modules and worker objects; or a `Registry` of them.
+            planner: a planner, a function of the view, or the name of a model or tier;
+                None: goals are planned by the goal planner.
+            store: a path, an address of PostgreSQL, or a `Store`; .leadhand/leadhand.db if None.
+            policy: the limits and the review rules of runs.
+            max_concurrency: how many attempts may run at once, over all runs.
+            actor: the person on whose behalf this Lead acts; the account's name by default.
+            on_notice: called with (kind, run, text) when a person is awaited or a run ends.
+            anchoring: where and how often the head of the log is recorded outside of it.
+            reviewers: automatic reviewers of revisions, by name.
+            key: the private key, or its file, that signs what `actor` approves.
+            models: a registry of models, or models by name.
+            tiers: names of models for each tier ("lead", "hand", …), the first preferred.
+            temporal: the short form of `service` for Temporal: see docs/temporal.md.
+            planners: planners that plan documents may name besides "goal", models and `planner`.
+            service: a service elsewhere that hosts the runs, as settings make it.
         """
         self.registry = workers if isinstance(workers, Registry) else Registry(workers)
         self.models = ModelRegistry.of(models, tiers)
@@ -254,7 +272,16 @@ class Lead:
     # The two verbs.
 
     async def plan(self, goal: Goal | str, **more: Any) -> Plan:
-        """Ask the planner for the first steps; nothing is executed."""
+        """Return the plan for a goal; nothing is executed.
+
+        Args:
+            goal: a `Goal`, or its text.
+            more: further fields of `Goal`, if `goal` is a text.
+
+        Raises:
+            NoPlan: the planner proposed no plan; the message says why.
+            PlanInvalid: the proposed plan has errors.
+        """
         goal = as_goal(goal, more)
         direct = direct_in(goal, self.registry, given=self.planner is not None)
         if direct is not None and direct.proposal is not None:
@@ -289,7 +316,22 @@ class Lead:
         approval: Approval | Doc | Sequence[Approval] | None = None,
         context: str = "",
     ) -> Outcome:
-        """Run a plan, a plan document, a path to one, or a goal; returns when it ended or waits."""
+        """Run a plan or a goal; return when it has ended or waits for a person.
+
+        Args:
+            what: a plan, a plan document, a path to one, or a goal.
+            params: the values of the plan's parameters.
+            approve: whether to approve every review as this Lead's actor.
+            run_id: the id of the run; a new one by default.
+            mode: how far ahead to plan a goal: direct, next_step, whole or auto.
+            approval: approvals of exactly this plan, as `approve` returns them.
+            context: the name of the context the plan runs in, for the record.
+
+        Raises:
+            PlanInvalid: the plan has errors; nothing was run.
+            Conflict: there is a run of this id, or an approval does not fit or was used.
+            UsageError: `what` or `params` cannot be used.
+        """
         origin = {"context": context} if context else None
         async with self.hosting() as host:
             run = await self.begin(
@@ -307,7 +349,10 @@ class Lead:
                 host.forget(run)
 
     async def resume(self, run_id: str, *, approve: bool = False) -> Outcome:
-        """Take a run up again where its log ends; a pause is lifted."""
+        """Resume run `run_id` where its log ends; return when it has ended or waits for a person.
+
+        A pause is lifted. `approve` approves every review as this Lead's actor.
+        """
         async with self.hosting() as host:
             run = await self.take_up(host, run_id)
             if run.state.paused and run.state.ended is None:
@@ -315,7 +360,12 @@ class Lead:
             return await self._finished(host, run, approve=approve)
 
     async def rollback(self, run_id: str, *, approve: bool = False, reason: str = "") -> Outcome:
-        """Take back what a run did that has ended: its rollback plan, or its undos."""
+        """Undo a run that has ended, by its rollback plan or the undos of its steps.
+
+        The rollback is a run of its own, whose outcome is returned. `approve` approves its reviews
+        as this Lead's actor; `reason` is recorded. Raise `Conflict` if run `run_id` has not ended,
+        `UsageError` if there is nothing to undo.
+        """
         async with self.hosting() as host:
             run = await roll_back(self, host, run_id, reason=reason)
             return await finish(run, self.actor if approve else "", self.key)
@@ -329,15 +379,15 @@ class Lead:
         return replace(outcome, rollback=undone)
 
     def resume_sync(self, run_id: str, **more: Any) -> Outcome:
-        """`resume` for scripts."""
+        """Run `resume` for `run_id` in an event loop of its own; `more` are its other arguments."""
         return asyncio.run(self.resume(run_id, **more))
 
     def plan_sync(self, goal: Goal | str, **more: Any) -> Plan:
-        """`plan` for scripts."""
+        """Run `plan` for `goal` in an event loop of its own; `more` are its other arguments."""
         return asyncio.run(self.plan(goal, **more))
 
     def run_sync(self, what: Plan | Goal | Doc | str | Path, **more: Any) -> Outcome:
-        """`run` for scripts."""
+        """Run `run` for `what` in an event loop of its own; `more` are its other arguments."""
         return asyncio.run(self.run(what, **more))
 
     # What is in the database. These read it and need no host.
@@ -410,7 +460,7 @@ class Lead:
         return data
 
     def _readable(self) -> Place:
-        """Return where the database is. Raise UsageError for a store that is not in a place."""
+        """Return the location of the database. Raise `UsageError` for a store in memory."""
         if not isinstance(self._store, (Path, Address)):
             raise UsageError("this Lead has a store in memory: give store= a path to read it")
         return self._store
@@ -430,10 +480,12 @@ class Lead:
         approvals: Iterable[Doc] = (),
         checked: Checked | None = None,
     ) -> Run:
-        """Check everything and start; returns once the start is durable.
+        """Check everything and start a run on `host`; return once the start is durable.
 
-        `origin` says where the plan came from (library, context); it is recorded with it.
-        `checked` is what `check` said of the plan, where that was asked before.
+        `what`, `params`, `run_id` and `mode` as for `run`; `sources` are the modules or files of
+        the workers; `origin` is where the plan came from (library, context), recorded with it;
+        `approvals` are documents of approvals. `checked` is the result of `check`, if already
+        known.
         """
         planner: Planner
         refuse_name(host, run_id, rollback="rollback_of" in (origin or {}))
@@ -459,9 +511,10 @@ class Lead:
     def check(
         self, what: Plan | Doc | str | Path, params: Doc, *, values_too: bool = True
     ) -> Checked:
-        """A plan that can be run, the values of its parameters, and the digest of its steps.
+        """Return the plan `what` as a document, the values of its parameters, and its digest.
 
-        Without `values_too` it may hold values that do not fit: a step that gets one fails then.
+        Raise `PlanInvalid` for errors in the plan or in `params`. Without `values_too`, values that
+        do not fit are accepted: the step that gets one fails then.
         """
         doc, params = as_document(what), as_plain(params, "params")
         catalog, pools = self.registry.catalog(), self.policy.resources
@@ -482,13 +535,13 @@ class Lead:
         return doc, values, digest(canonical(doc["steps"]))
 
     def missing_programs(self, doc: Doc) -> Sequence[Finding]:
-        """Return what is wrong with a plan whose commands run on this machine: no program."""
+        """Return a finding for each command of the plan `doc` whose program is missing here."""
         if self._elsewhere is not None:
-            return []  # the machines that do the work have programs of their own
+            return []  # the remote machines have programs of their own
         return missing_programs(doc, self.registry)
 
     def policy_for(self, what: Goal | Doc) -> Policy:
-        """Return the constants that a run of a goal, or of a document that was checked, would have.
+        """Return the policy that a run of `what` would have: a goal, or a checked plan document.
 
         Nothing is started.
         """
@@ -500,7 +553,7 @@ class Lead:
 
     def _policy(self, head: Doc, goal: Any, planner: Planner) -> Policy:
         policy = plan_policy(self.policy, head, goal, time.time_ns() // 1000)
-        # A plan that was written is as long as it is; a goal may go on and on.
+        # A given plan has a fixed length; a goal may continue indefinitely.
         agents = [] if isinstance(planner, DocumentPlanner) else self.registry.agents
         return model_policy(policy, planner, agents)
 
@@ -534,14 +587,14 @@ class Lead:
         )
 
     async def take_up(self, host: Host, run_id: str) -> Run:
-        """Drive a run again from where its log ends."""
+        """Resume run `run_id` on `host` where its log ends."""
         run = host.load(run_id, self.registry)
         return await host.adopt(run_id, self.registry, self.planner_of_run(run.state))
 
     def planner_of_run(self, state: State) -> Planner | None:
-        """The planner of a run that is taken up: the one its plan names, or that its log knows.
+        """Return the planner of a resumed run from its `state`: by its plan, or by its log.
 
-        Raise UsageError when the plan names one that this Lead was not given.
+        Raise `UsageError` if the plan names a planner that this Lead does not have.
         """
         started = state.started
         if started is None:
@@ -554,10 +607,10 @@ class Lead:
         return taken_up(started.planner, self.planner, self.registry.methods)
 
     def document_planner(self, name: str, goal: Goal) -> Planner:
-        """The planner that a plan document names, for the goal of that document.
+        """Return the planner called `name` in a plan document, for the `goal` of that document.
 
-        Raise UsageError when this Lead was not given one of that name. Code is never loaded
-        because a document names it.
+        Raise `UsageError` if this Lead has none of that name. A document never causes code to be
+        loaded.
         """
         wrong = self.planner_problem(name)
         if wrong is not None:
@@ -570,7 +623,7 @@ class Lead:
         return planner_for(found, goal, self.registry.methods)
 
     def planner_problem(self, name: str) -> tuple[str, str, Level] | None:
-        """Why a planner that a plan document names cannot be used, with a fix; None if it can."""
+        """Return why planner `name` of a document cannot be used, a fix and a level; or None."""
         given = (*self.planners, planner_label(self.planner), GoalPlanner.name)
         if name in given or (self.models.knows(name) and "@http" not in name):
             return None
@@ -578,7 +631,7 @@ class Lead:
         return what, f"Pass planner= or planners={{{shown(name)}: …}} to Lead.", "error"
 
     def _document(self, doc: Doc) -> tuple[Any, Planner]:
-        """The goal and the planner of a run of a document."""
+        """Return the goal and the planner for a run of a plan document."""
         named = doc.get("planner")
         if not named:
             return doc.get("goal", ""), DocumentPlanner(doc)
@@ -588,12 +641,12 @@ class Lead:
         return goal, RevisableDocument(doc, planner, source)
 
     def _label_of(self, planner: Planner) -> str:
-        """The name under which the document of a plan names the planner that wrote it."""
+        """Return the name by which a plan document refers to the planner that wrote it."""
         known = (name for name, each in self.planners.items() if each is self.planner)
         return next(known, "") or planner_label(self.planner or planner)
 
     def planner_for(self, goal: Goal) -> Planner:
-        """The planner of a goal: the one this Lead was given, else the goal planner."""
+        """Return the planner for `goal`: the one this Lead has, else the goal planner."""
         return planner_for(self.planner, goal, self.registry.methods)
 
     # --- what people say to runs, and what they are shown ---------------------------------------
@@ -608,10 +661,19 @@ class Lead:
         context: str = "",
         widens: bool = False,
     ) -> Approval:
-        """Allow exactly this plan, as this Lead's actor: for one run, with `run(approval=)`.
+        """Approve exactly this plan as this Lead's actor: for one run, with `run(approval=)`.
 
-        What steps claim beyond their workers counts only with `widens=True`: set it for a person
-        who was shown those claims, as `leadhand review PLAN` shows them.
+        Args:
+            plan: a plan, a plan document, or a path to one.
+            params: the values of its parameters, which are approved too.
+            expires: a duration, or an instant; the policy's `approval_s` by default.
+            reason: recorded with the approval.
+            context: the name of the context the plan runs in.
+            widens: whether claims of steps beyond their workers are approved too: only for a
+                person who was shown them, as `leadhand review PLAN` shows them.
+
+        Raises:
+            PlanInvalid: the plan has errors.
         """
         doc, values, _linted = self.check(plan, params or {})
         now = time.time_ns() // 1000
@@ -632,7 +694,7 @@ class Lead:
         )
 
     async def review(self, run_id: str) -> Doc:
-        """All that waits in a run, complete, as `leadhand review RUN --json` prints it."""
+        """Return the review of what is pending in run `run_id`, as `leadhand review RUN --json`."""
         from leadhand.app.documents import review_document
 
         async with self.hosting() as host:
@@ -642,7 +704,7 @@ class Lead:
             return found
 
     async def inbox(self) -> builtins.list[Doc]:
-        """Everything that waits for a person, oldest first: as `leadhand inbox --json`."""
+        """Return all open questions to people, oldest first, as `leadhand inbox --json`."""
         from leadhand.app.reader import summary_of
         from leadhand.core.views.inbox import inbox_row
         from leadhand.core.views.run import ENDED
@@ -659,7 +721,11 @@ class Lead:
             return sorted(rows, key=lambda row: str(row["since"]))
 
     async def amend(self, run_id: str, sets: Mapping[str, Json], unset: Iterable[str] = ()) -> None:
-        """Change what has not started, by path: `{"steps.a.not_before": "02:00 Europe/Berlin"}`."""
+        """Change steps of run `run_id` that have not started, and fields of its plan, by path.
+
+        `sets` maps paths to new values: `{"steps.a.not_before": "02:00 Europe/Berlin"}`; the paths
+        of `unset` are removed. Raise `UsageError` for a step that has started or an unknown path.
+        """
         sets = {path: as_plain(value, path) for path, value in sets.items()}
         async with self.hosting() as host:
             run = host.load(run_id, self.registry)
@@ -677,13 +743,23 @@ class Lead:
         expires: Expiry = None,
         shown: str = "",
     ) -> None:
-        """Answer a question or a review, as this Lead's actor; `resume` then goes on.
+        """Answer a question or a review of run `run_id` as this Lead's actor; then call `resume`.
 
-        `shown` is how the `binding` of `review()` begins that the person saw, 12 digits or more.
-        Something else that waits by now is then not approved; and only with it do claims of steps
-        beyond their workers count. Of a protected change it is how the `commit` begins that was
-        shown, and must be given to approve it. `question` is an id as `Outcome.waiting_for` has
-        it, RUN/ID, or the ID alone.
+        Args:
+            question: an id of `Outcome.waiting_for`, RUN/ID, or the ID alone.
+            choice: one of the choices of the question; "approve" or "reject" for a review.
+            text: a comment, recorded with the answer.
+            data: the facts asked for, or the result of a task.
+            expires: for an approval: a duration or an instant.
+            shown: for an approval: at least 12 digits of the `binding` of `review()` that the
+                person saw. If another revision is pending by now, it is not approved; and only
+                with it are claims of steps beyond their workers approved. For a protected
+                change it is required: the beginning of the `commit` that was shown.
+
+        Raises:
+            UsageError: the choice or the data does not fit.
+            Conflict: the question is not open, or something else is pending than was shown.
+            NotAllowed: the actor may not approve this.
         """
         question = question.removeprefix(f"{run_id}/")
         async with self.hosting() as host:
@@ -692,16 +768,22 @@ class Lead:
             await run.said(said)
 
     async def pause(self, run_id: str, reason: str = "") -> None:
-        """Nothing new starts in a run; what is running may finish. `resume` lifts it."""
+        """Pause run `run_id` for `reason`: no new attempts start. `resume` lifts it."""
         await self.say(run_id, "pause", reason=reason)
 
     async def hold(self, run_id: str, *steps: str, reason: str = "") -> str:
-        """Stop before steps that have not started; the question that `release` answers."""
+        """Hold `steps` of run `run_id` that have not started, for `reason`.
+
+        Return the question that `release` answers.
+        """
         answer = await self.say(run_id, "hold", steps=list(steps), reason=reason)
         return str(answer["question"])
 
     async def release(self, run_id: str, *steps: str, reason: str = "") -> builtins.list[str]:
-        """Let steps go on that are held, with those that were held together with them."""
+        """Release held `steps` of run `run_id`, with the steps held together with them.
+
+        `reason` is recorded. Return the released steps: none while more people must release them.
+        """
         names, key, told = list(steps), self.key, list[str]()
         if key is None:
             answer = await self.say(run_id, "release", steps=names, reason=reason)
@@ -716,11 +798,11 @@ class Lead:
         return told
 
     async def redo(self, run_id: str, step: str, reason: str) -> None:
-        """Have a step tried again that failed; `resume` then goes on, if nobody hosts the run."""
+        """Retry the failed `step` of run `run_id` for `reason`; then call `resume` if needed."""
         await self.say(run_id, "redo", step=step, reason=reason)
 
     async def cancel(self, run_id: str, reason: str = "") -> None:
-        """Ask a run to stop; what is in flight is ended."""
+        """Cancel run `run_id` for `reason`; attempts in flight are stopped."""
         await self.say(run_id, "cancel", reason=reason)
 
     # --- the host: opened by the first verb that needs one, closed after the last ---------------
@@ -733,7 +815,7 @@ class Lead:
         anchoring: Anchoring,
         service: HostingService | None = None,
     ) -> None:
-        """Say where runs live; nothing is opened yet."""
+        """Set where runs live and how; nothing is opened yet. The arguments are those of `Lead`."""
         self._store = as_place(store)
         self._elsewhere = service
         self._max_concurrency = max_concurrency
@@ -747,16 +829,20 @@ class Lead:
         self._kept: KeptStore | None = None
         self._service: Listening | None = None
         self.beside = False
-        """Whether runs are driven beside the host of the database, where there is one."""
+        """Whether runs are driven beside the host of the database, if there is one."""
         self.presides = False
-        """Whether this should be the host: a run's process that is it steps back when asked."""
+        """Whether this should be the host: a run's process that is the host steps back when
+        asked."""
 
     def hosting(self) -> _Hosting:
-        """`async with lead.hosting() as host`: opened once, however many runs share it."""
+        """Return a context manager for the host: opened once, shared by all its users."""
         return _Hosting(self)
 
     async def say(self, run_id: str, verb: str, **details: Any) -> Doc:
-        """Say something to a run, whoever hosts it; durable when it returns."""
+        """Send the command `verb` with `details` to run `run_id`, on any host; return its result.
+
+        It is durable on return.
+        """
         place = self._store
         async with self._one_at_a_time():
             elsewhere = self._host is None
@@ -778,7 +864,7 @@ class Lead:
             return await word(host, run, verb, self.actor, details)
 
     def _one_at_a_time(self) -> asyncio.Lock:
-        """A lock belongs to the loop it is used in, and a Lead may see several, one by one."""
+        """Return the lock of the running loop: a Lead may be used in several loops, one by one."""
         loop = asyncio.get_running_loop()
         if self._opening is None or self._opening[0] is not loop:
             self._opening = (loop, asyncio.Lock())
@@ -792,7 +878,7 @@ class Lead:
             return self._host
 
     def _private(self) -> builtins.list[Path]:
-        """What workers with a sandbox may not see: the database with all beside it, and keys."""
+        """Return the paths hidden from sandboxed workers: the database with its files, and keys."""
         found = [self._anchoring.file, self._anchoring.key, state_folder(os.environ)]
         if isinstance(self._store, (Path, Address)):
             found += kept_by(home(self._store).resolve())
@@ -844,13 +930,13 @@ class Lead:
         self._look_with(host, self._anchorer, kept)
 
     def _look_with(self, host: Host, anchorer: Anchorer, log: KeptStore) -> None:
-        """Have chains, anchors and uses of approvals looked at before anything of a run starts."""
+        """Let the host check chains, anchors and used approvals before anything of a run starts."""
         host.claim_approval = UsedApprovals(log.database_id).claim
         host.refuse_altered = anchorer.refuse_altered
         host.not_before = anchorer.latest()
 
     async def _owned(self, place: Place) -> tuple[KeptStore, Lock]:
-        """The database, for this process alone; a run's process that hosts it steps back."""
+        """Open the database for this process alone; a run's process that hosts it steps back."""
         until = time.monotonic() + STEP_BACK_S
         while True:
             try:
@@ -862,7 +948,7 @@ class Lead:
             await asyncio.sleep(LOOK_S)
 
     def _named(self, error: Conflict) -> Conflict:
-        """The error with a way out, where another process is the host."""
+        """Return the error with a fix, if another process is the host."""
         if HOSTED not in str(error):
             return error
         if self.presides:
@@ -875,9 +961,9 @@ class Lead:
         )
 
     async def _open_beside(self, place: Path) -> Host:
-        """The host of a run's own process: a guest of whoever hosts the database."""
+        """Open the host of a run's own process: a guest of the host of the database."""
         made = not there(place)
-        if made:  # a new database: somebody has to make it
+        if made:  # a new database must be created first
             kept, lock = open_store(place)
             await kept.close()
             lock.release()
@@ -895,7 +981,7 @@ class Lead:
         self._equip(guest)
         tell, log = partial(guest.notice, "trouble", ""), cast("KeptStore", reading)
         try:
-            # It is looked at the anchors; the host writes them.
+            # It only checks the anchors; the host writes them.
             self._look_with(guest, Anchorer(log, self._anchoring, tell), log)
             await guest.open()
         except BaseException:
@@ -904,7 +990,7 @@ class Lead:
         return guest
 
     async def _inherit(self, place: Path, guest: Guest) -> bool:
-        """Make a guest the host; false when another process is."""
+        """Make a guest the host; return False if another process is."""
         try:
             kept, lock = open_store(place)
         except Conflict as error:
@@ -928,7 +1014,7 @@ class Lead:
         return True
 
     async def _step_back(self) -> None:
-        """Let go of the database, so that another process becomes its host."""
+        """Release the database, so that another process becomes its host."""
         service, anchorer, lock = self._service, self._anchorer, self._lock
         kept, self._kept = self._kept, None
         self._service = self._anchorer = self._lock = None

@@ -1,4 +1,4 @@
-"""How a run stands, for whoever asked for it."""
+"""The outcome of a run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Steps(tuple[StepView, ...]):
-    """The steps of a run, in the order they were planned; `steps["build"]` finds one by its id."""
+    """The steps of a run, in the order of the plan; `steps["build"]` finds one by its id."""
 
     __slots__ = ()
 
@@ -32,7 +32,12 @@ class Steps(tuple[StepView, ...]):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a run stands when `run` returns: ended, or waiting for a person."""
+    """The state of a run when `Lead.run` returns: ended, or waiting for a person.
+
+    `status` is succeeded, failed, cancelled, rejected, waiting or paused; `result` is the result of
+    a run that succeeded, `steps` its steps with their data, and `reason` says why it ended
+    otherwise.
+    """
 
     run: str
     status: str
@@ -40,18 +45,18 @@ class Outcome:
     steps: Steps = field(default_factory=Steps)
     reason: str = ""
     origin: str = ""
-    """Where the cause lies when it ended without success: planning, execution, limits, person."""
+    """The origin of an end without success: planning, execution, limits, person."""
     cost: float = 0.0
-    """What counts against the budget: money, and the cost units of workers."""
+    """The cost counted against the budget: money, and the cost units of workers."""
     money: float = 0.0
-    """What models, and workers that report money, cost in dollars."""
+    """The cost of models, and of workers that report money, in dollars."""
     duration_s: float = 0.0
     waiting_for: tuple[Doc, ...] = ()
-    """What waits for a person; `since` is ISO 8601 in UTC, as in `--json` and the API."""
+    """The open questions to people; `since` is ISO 8601 in UTC, as in `--json` and the API."""
     dropped: tuple[Doc, ...] = ()
-    """Steps that were given up by name, or with one that was: step, status, reason."""
+    """Steps that were dropped, by name or along with another: step, status, reason."""
     rollback: Outcome | None = None
-    """How it went to take back what was done, when the plan asked for it."""
+    """The outcome of the rollback, if the plan asked for one."""
 
     @property
     def ok(self) -> bool:
@@ -60,7 +65,7 @@ class Outcome:
 
 
 def outcome_of(run: Run) -> Outcome:
-    """The outcome of a run as it stands."""
+    """Return the current outcome of a run."""
     state, store = run.state, run.host.store
     with collector_resting():
         return Outcome(

@@ -74,8 +74,9 @@ class Report:
         """Return the report of a failure.
 
         `failure_class` is one of the failure classes (docs/recovery.md) and decides the recovery;
-        `effect` says whether the attempt changed anything; `retry_after_s` asks for a pause before
-        the next attempt.
+        `message` is for people; `effect` says whether the attempt changed anything;
+        `retry_after_s` asks for a pause before the next attempt; `data`, `recommendations` and
+        `cost` are those of the report.
         """
         failure = Failure(failure_class, message, effect, retry_after_s)
         return cls("failed", data, failure, recommendations, cost=cost)

@@ -125,7 +125,7 @@ class Hybrid:
         return made
 
     async def decide(self, view: PlannerView) -> Decision:
-        """What to do next, by whoever leads."""
+        """Return the decision on `view` of the planner that currently leads."""
         kept = _read(view.notes)
         if kept.handed:
             return _noted(await self.then.decide(replace(view, notes=kept.notes)), kept)

@@ -30,7 +30,11 @@ OURS = frozenset({"document", "direct", "goal", "hybrid", "model"})
 
 
 class ScriptPlanner:
-    """Wraps a function."""
+    """A planner that is a function of the view; it returns a decision.
+
+    `function` may be async; a sync function is called in a thread. `consult` is "every_report" or
+    "on_surprise", `replans` says whether it can plan around a failure.
+    """
 
     splits = False
 
@@ -66,7 +70,7 @@ class ScriptPlanner:
         )
 
     async def decide(self, view: PlannerView) -> Decision:
-        """Call the function and make sure that its answer is a decision."""
+        """Call the function with `view`. Raise `TypeError` unless it returns a decision."""
         if self.is_async:
             answer: object = await self._function(view)  # type: ignore[misc]
         else:

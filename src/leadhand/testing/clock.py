@@ -13,10 +13,10 @@ EPOCH_US = 1_767_225_600_000_000
 
 
 class ManualClock:
-    """Time passes only when told to.
+    """A clock moved by hand.
 
-    `advance` moves both clocks, as time does; `jump` moves only the calendar, as a person or a
-    time server does.
+    `start_us` is the initial time in microseconds. `advance` moves both clocks, as time does;
+    `jump` moves only the calendar, as a person or a time server does.
     """
 
     def __init__(self, start_us: int = EPOCH_US) -> None:
@@ -32,18 +32,18 @@ class ManualClock:
         return self._wall
 
     def advance(self, seconds: float) -> None:
-        """Let some time pass."""
+        """Move both clocks forward by `seconds`."""
         if seconds < 0:
             raise ValueError("time cannot go backwards; `jump` moves the calendar")
         self._now += int(seconds * 1_000_000)
         self._wall += int(seconds * 1_000_000)
 
     def jump(self, seconds: float) -> None:
-        """Set the calendar forward or back."""
+        """Move the calendar by `seconds`, forward or back."""
         self._wall += int(seconds * 1_000_000)
 
     async def sleep(self, seconds: float) -> None:
-        """Let time pass, and others run."""
+        """Move both clocks forward by `seconds`, and let other tasks run."""
         self.advance(seconds)
         await asyncio.sleep(0)
 

@@ -47,16 +47,19 @@ class _Entry(NamedTuple):
 
 
 class SimLoop(asyncio.BaseEventLoop):
-    """Virtual time, seeded order, several processes."""
+    """An event loop with virtual time, a seeded order and several simulated processes.
+
+    `random` is the source of the order; `shuffle` enables it.
+    """
 
     def __init__(self, random: Random, *, shuffle: bool = True) -> None:
         self._over = False
         super().__init__()
         self.steps = 0
         self.troubles: list[str] = []
+        """Uncaught exceptions: in callbacks, and in tasks that are not awaited."""
         self.escaped: list[str] = []
-        """What tried to leave: a run that went on after it proves nothing."""
-        """What nobody caught: exceptions in callbacks and in tasks nobody waits for."""
+        """Attempts to leave the simulation: a run that went on after one proves nothing."""
         self._random = random
         self._shuffle = shuffle
         self._time = 0.0
@@ -215,7 +218,7 @@ class SimLoop(asyncio.BaseEventLoop):
         return task.result()
 
     def run_in(self, process: int, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Start something in a simulated process."""
+        """Start the coroutine `work` in the simulated `process`; return its task."""
         context = contextvars.Context()
         context.run(PROCESS.set, process)
         task = self.create_task(work, context=context)
@@ -227,7 +230,7 @@ class SimLoop(asyncio.BaseEventLoop):
             self.troubles.append(f"{task.get_coro()!r:.60}: {error!r}")
 
     def skip(self, seconds: float) -> None:
-        """The whole machine stood still for a while: time passed, and nothing ran."""
+        """Let `seconds` pass while nothing runs: the whole machine stood still."""
         self._time += seconds
 
     def kill(self, process: int) -> None:

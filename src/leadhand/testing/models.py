@@ -46,7 +46,11 @@ class Price(NamedTuple):
 
 
 class ScriptedModel:
-    """Answers in the order of a script."""
+    """A model that answers in the order of a script.
+
+    `script` is a list of answers or a function of the request; `name` is the model's name, `price`
+    its price per million tokens, and `usage` the tokens that each call reports.
+    """
 
     def __init__(
         self,
@@ -64,7 +68,7 @@ class ScriptedModel:
             self.known = ModelName("chat", name, "scripted", "", price.input, price.output)
 
     async def ask(self, request: ModelRequest, heard: Listener | None = None) -> ModelAnswer:
-        """The next answer of the script."""
+        """Return the next answer of the script to `request`; `heard` gets its text as a stream."""
         self.requests.append(request)
         reply = self._next(request)
         if inspect.isawaitable(reply):

@@ -37,15 +37,18 @@ HANG = _Hang()
 
 
 def after(seconds: float, outcome: Any = None) -> Delayed:
-    """An outcome after some time."""
+    """Return `outcome`, delayed by `seconds`."""
     return Delayed(seconds, outcome)
 
 
 class ScriptedWorker:
-    """Gives its outcomes one after the other, then the last one for ever.
+    """A worker that returns its outcomes one after the other, then the last one for ever.
 
-    An outcome is a report, plain data, an exception to raise, `after(seconds, outcome)`,
-    `HANG`, or a function of the task that gives one of these.
+    An outcome is a report, plain data, an exception to raise, `after(seconds, outcome)`, `HANG`, or
+    a function of the task that returns one of these.
+
+    `name` is the worker's name, `offer` its declared offer, `checks` its named checks, and `probes`
+    are the outcomes of probes. `calls` and `probed` hold the tasks it was given.
     """
 
     def __init__(
@@ -66,13 +69,13 @@ class ScriptedWorker:
         self.spec = WorkerSpec(name=name, version="scripted", offers={"": offer})
 
     async def perform(self, task: Task, context: Context) -> Report:
-        """The next outcome."""
+        """Return the next outcome for `task`; ignore `context`."""
         self.calls.append(task)
         outcome = self._outcomes[min(len(self.calls), len(self._outcomes)) - 1]
         return await _play(outcome, task)
 
     async def probe(self, task: Task, context: Context) -> Report | None:
-        """The next probe: a report (it happened), None (it did not), an exception (unknown)."""
+        """Return the next probe: a report (it happened), None (it did not), or raise (unknown)."""
         self.probed.append(task)
         if not self._probes:
             raise LookupError("no probe is scripted")
@@ -85,7 +88,7 @@ class ScriptedWorker:
         return report
 
     def check(self, name: str, action: str, data: Any) -> bool:
-        """A named check."""
+        """Return whether the check `name` holds for `data`; `action` is ignored."""
         check = self._checks.get(name)
         return check is not None and check(data) is True
 
@@ -119,15 +122,20 @@ def scripted(
     probes: Sequence[Any] = (),
     **offer: Any,
 ) -> ScriptedWorker:
-    """A worker that does what it is told; further options are those of its offer."""
+    """Return a worker called `name` that plays back `outcomes`.
+
+    `checks` are named checks of the data, `probes` the outcomes of probes, and `offer` further
+    fields of its `Offer`.
+    """
     described = Offer(checks=tuple(checks or ()), probe=bool(probes), **offer)
     return ScriptedWorker(name, outcomes, offer=described, checks=checks, probes=probes)
 
 
 class ScriptedPlanner:
-    """Gives its decisions one after the other, then the last one for ever.
+    """A planner that returns its decisions one after the other, then the last one for ever.
 
-    A decision may also be an exception to raise, or a function of the view that gives one.
+    A decision may also be an exception to raise, or a function of the view that returns one.
+    `name`, `consult`, `replans` and `splits` are those of the port. `views` holds the views it got.
     """
 
     def __init__(
@@ -147,7 +155,7 @@ class ScriptedPlanner:
         self._decisions = list(decisions)
 
     async def decide(self, view: PlannerView) -> Decision:
-        """The next decision."""
+        """Return the next decision; record `view`."""
         self.views.append(view)
         decision = self._decisions[min(len(self.views), len(self._decisions)) - 1]
         while isinstance(decision, Delayed):

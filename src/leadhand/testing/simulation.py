@@ -225,14 +225,18 @@ def simulate(
     answers: Answers | None = None,
     crash_after: Iterable[int] = (),
 ) -> Simulation:
-    """Run something from beginning to end in virtual time.
+    """Run a plan or goal from beginning to end in virtual time. Return what happened.
+
+    `what`, `workers`, `planner`, `params` and `policy` are those of `Lead` and `Lead.run`. `seed`
+    determines the order of simultaneous events, None keeps asyncio's; `crash_after` kills the host
+    after these commits; `answers` returns a person's answer to a question.
 
     It ends when the run ended, or when it waits for an answer that `answers` does not give. A
     question with a default is put to `answers` as soon as it is asked, before the default counts.
 
     Raise `UsageError` for a planner that is a sync function, alone or as a part of `Hybrid`: it
-    would run in a thread, where virtual time does not hold; and when anything else left virtual
-    time, whatever became of the run.
+    would run in a thread, outside of virtual time; and if anything else left virtual time, even if
+    the run succeeded.
     """
     registry = Registry(workers, threads=_Threads())
     lead = Lead(registry, planner, policy=policy, actor="person")

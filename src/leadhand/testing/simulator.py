@@ -54,7 +54,10 @@ class Verdict:
 
 
 def simulate_seed(seed: int, *, trace: Callable[[str], None] | None = None) -> Verdict:
-    """Simulate the world of a seed from beginning to end, and judge it."""
+    """Simulate the world of `seed` from beginning to end, and return the verdict.
+
+    `trace` is called with a line for each event of the simulation.
+    """
     world = World(seed, trace=trace)
     try:
         world.begin()

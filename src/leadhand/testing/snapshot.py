@@ -20,7 +20,7 @@ _TIDIED = ("ticket", "blockers", "dependents")
 
 
 def snapshot(state: State) -> dict[str, Any]:
-    """Everything known of a run, JSON only."""
+    """Return everything known of a run's `state` as JSON-like data."""
     return {
         "run": state.run,
         "seq": state.seq,
@@ -62,7 +62,7 @@ def digest_of(state: State) -> bytes:
 
 
 def difference(one: State, other: State) -> str:
-    """Where two states differ, in one line; empty when they do not."""
+    """Describe the first difference between state `one` and state `other`; empty if equal."""
     if digest_of(one) == digest_of(other):
         return ""
     first, second = snapshot(one), snapshot(other)

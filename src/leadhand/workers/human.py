@@ -25,9 +25,14 @@ NAME = "human"
 
 
 class Human:
-    """Somebody who does steps. `timeout` bounds how long they may take: then `default` counts.
+    """A person as a worker: the step appears in the inbox until it is answered.
 
-    Without a default, they cannot. The description is what they are asked.
+    - `name`: the name that plans use.
+    - `description`: the question to the person.
+    - `needs`, `gives`: facts that must be true before the step, and that it makes true.
+    - `cost`, `est`: the declared cost and usual duration, for planners.
+    - `timeout`: how long the person may take; then `default` is the result.
+    - `default`: the result without an answer in time; None: the step fails then.
     """
 
     def __init__(

@@ -75,7 +75,7 @@ RULES: dict[str, str] = {
 
 
 def check(events: Sequence[tuple[int, ev.Event]]) -> list[Violation]:
-    """Return every violation in a run's log, in the order of the log."""
+    """Return every violation in a run's log, given as `events` with their times, in order."""
     book, causes = Book(), Causes()
     for seq, (at, event) in enumerate(events, 1):
         book.seq, book.before, book.at = seq, book.at, at

@@ -111,7 +111,7 @@ class Step:
 
     @classmethod
     def from_doc(cls, doc: Doc) -> Step:
-        """Return the step of a document that lint found well formed."""
+        """Return the step of the document `doc`, which lint found well formed."""
         return cls(**{key: _as_tuple(key, value) for key, value in doc.items()})
 
     def to_doc(self) -> Doc:
@@ -148,7 +148,7 @@ class Goal:
 
     @classmethod
     def from_doc(cls, doc: str | Doc | None) -> Goal:
-        """Return the goal of a document: a sentence, or an object with the fields of `Goal`."""
+        """Return the goal of `doc`: a sentence, or an object with the fields of `Goal`."""
         if doc is None or isinstance(doc, str):
             return cls(text=doc or "")
         return cls(**{key: _as_tuple(key, value) for key, value in doc.items()})
@@ -190,7 +190,7 @@ class Plan:
 
     @classmethod
     def from_doc(cls, doc: Doc) -> Plan:
-        """Return the plan of a document that lint found well formed."""
+        """Return the plan of the document `doc`, which lint found well formed."""
         rest = {key: value for key, value in doc.items() if key not in ("steps", "$schema")}
         return cls(steps=tuple(Step.from_doc(step) for step in doc["steps"]), **rest)
 

@@ -83,7 +83,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @classmethod
     def from_doc(cls, doc: Any) -> Approval:
-        """Return the approval in the content of a file. Raise `UsageError` if it is none."""
+        """Return the approval in `doc`, the content of a file. Raise `UsageError` if it is none."""
         try:
             found = msgspec.convert(doc, cls)
         except msgspec.ValidationError as error:

@@ -190,7 +190,7 @@ class GoalPlanner:
         return made
 
     async def decide(self, view: PlannerView) -> Decision:
-        """What to do next."""
+        """Return the next decision for `view`."""
         first = self._scene(view)
         early = _early(first)
         if early is not None:
@@ -238,7 +238,7 @@ class GoalPlanner:
         return scene, way
 
     async def draft(self, view: PlannerView) -> Decision:
-        """The whole plan as one final proposal; nothing is under way yet."""
+        """Return the whole plan for the goal of `view` as one final proposal."""
         return await self.decide(replace(view, goal=replace(view.goal, mode=WHOLE)))
 
     def _locked(self, scene: Scene) -> list[str]:

@@ -112,7 +112,22 @@ class ModelNotes(msgspec.Struct, omit_defaults=True):
 
 
 class ModelPlanner:
-    """A language model that plans."""
+    """A planner that asks a language model.
+
+    - `model`: a tier, the name of a model, or a model.
+    - `style`: "whole" asks for the whole plan, "next_step" for the next steps after every report,
+      "list" for a numbered list.
+    - `prompts`: a folder of Markdown files that replace built-in prompts of the same name.
+    - `rounds`: how often a proposal with findings is sent back to the model.
+    - `tokens`, `max_tokens`: the approximate size of a request, and the limit of an answer.
+    - `timeout_s`, `temperature`: passed to the model with each call.
+    - `book`: the registry of models and tiers.
+    - `asks`: whether a person is asked when the rounds are over; else it gives up.
+    - `idle`: how much revisions without progress may count before the model is told; at twice as
+      much it is no longer asked (`leadhand.planners.progress`).
+    - `budget`, `calls`: the dollars a run may spend and how often the model is asked, if neither
+      the run's policy nor its goal says; None: no limit.
+    """
 
     name = "model"
     replans = True
@@ -135,14 +150,7 @@ class ModelPlanner:
         budget: float | None = MODEL_BUDGET,
         calls: int = MODEL_CALLS,
     ) -> None:
-        """`asks`: whether a person is asked when the rounds are over; else it gives up.
-
-        `idle`: what revisions may count that bring the goal no nearer before the model is told;
-        at twice as much it is no longer asked (`leadhand.planners.progress`).
-
-        `budget`, `calls`: what a run that it plans may spend in dollars, and how often it is asked,
-        where neither the run's policy nor its goal says; None: no limit.
-        """
+        """Create the planner. Raise `UsageError` for a malformed option."""
         if style not in STYLES:
             raise UsageError(f"style is one of {', '.join(STYLES)}, not {style!r}")
         for name, value in {
@@ -185,7 +193,7 @@ class ModelPlanner:
         return made
 
     async def decide(self, view: PlannerView) -> Decision:
-        """What to do next, by the model, or why there is no answer that can be used."""
+        """Return the model's decision on `view`, or why it gave no usable answer."""
         kept = _read(view.notes)
         self._progress.look(kept.idle, view, self._operators(view))
         if self._progress.is_over(kept.idle):

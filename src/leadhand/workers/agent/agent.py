@@ -85,7 +85,20 @@ class AgentOptions(TypedDict, total=False):
 
 
 class Agent:
-    """A model with tools that carries out one step at a time."""
+    """A worker that is a language model with tools. It carries out one step at a time.
+
+    - `name`: the name that plans use.
+    - `model`: a tier, the name of a model, or a model.
+    - `tools`: workers, functions, `CommandTool`s and MCP tools that the model may call.
+    - `instructions`: a text, or a file that ends with .md or .txt.
+    - `returns`: a type or JSON Schema that the result must fit.
+    - `max_turns`: answers of the model in an attempt.
+    - `max_tokens`, `max_calls`: the limits of a whole attempt for tokens and tool calls.
+    - `answer_tokens`, `answer_calls`: the same for one answer; further calls are refused.
+    - `budget`: dollars for an attempt, besides the run's budget; None: no limit of its own.
+    - `timeout`: the time of an attempt, such as "5 minutes".
+    - `options`: the keywords of `AgentOptions`, which mean the same as for `@worker`.
+    """
 
     def __init__(  # noqa: PLR0913 - what an agent is
         self,
@@ -104,11 +117,7 @@ class Agent:
         max_calls: int = 200,
         **options: Unpack[AgentOptions],
     ) -> None:
-        """`model` is a tier, a model by name, or a model.
-
-        `max_tokens` and `max_calls` are for a whole attempt, `answer_tokens` and `answer_calls`
-        for one answer; calls of tools beyond `answer_calls` are refused.
-        """
+        """Create the agent. Raise `UsageError` for a malformed name or option."""
         self.name = name
         place = f"agent {name!r}"
         if not NAME.match(name):
@@ -211,7 +220,7 @@ class Agent:
             return True
 
     def use_models(self, book: ModelRegistry) -> None:
-        """Tell it what tiers and models are called in this configuration."""
+        """Use the tiers and models of the registry `book`."""
         self._book = book
         self._stronger = "" if self._above() is None else f"{self.name}@{self._above()}"
         self.__dict__.pop("spec", None)
@@ -233,7 +242,7 @@ class Agent:
         return tier if known and tiers[str(tier)] != tiers[str(self.model)] else None
 
     def attach(self, processes: Processes) -> None:
-        """Give its tools the means to start programs."""
+        """Enable its tools to start programs with `processes`."""
         for tool in self._tools:
             attach = getattr(tool, "attach", None)
             if attach is not None:

@@ -48,7 +48,19 @@ LISTED = re.compile(r"[-+@]|[A-Za-z_][A-Za-z0-9_.-]*=", re.DOTALL)
 
 
 class CommandTool:
-    """Runs commands that begin with an allowed list of arguments."""
+    """A tool for agents that runs commands from an allow-list, without a shell.
+
+    - `allow`: lists of arguments, one of which every call must begin with.
+    - `options`: the options that may follow, each as written (`--oneline`) or with `*` for any text
+      (`--since=*`); the same for words that begin with `@` or `+`, or `NAME=`.
+    - `name`: the name that the model uses.
+    - `cwd`: the working folder of the commands.
+    - `env`: the names of variables to pass on.
+    - `effects`: the declared effects; `()` says that no command changes anything.
+    - `risk`: low, medium, high or critical.
+    - `timeout`: the time limit of one command.
+    - `output_bytes`: the part of stdout and stderr that is kept, each.
+    """
 
     def __init__(  # noqa: PLR0913 - each with a default
         self,
@@ -63,12 +75,7 @@ class CommandTool:
         timeout: float | str = TIMEOUT_S,
         output_bytes: int = OUTPUT_BYTES,
     ) -> None:
-        """Make a tool of commands.
-
-        `options` lists the options that may follow, each as it is written (`--oneline`) or with
-        `*` for any text (`--since=*`); so too words that begin with `@` or `+`, or `NAME=`. `env`
-        names variables to pass on; `effects=()` says that no command changes anything.
-        """
+        """Create the tool. Raise `UsageError` for malformed commands or options."""
         self.name = name
         if isinstance(options, str):
             raise UsageError(f"{name}: options: must be a list of texts, not one text")
@@ -128,7 +135,7 @@ class CommandTool:
         return given_values(self.env, {}, os.environ)
 
     def attach(self, processes: Processes) -> None:
-        """Give it the means to start programs."""
+        """Enable it to start programs with `processes`."""
         self._processes = processes
 
     def _fits(self, argv: list[str], allowed: tuple[str, ...]) -> bool:
@@ -142,7 +149,11 @@ class CommandTool:
         return plain or any(fnmatchcase(word, each) for each in self.options)
 
     async def call(self, arguments: dict[str, Any], context: Context) -> Any:
-        """Run one command and see it end."""
+        """Run one command and wait for its end.
+
+        `arguments["argv"]` is the command, `context` that of the attempt. Return its exit code and
+        output. Raise `Denied` if the command is not allowed.
+        """
         argv = [str(word) for word in arguments["argv"]]
         if not any(self._fits(argv, each) for each in self.allow):
             raise Denied(f"{' '.join(argv)[:200]!r} is not allowed. {self.description}")

@@ -133,7 +133,11 @@ def worker(**options: Unpack[WorkerOptions]) -> Callable[[F], F]: ...
 def worker(
     function: Callable[..., Any] | None = None, /, **options: Unpack[WorkerOptions]
 ) -> Callable[..., Any]:
-    """Make a function a worker; see the top of this module, and `Options`."""
+    """Make a function a worker; see the top of this module.
+
+    `options` are the keywords of `WorkerOptions`. Return the function itself, so that it can be
+    called as before. Raise `UsageError` for a malformed option or signature.
+    """
     frame = sys._getframe(1)  # noqa: SLF001 - annotations may name what the caller sees
     scope = {} if frame.f_locals is frame.f_globals else dict(frame.f_locals)
 

@@ -27,7 +27,11 @@ METHOD = "__leadhand_method__"
 
 
 def method(fact: str, /, *, name: str = "") -> Callable[[F], F]:
-    """Declare a way to give a fact in several smaller steps; see the top of this module."""
+    """Declare a way to give `fact` in several smaller steps; see the top of this module.
+
+    `name` is the name shown to people; the function's by default. Return the function itself. Raise
+    `UsageError` if `fact` is malformed or the function cannot be a method.
+    """
     if not isinstance(fact, str) or not fact:
         raise UsageError('@method: say which fact it gives, as in @method("table")')
 

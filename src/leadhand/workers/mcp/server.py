@@ -61,7 +61,18 @@ class Listing(NamedTuple):
 
 
 class McpServer:
-    """A server that is a program (`command`) or behind an address (`url`), and its tools."""
+    """An MCP server and its tools: a program (`command`) or behind an address (`url`).
+
+    - `name`: the first part of the names of its tools.
+    - `command`: the program and its arguments.
+    - `url`, `headers`: the address, and headers as texts or `{"env": NAME, "prefix": …}`.
+    - `cwd`, `env`, `secrets`, `set_env`, `public`: the working folder and variables of the program,
+      as for command workers: names to pass on, names of secrets, variables with values, and names
+      whose values may be shown.
+    - `timeout`, `connect_timeout`: the time limits of a call and of the start.
+    - `max_bytes`: the size limit of one answer.
+    - `pins`: a file with the pinned definitions of its tools.
+    """
 
     def __init__(  # noqa: PLR0913 - everything that can be configured, by name
         self,
@@ -125,7 +136,7 @@ class McpServer:
         return [self.tool(name, **terms) for name in self.listing().tools]
 
     def toolset(self, tools: Iterable[str] | None = None, **terms: Any) -> list[McpTool]:
-        """The same for an agent: all tools, or the named ones."""
+        """Return the tools for an agent: all, or those named in `tools`; `terms` as for `tool`."""
         return (
             self.tools(**terms) if tools is None else [self.tool(name, **terms) for name in tools]
         )
@@ -196,7 +207,7 @@ class McpServer:
             await processes.close()
 
     def known(self, listing: Listing) -> None:
-        """Take note of what it offers."""
+        """Record the `listing` of its tools, unless one is known."""
         with self._listing:
             self._listed = self._listed or listing
 
@@ -214,7 +225,7 @@ class McpServer:
     # Calls.
 
     def attach(self, processes: Processes) -> None:
-        """Give it the means to start its program."""
+        """Enable it to start its program with `processes`."""
         self._processes = processes
 
     async def call(
@@ -226,7 +237,12 @@ class McpServer:
         harmless: bool,
         on_progress: Callable[[float, float | None, str | None], None],
     ) -> Any:
-        """The SDK's result of a call; raises a WorkerFailure."""
+        """Call a tool and return the SDK's result. Raise a `WorkerFailure`.
+
+        `definition` names the tool, `arguments` are its parameters; after `timeout_s` seconds the
+        call fails. `harmless`: the call has no effects, so it may be repeated. `on_progress` is
+        called with progress, total and message.
+        """
         from mcp import MCPError
 
         connection, sent = None, False
