@@ -1,20 +1,20 @@
-r"""Texts as they are, not as they look: what cannot be seen, or passes for something else.
+r"""Deceptive texts made visible: invisible characters, and look-alikes of others.
 
-An approval is of what a person sees. Two texts that look the same and are not would make it one of
-something else, so these are shown as `\u....`:
+A person approves what is visible. If two different texts looked the same, an approval could cover
+the wrong one, so these characters are shown as `\u....`:
 
-    what has no shape           control and direction-changing characters, spaces that are no space
+    invisible characters        control and direction-changing characters, spaces that are no space
     combining marks             on Latin letters, and where one character would do (`e` and U+0301)
     look-alikes of ASCII        letters among Latin ones (`adm\u0131n`), signs (`\u2212rf`), words
                                 of which every letter passes for one (`\u0440\u0430\u0443`)
 
-Words of other alphabets stay readable: one letter that passes for no Latin one is enough, and in a
-text with such words so do short ones. So do accents and umlauts in one character, quotes and
-dashes of running text, and the punctuation of East Asian texts. Which characters look like ASCII is
-the Unicode Consortium's table (`core/visible.py`).
+Words of other alphabets stay readable if one of their letters is no look-alike; beside such words
+short ones do too. So do accents and umlauts in one character, quotes and dashes of running text,
+and the punctuation of East Asian texts. The Unicode Consortium's table of confusables defines which
+characters look like ASCII.
 
-`visible` shows one text, `marked` the same without quotes, `visible_pair` two that differ: there
-everything that makes the difference is escaped wherever it may look alike. Nothing is cut short.
+`visible` returns one text, `marked` the same without quotes, `visible_pair` two that differ, with
+every difference escaped that may look alike. Nothing is cut short.
 """
 
 from __future__ import annotations
