@@ -51,7 +51,7 @@ evals: dev-env ## plan and schedule what others have set: figures beside the wan
 	@$(BIN)/python -m tests.external.evals --jobs $(JOBS) $(ARGS)
 
 sim: dev-env ## simulate faults: SEEDS=10000, or SEED=42 to repeat one
-	@$(BIN)/python -m leadhand.testing $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(ARGS)
+	@$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(ARGS)
 
 audit: dev-env ## 10,000 tamperings and 1,000 secrets: all found, none leaked
 	@$(BIN)/python -m tests.audit.tamper $(ARGS)

@@ -45,8 +45,7 @@ if TYPE_CHECKING:
     from leadhand.planners.script import ScriptPlanner
     from leadhand.ports import Context
     from leadhand.workers.agent import Agent, CommandTool
-    from leadhand.workers.functions.decorator import worker
-    from leadhand.workers.functions.method import method
+    from leadhand.workers.functions.decorator import method, worker
     from leadhand.workers.human import Human
     from leadhand.workers.mcp.server import McpServer
 
@@ -91,7 +90,7 @@ _HOMES = {
     "UsageError": "errors",
     "Wait": "core.report",
     "WorkerFailure": "errors",
-    "method": "workers.functions.method",
+    "method": "workers.functions.decorator",
     "worker": "workers.functions.decorator",
 }
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from leadhand import Lead, worker
-from leadhand.engine import clock
+from leadhand.engine import host
 from leadhand.errors import Conflict, LeadhandError
 from leadhand.stores.memory import MemoryStore
 from leadhand.workers.declared import declared_workers
@@ -262,7 +262,7 @@ async def _clock(project, lead, rng, place, monkeypatch) -> None:
     given = lead.approve(FUNCTION, expires="1 hour")
     real = time.time_ns
     with monkeypatch.context() as patched:
-        patched.setattr(clock.time, "time_ns", lambda: real() + 2 * 3600 * 10**9)
+        patched.setattr(host.time, "time_ns", lambda: real() + 2 * 3600 * 10**9)
         assert (await lead.run(FUNCTION, approve=True)).ok  # the log knows of this time
     (project.place / "ran").unlink()
     with pytest.raises(LeadhandError):

@@ -29,7 +29,7 @@ from leadhand.engine.verdict import StepVerdict
 from leadhand.errors import Conflict
 from leadhand.planners.document import DocumentPlanner
 from leadhand.stores import memory
-from leadhand.testing import simulate_seed
+from tests.simulation.simulator import simulate_seed
 
 SEEDS_MAX = 2000
 RARE = (260, 570, 950, 1574, 2842, 2746, 10612)

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from leadhand.core import events as ev
-from leadhand.testing import simulate_seed
-from leadhand.testing.__main__ import main
+from tests.simulation.__main__ import main
+from tests.simulation.simulator import simulate_seed
 
 SEEDS = 2000
 CHUNK = 50
@@ -56,14 +56,19 @@ def test_a_seed_gives_one_world(seed):
 def test_a_seed_gives_one_world_in_every_process():
     """Neither the hash seed nor the place of an object in memory shows in what happens."""
     code = (
-        "from leadhand.testing import simulate_seed\n"
+        "from tests.simulation.simulator import simulate_seed\n"
         "print([simulate_seed(seed).trace for seed in range(40)])"
     )
     found = set()
     for hash_seed in ("0", "1", "12345"):
         env = {**os.environ, "PYTHONHASHSEED": hash_seed}
         done = subprocess.run(
-            [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True
+            [sys.executable, "-c", code],
+            env=env,
+            cwd=Path(__file__).parents[2],
+            capture_output=True,
+            text=True,
+            check=True,
         )
         found.add(done.stdout)
     assert len(found) == 1

@@ -13,8 +13,7 @@ from urllib.error import HTTPError
 import pytest
 
 from leadhand.testing.endpoint import Cut, Endpoint, Fail, Hang, Huge, Loop, Say, Usage, Use, Uses
-from leadhand.testing.endpoint.documents import KINDS, reply_from, script_from
-from leadhand.testing.endpoint.replies import Reply
+from leadhand.testing.endpoint.replies import KINDS, Reply, reply_from, script_from
 from tests.support.providers import WAYS, ask, clients
 
 CHAT = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}

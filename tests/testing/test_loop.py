@@ -9,7 +9,8 @@ from leadhand.core.events import RunStarted
 from leadhand.core.policy import Policy
 from leadhand.core.state.evolve import evolve
 from leadhand.core.state.model import State
-from leadhand.testing import Deadlock, Escaped, SimLoop, difference, snapshot
+from leadhand.testing import Deadlock, Escaped, SimLoop
+from tests.simulation.snapshot import difference, snapshot
 
 
 @pytest.fixture

@@ -15,9 +15,9 @@ from leadhand.core.views.run import run_status, summary
 from leadhand.ports import Entry
 from leadhand.server.npm_assets import ready
 from leadhand.server.stream import Board
-from leadhand.testing.simulator import simulate_seed
-from leadhand.testing.world import World
 from tests.golden.test_replay import NAMES, read
+from tests.simulation.simulator import simulate_seed
+from tests.simulation.world import World
 from tests.support.need import need
 from tests.test_house import ROOT
 

@@ -19,10 +19,9 @@ from leadhand.codec.expressions import ExpressionError
 from leadhand.errors import UsageError
 from leadhand.ports import Task
 from leadhand.workers.declared import declared_workers
-from leadhand.workers.http.exchange import Exchange, Network, retry_after_s
 from leadhand.workers.http.netguard import AddressRefused
 from leadhand.workers.http.request import Header, HttpAction, HttpRequest, Url
-from leadhand.workers.http.worker import HttpWorker
+from leadhand.workers.http.worker import Exchange, HttpWorker, Network, retry_after_s
 from tests.support.need import need
 
 

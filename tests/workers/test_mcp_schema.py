@@ -7,9 +7,8 @@ import pytest
 
 from leadhand import McpServer
 from leadhand.core.jsonschema import problems
-from leadhand.workers.mcp.definition import Definition, definitions_of
+from leadhand.workers.mcp.definition import Definition, definitions_of, input_schema
 from leadhand.workers.mcp.pins import Pins
-from leadhand.workers.mcp.schema import input_schema
 
 ODD = [
     None, 5, "x", "(", [], {}, [1], True, -1, math.inf, {"a": 1}, {"$ref": "#/nope"}, {"$ref": "#"},

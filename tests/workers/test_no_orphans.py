@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from leadhand.workers.processes import leftovers, supervision
+from leadhand.workers.processes import leftovers
 from leadhand.workers.processes import processes as module
+from leadhand.workers.processes import processes as supervision
 from leadhand.workers.processes.leftovers import StillAlive, alive, kill_leftovers
-from leadhand.workers.processes.processes import Processes
-from leadhand.workers.processes.supervision import SupervisorLost
+from leadhand.workers.processes.processes import Processes, SupervisorLost
 from tests.support.commands import (
     DAEMON,
     ENV,

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from leadhand.workers.processes.processes import Processes
-from leadhand.workers.processes.supervision import SpawnError, SupervisorLost
+from leadhand.workers.processes.processes import Processes, SpawnError, SupervisorLost
 from tests.support.commands import (
     ENV,
     PYTHON,

@@ -9,7 +9,7 @@ import pytest
 
 from leadhand.errors import UsageError
 from leadhand.workers.declared import declared_workers
-from leadhand.workers.functions.modules import load_file
+from leadhand.workers.functions.snapshot import load_file
 from leadhand.workers.registry import Registry, load_workers
 
 WORKERS = """

@@ -18,8 +18,7 @@ from leadhand.errors import Conflict
 from leadhand.ports import Task
 from leadhand.stores.memory import MemoryStore
 from leadhand.workers.functions import snapshot
-from leadhand.workers.functions.modules import load_file
-from leadhand.workers.functions.snapshot import SOURCES
+from leadhand.workers.functions.snapshot import SOURCES, load_file
 from leadhand.workers.registry import Registry
 
 WORKER = """from leadhand import worker

@@ -137,7 +137,7 @@ def planner_of(name: str, settings: Settings) -> Any:
     if (part := plugins.part("planners", name)) is not None:
         refuse_code(settings, "planner", name)
         return _as_planner(part.load(), name, f"planner {name} of the package {part.package}")
-    from leadhand.workers.functions.modules import load_module
+    from leadhand.workers.functions.snapshot import load_module
 
     module_name, _, function = name.rpartition(":")
     if not module_name or not function.isidentifier():
@@ -235,7 +235,7 @@ def telemetry_of(settings: Settings) -> None:
 
 def reviewers_of(settings: Settings) -> dict[str, Any]:
     """The automatic reviewers that the settings name, by those names."""
-    from leadhand.workers.functions.modules import load_module
+    from leadhand.workers.functions.snapshot import load_module
 
     found: dict[str, Any] = {}
     if settings.trust is not None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -48,7 +49,6 @@ from leadhand.core.state.model import Now
 from leadhand.core.views.run import run_status
 from leadhand.engine import perform
 from leadhand.engine.approvals import admit
-from leadhand.engine.clock import SystemClock
 from leadhand.engine.fold import NoWorkers, collector_resting
 from leadhand.engine.guest.host_side import GuestRun, Guests
 from leadhand.engine.reviewers import changed_specs, examine
@@ -75,6 +75,27 @@ if TYPE_CHECKING:
     from leadhand.core.state.model import State
     from leadhand.engine.secrets import Secrets
     from leadhand.ports import Machine, Planner, Reviewer, Store, Workers
+
+
+# The run clock is the wall clock at start plus elapsed monotonic time: a jump of the wall clock
+# moves no deadline and no backoff. The calendar is the current time of the operating system.
+
+
+class SystemClock:
+    """The clocks of the operating system."""
+
+    def __init__(self, not_before: int = 0) -> None:
+        """Start the run clock now, or at `not_before` (the newest time of a log) if later."""
+        self._base = max(time.time_ns() // 1000, not_before) - time.monotonic_ns() // 1000
+
+    def now(self) -> int:
+        """Return the time of the run clock in microseconds."""
+        return self._base + time.monotonic_ns() // 1000
+
+    def wall(self) -> int:
+        """Return the calendar time in microseconds."""
+        return time.time_ns() // 1000
+
 
 SPACE_PATIENCE_S = 30.0
 """How long a store may stay full before the host gives up."""

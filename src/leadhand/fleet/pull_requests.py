@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from leadhand.errors import LeadhandError
 from leadhand.models.secret_patterns import scrub
 from leadhand.workers.processes.leftovers import ProcessError
-from leadhand.workers.processes.supervision import SpawnError
+from leadhand.workers.processes.processes import SpawnError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

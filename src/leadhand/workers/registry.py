@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 from leadhand.core.catalog import Catalog, Method
 from leadhand.errors import UsageError
 from leadhand.workers.coverage import Coverage
-from leadhand.workers.functions.decorator import MARK, Declaration
-from leadhand.workers.functions.method import method_of
-from leadhand.workers.functions.modules import load_module
+from leadhand.workers.functions.decorator import MARK, Declaration, method_of
+from leadhand.workers.functions.snapshot import load_module
 from leadhand.workers.functions.threads import Threads
 from leadhand.workers.functions.worker import FunctionAction, FunctionWorker
 from leadhand.workers.human import NAME as HUMAN
@@ -144,7 +143,7 @@ class Registry:
         if DIRECT in self._workers or self._book is None or "hand" not in self._book.tiers:
             return self._workers.get(DIRECT)
         from leadhand.workers.agent import Agent
-        from leadhand.workers.agent.functions import worker_tools
+        from leadhand.workers.agent.tools import worker_tools
 
         functions = [each for each in self._workers.values() if each.spec.kind == "function"]
         agent = Agent(DIRECT, tools=[tool for each in functions for tool in worker_tools(each)])

@@ -12,10 +12,11 @@ import math
 import socket
 import subprocess
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
+from leadhand.codec.expressions import evaluate
 from leadhand.codec.values import plain
 from leadhand.core.plan.model import FAILURE_CLASSES
 from leadhand.core.report import Effect, Failure, Report
@@ -258,3 +259,28 @@ def _read(doc: Any) -> Report:
     said, made = (tuple(map(str, each)) for each in lists)
     status = doc.get("status", "failed" if failure else "succeeded")
     return Report(status, doc.get("data"), failure, said, made, doc.get("cost", 0.0))
+
+
+# Checks of a result: functions for Python workers, expressions for declared ones.
+#
+# A check holds when it says True, and only then. One that raises does not hold either; the
+# exception goes on to the engine, which says in the verdict why it did not hold.
+
+
+def holds(check: str | Callable[[Any], Any] | None, name: str, data: Any) -> bool:
+    """Whether a check holds for a result's data; LookupError when there is no such check."""
+    if check is None:
+        raise LookupError(f"there is no check {name!r}" if name else "there is no result check")
+    if not isinstance(check, str):
+        return check(data) is True
+    return evaluate(
+        check,
+        {
+            "data": data,
+            "status": "succeeded",
+            "error": None,
+            "cost": 0.0,
+            "artifacts": [],
+            "recommendations": [],
+        },
+    )

@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leadhand.core.report import Ask, Finish, GiveUp, Propose
-from leadhand.planners.goal.exact import landmarks, within
 from leadhand.planners.goal.operators import Operator
 from leadhand.planners.goal.planner import GoalPlanner
+from leadhand.planners.goal.search import landmarks, within
 from leadhand.planners.goal.task import PlanningTask
 from tests.planners.goal.judge import Does, Run
 from tests.planners.goal.test_properties import best, worlds

@@ -7,9 +7,9 @@ import pytest
 from leadhand import Goal, Hybrid, Lead, Permanent, Propose, TooComplex, Unavailable, method, worker
 from leadhand.core.catalog import Offer
 from leadhand.core.report import FailedAttempt, Failure, GiveUp, PlannerView, StepView
-from leadhand.planners.goal.notes import AskedQuestion, GoalNotes, said
 from leadhand.planners.goal.operator_costs import input_of, past
 from leadhand.planners.goal.operators import Operator, Operators
+from leadhand.planners.goal.planner import AskedQuestion, GoalNotes, person_answers
 from leadhand.planners.goal.world import Fact, World
 from leadhand.planners.proposal_check import repeats
 from leadhand.stores.memory import MemoryStore
@@ -214,5 +214,5 @@ def test_an_answer_belongs_to_the_question_it_was_given_to():
     kept = GoalNotes(asked=[AskedQuestion("how?", ["raw"], 1), AskedQuestion("how?", ["raw"], 3)])
     retry = {"question": "how?", "choice": "retry", "actor": "person"}
     view = PlannerView(run="r", goal=Goal(want=("raw",)), call=2, why="report", answers=(retry,))
-    assert said(view, kept).forgiven == 1
-    assert said(replace(view, answers=(retry, retry)), kept).forgiven == 3
+    assert person_answers(view, kept).forgiven == 1
+    assert person_answers(replace(view, answers=(retry, retry)), kept).forgiven == 3

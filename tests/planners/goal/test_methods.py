@@ -6,7 +6,7 @@ from leadhand import method
 from leadhand.core.report import Ask, Failure, Finish
 from leadhand.errors import UsageError
 from leadhand.planners.goal.planner import GoalPlanner
-from leadhand.workers.functions.method import method_of
+from leadhand.workers.functions.decorator import method_of
 from tests.planners.goal.judge import Does, Run, operator, succeed
 
 CLEAN = Does("clean", ("raw",), ("table",))

@@ -3,11 +3,10 @@
 import pytest
 from hypothesis import given
 
-from leadhand.planners.goal.mutexes import Pairs
 from leadhand.planners.goal.operator_costs import advice
 from leadhand.planners.goal.operators import operators_of
-from leadhand.planners.goal.order import waits
-from leadhand.planners.goal.steps import StepIds
+from leadhand.planners.goal.search import Pairs
+from leadhand.planners.goal.steps import StepIds, waits
 from leadhand.planners.goal.task import PlanningTask
 from tests.planners.goal.judge import Does, catalog_of
 from tests.planners.goal.test_properties import worlds

@@ -17,10 +17,10 @@ from leadhand.errors import UsageError
 from leadhand.workers.http import netguard
 from leadhand.workers.http.netguard import AddressRefused
 from leadhand.workers.mcp import stdio
+from leadhand.workers.mcp.connection import sdk
 from leadhand.workers.mcp.definition import Definition, raised_risk
 from leadhand.workers.mcp.http import Edge
 from leadhand.workers.mcp.pins import Pins
-from leadhand.workers.mcp.sdk import sdk
 from leadhand.workers.processes.processes import Processes
 from leadhand.workers.registry import Registry
 from tests.support.mcp_trial import PROGRAM, Context, noted, served, task

@@ -12,8 +12,7 @@ from leadhand.cli.commands.control import say
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
 from leadhand.cli.options import reading, settings_of, store_option
-from leadhand.cli.rendering.outcome import answer_line, still_held, still_needs
-from leadhand.cli.rendering.protected_change import print_change, ways
+from leadhand.cli.rendering.outcome import answer_line, print_change, still_held, still_needs, ways
 from leadhand.cli.rendering.text import clean, clean_lines, hanging
 from leadhand.codec.documents import read_value
 from leadhand.core.review.protected_change import KIND as PROTECTED

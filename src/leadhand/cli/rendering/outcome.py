@@ -8,16 +8,15 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from leadhand.app.documents import timed_outcome, wants_words
-from leadhand.cli.rendering.protected_change import print_change, ways
 from leadhand.cli.rendering.review import allowed_line
 from leadhand.cli.rendering.run_rows import WAITED_MIN_S, header, planned_s, rows, title
-from leadhand.cli.rendering.text import clean, count, gist, hanging, table
+from leadhand.cli.rendering.text import clean, clean_lines, count, gist, hanging, table
 from leadhand.core.durations import text
 from leadhand.core.plan.graph import dependencies
 from leadhand.core.review.protected_change import KIND as PROTECTED
 from leadhand.core.rollback import nothing_to_undo, to_roll_back
 from leadhand.core.state.evolve import REOPENS_SINCE
-from leadhand.core.views.inbox import inbox_row
+from leadhand.core.views.inbox import answers_of, inbox_row
 from leadhand.core.views.run import ENDED, dropped_rows, exit_code, run_status, worked_s
 
 if TYPE_CHECKING:
@@ -27,6 +26,43 @@ if TYPE_CHECKING:
     from leadhand.core.plan.model import Doc, Json
     from leadhand.core.state.model import State
     from leadhand.core.state.records import Question
+
+
+# A protected change on a terminal: what it is, its diff, and the command that approves it.
+
+
+CHANGE_COLOURS = {"+": "green", "-": "red", "@": "cyan", "d": "bold"}
+
+
+def print_change(console: Console, row: Doc, lines_max: int = 0, *, data: bool = False) -> None:
+    """Print the diff of a row of kind `protected_change`, in colours where there are some.
+
+    With `lines_max` a longer diff is cut, with a line that says so and how to see all of it.
+    `data`: print to standard output instead of standard error.
+    """
+    print_line = console.out if data else console.say
+    paint = console.paint_data if data else console.paint
+    lines = clean_lines(row["diff"]).rstrip("\n").split("\n")
+    print_line(f"    commit {row['commit']}, on {row['base'][:12]}")
+    for line in lines[:lines_max] if lines_max else lines:
+        colour = CHANGE_COLOURS.get(line[:1], "") if not line.startswith(("+++", "---")) else "bold"
+        print_line("    | " + (paint(line, colour) if colour else line))
+    if lines_max and len(lines) > lines_max:
+        way = console.command(f"answer {row['id']}")
+        print_line(f"    … {len(lines) - lines_max} more lines; all of it: {way}")
+    if row["people"] > 1:
+        given = ", ".join(clean(each, 60) for each in row["approved_by"]) or "none so far"
+        print_line(f"    {row['people']} different people must approve it; approved by: {given}")
+
+
+def ways(console: Console, row: Doc) -> list[str]:
+    """The commands that answer it; the one that approves names the commit that was shown."""
+    found = []
+    if "approve" in answers_of(row):
+        found.append(console.command(f"answer {row['id']} approve --commit {row['commit'][:12]}"))
+    found.append(console.command(f'answer {row["id"]} send_back --text "…"'))
+    found.append(console.command(f"answer {row['id']} drop"))
+    return found
 
 
 LISTED_MAX = 10

@@ -31,10 +31,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from leadhand.codec.events import decode, encode
 from leadhand.core import host as hosting
 from leadhand.core.events import RunHosted
-from leadhand.engine.clock import SystemClock
 from leadhand.engine.guest.host_side import FORMS
 from leadhand.engine.guest.line import GuestLine, packed, rebuilt
-from leadhand.engine.host import VERSION, Host
+from leadhand.engine.host import VERSION, Host, SystemClock
 from leadhand.engine.host_socket import word
 from leadhand.errors import Conflict, Fenced, LeadhandError, UsageError
 

@@ -40,8 +40,7 @@ from leadhand.fleet.gate.gate import OURS
 from leadhand.fleet.workspace.clean_up import remove
 from leadhand.fleet.workspace.process_limits import TreeLimits, excess
 from leadhand.workers.processes.leftovers import ProcessError
-from leadhand.workers.processes.processes import Process, Processes
-from leadhand.workers.processes.supervision import Finished, SpawnError
+from leadhand.workers.processes.processes import Finished, Process, Processes, SpawnError
 from leadhand.workers.sandbox.sandbox import NoSandbox, Sandbox, Wrapped
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from leadhand.fleet.planning.lint import PlanRules
 from leadhand.fleet.planning.planner import EpicPlanner
 from leadhand.fleet.settings import fleet_of
 from leadhand.settings import source_of
-from leadhand.workers.functions.modules import load_module
+from leadhand.workers.functions.snapshot import load_module
 from leadhand.workers.sandbox.sandbox import PATH, PLANNER, SYSTEM
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ import msgspec
 
 from leadhand.planners.goal.operator_costs import SPLITTING
 from leadhand.planners.goal.operators import Operator, is_flag
-from leadhand.planners.goal.order import disturb
+from leadhand.planners.goal.steps import disturb
 from leadhand.planners.goal.world import given, value_of
 
 if TYPE_CHECKING:

@@ -27,11 +27,8 @@ import msgspec
 from leadhand.core.plan.graph import dependencies
 from leadhand.core.report import Ask, Finish, GiveUp, Propose, Wait, decision_doc
 from leadhand.core.wording import listed
-from leadhand.planners.goal import explain, methods, notes
-from leadhand.planners.goal.cheapest import cheapest, sequence
-from leadhand.planners.goal.exact import CLOSE, within
-from leadhand.planners.goal.mutexes import Pairs
-from leadhand.planners.goal.notes import AskedQuestion, GoalNotes, PersonAnswers
+from leadhand.planners.goal import explain, methods
+from leadhand.planners.goal.methods import Split
 from leadhand.planners.goal.operator_costs import (
     Past,
     Prices,
@@ -42,10 +39,16 @@ from leadhand.planners.goal.operator_costs import (
     prices,
 )
 from leadhand.planners.goal.operators import Operator, Operators, operator_name, operators_of
-from leadhand.planners.goal.order import disturb
-from leadhand.planners.goal.relaxed import explore
-from leadhand.planners.goal.search import NODES_MAX
-from leadhand.planners.goal.steps import StepIds, StepWriter, expected, tidy
+from leadhand.planners.goal.search import (
+    CLOSE,
+    NODES_MAX,
+    Pairs,
+    cheapest,
+    explore,
+    sequence,
+    within,
+)
+from leadhand.planners.goal.steps import StepIds, StepWriter, disturb, expected, tidy
 from leadhand.planners.goal.task import PlanningTask
 from leadhand.planners.goal.world import ANSWER, HAVE, SETTLED, World, fold, promised
 from leadhand.planners.proposal_check import errors
@@ -55,10 +58,92 @@ if TYPE_CHECKING:
 
     from leadhand.core.catalog import Catalog, Method
     from leadhand.core.lint.findings import Finding
-    from leadhand.core.plan.model import Doc
+    from leadhand.core.plan.model import Doc, Json
     from leadhand.core.report import Decision, PlannerView, StepView
     from leadhand.planners.goal.operators import Operator
     from leadhand.planners.goal.world import Under
+
+
+# What the planner hands itself from one call to the next, in the log. Small, and bounded.
+
+
+SEEN_MAX = 20
+
+GIVE, RETRY, STOP = "give", "retry", "stop"
+"""What a person may answer: here it is, try again, it is not worth it."""
+
+
+class AskedQuestion(msgspec.Struct):
+    """A question that was put to a person."""
+
+    question: str
+    facts: list[str]
+    failures: int = 0
+    """How many attempts had failed by then."""
+    results: int = 0
+    """How many steps had succeeded by then."""
+
+
+class GoalNotes(msgspec.Struct, omit_defaults=True):
+    """The planner's memory that is not in the log otherwise."""
+
+    prices: str = ""
+    """A digest of what the last plan was made for."""
+    way: list[str] = []
+    """The operators of the last plan."""
+    seen: list[str] = []
+    """Digests of where it stood when nothing was under way."""
+    asked: list[AskedQuestion] = []
+    splits: dict[str, Split] = {}
+    heard: int = 0
+    """How many recommendations were answered."""
+
+    def parts(self) -> set[str]:
+        """The steps that methods put into the run."""
+        return {ident for split in self.splits.values() for ids in split.steps for ident in ids}
+
+    def to_doc(self) -> Doc:
+        """As it is logged."""
+        return msgspec.to_builtins(self)  # type: ignore[no-any-return]
+
+
+def read_notes(notes: Json) -> GoalNotes:
+    """The notes of the last call; those of another planner are as good as none."""
+    try:
+        return msgspec.convert(notes or {}, GoalNotes)
+    except msgspec.ValidationError:
+        return GoalNotes()
+
+
+class PersonAnswers(msgspec.Struct):
+    """What people answered to the planner's questions."""
+
+    forgiven: int = 0
+    """How many of the failed attempts no longer count."""
+    stop: str = ""
+    """Who said that it is not worth going on."""
+
+
+def person_answers(view: PlannerView, notes: GoalNotes) -> PersonAnswers:
+    """Match the answers to the questions, each to its own where the same was asked again."""
+    found = PersonAnswers()
+    unanswered = list(notes.asked)
+    for answer in view.answers:
+        own = (each for each in unanswered if each.question == answer.get("question", ""))
+        asked = next(own, None)
+        if asked is None:
+            continue
+        unanswered.remove(asked)
+        if answer.get("choice") == STOP:
+            found.stop = str(answer.get("actor") or "a person")
+        if answer.get("choice") == RETRY:
+            found.forgiven = max(found.forgiven, asked.failures)
+    return found
+
+
+def awaited(view: PlannerView, facts: Iterable[str]) -> bool:
+    """Whether a person has been asked for these facts, and the question is still open."""
+    return any(set(facts) <= set(each.get("facts") or ()) for each in view.questions)
 
 
 # What lint refuses of the planner's own steps, told by the operators that stand for them.
@@ -266,14 +351,14 @@ class GoalPlanner:
         operators = self._known[1]
         # The steps are looked at more than once, and each look is a copy.
         steps = tuple(view.timeline)
-        kept = notes.read(view.notes)
+        kept = read_notes(view.notes)
         idle: tuple[StepView, ...] = ()
         if view.goal.mode == WHOLE:
             parts = kept.parts()
             idle = tuple(s for s in steps if s.status in IDLE and s.id not in parts)
         waiting = {step.id for step in idle}
         view = replace(view, timeline=tuple(step for step in steps if step.id not in waiting))
-        said = notes.said(view, kept)
+        said = person_answers(view, kept)
         world = fold(view)
         before = past(view, world, operators, said.forgiven)
         before.split.update(split)
@@ -514,7 +599,7 @@ def _escalate(scene: Scene, why: str, missing: tuple[str, ...], *, proved: bool 
         question += f" Can you give {listed(missing)}?"
     if proved and not (failed or unknown or refused):
         return GiveUp(why, kept.to_doc())
-    if missing and notes.awaited(scene.view, missing):
+    if missing and awaited(scene.view, missing):
         return Wait(f"waiting for an answer; {why}", kept.to_doc())
     # What was asked is asked again only when something has happened since.
     asked = AskedQuestion(
@@ -523,7 +608,7 @@ def _escalate(scene: Scene, why: str, missing: tuple[str, ...], *, proved: bool 
     if asked in kept.asked:
         return GiveUp(why, kept.to_doc())
     kept.asked.append(asked)
-    choices = (notes.GIVE, *([notes.RETRY] if failed else []), notes.STOP)
+    choices = (GIVE, *([RETRY] if failed else []), STOP)
     return Ask(question, choices, kept.to_doc(), facts=tuple(missing))
 
 
@@ -679,7 +764,7 @@ def _progress(scene: Scene) -> str:
             return STUCK + inner[0].partition(STUCK)[2].removesuffix(")")
         refused = f"; the last proposal was refused: {'; '.join(view.findings)}"
         return f"{STUCK}{refused if view.findings else ''}"
-    scene.notes.seen = [*scene.notes.seen[1 - notes.SEEN_MAX :], mark]
+    scene.notes.seen = [*scene.notes.seen[1 - SEEN_MAX :], mark]
     return ""
 
 

@@ -40,7 +40,8 @@ from leadhand.models.secret_patterns import finds, scrub, scrubbed
 from leadhand.models.telemetry import span
 from leadhand.planners.goal.operators import operators_of
 from leadhand.planners.goal.world import fold
-from leadhand.planners.model import answers, numbered_list, prompt
+from leadhand.planners.model import answers, prompt
+from leadhand.planners.model import answers as numbered_list
 from leadhand.planners.model.prompt import Prompts
 from leadhand.planners.progress import IDLE, Idle, Progress, over, warning
 from leadhand.planners.proposal_check import (
@@ -290,7 +291,7 @@ class ModelPlanner:
     ) -> tuple[Decision, str] | str | None:
         """The plan in a list, what is wrong with it, or nothing when there is no list."""
         try:
-            plan = numbered_list.read(text, view, self._operators(view), world)
+            plan = numbered_list.read_numbered_list(text, view, self._operators(view), world)
         except answers.MisreadAnswer as problem:
             return str(problem)
         return None if plan is None else (plan, "")

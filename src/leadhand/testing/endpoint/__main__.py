@@ -18,8 +18,7 @@ import sys
 from collections.abc import Awaitable
 from pathlib import Path
 
-from leadhand.testing.endpoint.documents import script_from
-from leadhand.testing.endpoint.replies import Reply
+from leadhand.testing.endpoint.replies import Reply, script_from
 from leadhand.testing.endpoint.request import Request
 from leadhand.testing.endpoint.server import Answering, Endpoint, in_order
 

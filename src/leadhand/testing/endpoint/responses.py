@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from leadhand.testing.endpoint import openai_errors
+from leadhand.testing.endpoint import chat
 from leadhand.testing.endpoint.answers import Answer, Call, Event, pieces
 from leadhand.testing.endpoint.replies import Fail
 from leadhand.testing.endpoint.request import (
@@ -30,9 +30,9 @@ CALLS = ("function_call", "custom_tool_call")
 RESULTS = ("function_call_output", "custom_tool_call_output")
 SYSTEM = ("system", "developer")
 
-error = openai_errors.error
-headers = openai_errors.headers
-models = openai_errors.models
+error = chat.error
+headers = chat.headers
+models = chat.models
 
 
 def read(body: Mapping[str, Any]) -> Parsed:

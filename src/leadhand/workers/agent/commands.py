@@ -27,12 +27,12 @@ from leadhand.core.hashing import canonical, digest
 from leadhand.core.plan.model import worst
 from leadhand.core.report import Failure
 from leadhand.errors import Denied, UsageError
-from leadhand.workers.agent.functions import ToolFailure
+from leadhand.workers.agent.tools import ToolFailure
 from leadhand.workers.commands.worker import given_values
 from leadhand.workers.coverage import INHERITED
 from leadhand.workers.functions.isolation import followed, text_of
 from leadhand.workers.processes.leftovers import ProcessError
-from leadhand.workers.processes.supervision import SpawnError
+from leadhand.workers.processes.processes import SpawnError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

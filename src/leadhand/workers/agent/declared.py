@@ -26,8 +26,8 @@ from leadhand.core.wording import closest, listed
 from leadhand.errors import UsageError
 from leadhand.workers.agent.agent import Agent
 from leadhand.workers.agent.commands import CommandTool
-from leadhand.workers.agent.functions import WorkerTool, worker_tools
 from leadhand.workers.agent.prompt import SUFFIXES
+from leadhand.workers.agent.tools import WorkerTool, worker_tools
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

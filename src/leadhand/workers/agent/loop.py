@@ -27,15 +27,17 @@ from leadhand.models.messages import ModelRequest, Result, Turn, Usage, UserMess
 from leadhand.models.secret_patterns import finds, scrub, scrubbed
 from leadhand.models.telemetry import span
 from leadhand.ports import ends_us
-from leadhand.workers.agent.endings import (
+from leadhand.workers.agent.prompt import told
+from leadhand.workers.agent.tools import (
     ENDINGS,
     FINISH,
     NEEDS_INFO,
     ONLY_RESULT,
+    as_text,
+    marked,
     misfit,
+    shortened,
 )
-from leadhand.workers.agent.prompt import told
-from leadhand.workers.agent.untrusted import as_text, marked, shortened
 from leadhand.workers.reports import EFFECTS, bounded
 
 if TYPE_CHECKING:
@@ -47,8 +49,7 @@ if TYPE_CHECKING:
     from leadhand.models.messages import ModelAnswer, ToolCall
     from leadhand.ports import Context, Task
     from leadhand.workers.agent.prompt import Prompt
-    from leadhand.workers.agent.toolbox import Toolbox
-    from leadhand.workers.tools import Tool
+    from leadhand.workers.agent.tools import Tool, Toolbox
 
 
 # What was said and done in one attempt of an agent, as text that people read.

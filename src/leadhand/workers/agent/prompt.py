@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from leadhand.core.hashing import digest
 from leadhand.errors import UsageError
 from leadhand.models.secret_patterns import scrub
-from leadhand.workers.agent.untrusted import READ_CHARS_MAX, as_text, marked
+from leadhand.workers.agent.tools import READ_CHARS_MAX, as_text, marked
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -26,15 +26,13 @@ from leadhand.audit.redaction import SECRET_NAME
 from leadhand.codec.values import plain
 from leadhand.core.catalog import Offer, WorkerSpec
 from leadhand.core.report import Effect, Failure, Report
-from leadhand.workers.checks import holds
 from leadhand.workers.commands.version import look
 from leadhand.workers.coverage import INHERITED, Coverage
 from leadhand.workers.functions.isolation import GRACE_S, followed, text_of
 from leadhand.workers.processes.capture import LiveStreams, shown_live
 from leadhand.workers.processes.leftovers import ProcessError
-from leadhand.workers.processes.processes import Processes
-from leadhand.workers.processes.supervision import Finished, SpawnError
-from leadhand.workers.reports import bounded, report_from_doc
+from leadhand.workers.processes.processes import Finished, Processes, SpawnError
+from leadhand.workers.reports import bounded, holds, report_from_doc
 from leadhand.workers.sandbox.confinement import Confinement, program_folders
 from leadhand.workers.sandbox.sandbox import NoSandbox
 from leadhand.workers.template import Template, TemplateSlot, spell, with_defaults

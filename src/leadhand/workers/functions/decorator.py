@@ -1,4 +1,4 @@
-"""`@worker`: a function that plans may call.
+"""`@worker`: a function that plans may call; `@method`: a task split into smaller ones.
 
     @worker
     async def fetch_prices(competitor: str) -> list[Price]: ...
@@ -15,12 +15,13 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
 
 from leadhand.core import durations
+from leadhand.core.catalog import Method
 from leadhand.core.plan.model import RISKS
 from leadhand.errors import UsageError
 from leadhand.workers.sandbox.confinement import Confinement, declared
@@ -271,3 +272,54 @@ def _callable(value: Any, where: str) -> Callable[..., Any] | None:
     if value is not None and not callable(value):
         raise UsageError(f"{where}: probe: must be a function")
     return value  # type: ignore[no-any-return]
+
+
+M = TypeVar("M", bound=Callable[..., Sequence[str]])
+
+METHOD = "__leadhand_method__"
+
+
+def method(fact: str, /, *, name: str = "") -> Callable[[M], M]:
+    """Declare how to give `fact` in several smaller steps, when one worker finds it too complex.
+
+        @method("table")
+        def clean_in_parts():
+            return ["split_raw", "clean_part*", "merge_table"]
+
+    The function names workers, first to last; the last one gives the fact. Each worker is handed
+    the result of the one before it; `name*` is one step for each item of a list, and the next
+    worker gets the list of their results. The function may take facts by name, to decide by them.
+
+    Nothing is registered: give the function to a `Lead` among its workers, or put it into their
+    module. `name` is the name shown to people; the function's by default. Raise `UsageError`
+    if `fact` is no name, or if the function cannot be called with facts alone.
+    """
+    if not isinstance(fact, str) or not fact:
+        raise UsageError('@method: say which fact it gives, as in @method("table")')
+
+    def decorate(function: M) -> M:
+        setattr(function, METHOD, _declared(function, fact, name))
+        return function
+
+    return decorate
+
+
+def method_of(given: Any) -> Method | None:
+    """The method a function was declared to be, or None."""
+    found = getattr(given, METHOD, None)
+    return found if isinstance(found, Method) else None
+
+
+def _declared(function: Callable[..., Sequence[str]], fact: str, name: str) -> Method:
+    label = name or getattr(function, "__name__", "")
+    where = f"@method on {label or function!r}"
+    if not inspect.isfunction(function) or inspect.iscoroutinefunction(function):
+        raise UsageError(f"{where}: a method is an ordinary function that names workers")
+    kinds = inspect.Parameter
+    takes = []
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind in (kinds.VAR_POSITIONAL, kinds.VAR_KEYWORD, kinds.POSITIONAL_ONLY):
+            raise UsageError(f"{where}: it takes facts by name; {parameter} cannot be filled")
+        if parameter.default is kinds.empty:
+            takes.append(parameter.name)
+    return Method(fact=fact, name=label, takes=tuple(takes), stages=function)

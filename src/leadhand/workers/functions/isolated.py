@@ -16,8 +16,7 @@ import msgspec
 from leadhand.codec.values import progress_note
 from leadhand.core.report import Failure, Report
 from leadhand.workers.functions.decorator import MARK
-from leadhand.workers.functions.modules import load_file
-from leadhand.workers.functions.snapshot import SOURCES
+from leadhand.workers.functions.snapshot import SOURCES, load_file
 from leadhand.workers.functions.worker import FunctionAction
 from leadhand.workers.reports import report_doc, report_of
 

@@ -29,9 +29,7 @@ from leadhand.workers.sandbox.sandbox import NoSandbox
 
 if TYPE_CHECKING:
     from leadhand.ports import Context, Task
-    from leadhand.workers.processes.processes import Process, Processes
-    from leadhand.workers.processes.streams import Captured
-    from leadhand.workers.processes.supervision import Finished
+    from leadhand.workers.processes.processes import Captured, Finished, Process, Processes
     from leadhand.workers.sandbox.confinement import Confinement
 
 
@@ -114,7 +112,7 @@ async def run_isolated(
     now: `Snapshot.restore`. Behind `walls` it gets named variables only, and not the host's own.
     """
     from leadhand.workers.processes.leftovers import ProcessError
-    from leadhand.workers.processes.supervision import SpawnError
+    from leadhand.workers.processes.processes import SpawnError
 
     argv = [sys.executable, "-P", "-m", "leadhand.workers.functions.isolated"]
     argv += [target.module or target.file, target.qualname]

@@ -28,7 +28,6 @@ from leadhand.core.catalog import Offer, WorkerSpec
 from leadhand.core.report import Report
 from leadhand.errors import UsageError
 from leadhand.ports import ends_us
-from leadhand.workers.checks import holds
 from leadhand.workers.coverage import Coverage
 from leadhand.workers.functions.decorator import Declaration
 from leadhand.workers.functions.isolation import Target, Walls, run_isolated, target_of, told
@@ -36,7 +35,7 @@ from leadhand.workers.functions.signature import BadParameters, Signature
 from leadhand.workers.functions.threads import Lane, Threads
 from leadhand.workers.functions.version import covered, files_of, source_bytes
 from leadhand.workers.processes.capture import Sink, current, shown_live
-from leadhand.workers.reports import report_from, report_of
+from leadhand.workers.reports import holds, report_from, report_of
 
 if TYPE_CHECKING:
     from leadhand.ports import Context, Task

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
+import logging
 from typing import TYPE_CHECKING, Any, Self
 
-from leadhand.errors import Transient, Unavailable, WorkerFailure
+from leadhand.errors import Transient, Unavailable, UsageError, WorkerFailure
 from leadhand.ports import ends_us
 from leadhand.workers.mcp.definition import (
     NAME_CHARS_MAX,
@@ -20,15 +22,40 @@ from leadhand.workers.mcp.definition import (
     definitions_of,
 )
 from leadhand.workers.mcp.failures import failure_of
-from leadhand.workers.mcp.sdk import sdk
 from leadhand.workers.reports import bounded
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from contextlib import AbstractAsyncContextManager
+    from types import ModuleType
 
     from mcp import Client
     from mcp_types import CallToolResult, InputRequiredResult
+
+
+# The official SDK, which is loaded when a server is first spoken to and not before.
+
+
+_LOGGERS = ("mcp", "client")
+
+
+def sdk() -> ModuleType:
+    """The package `mcp`; UsageError says how to install it."""
+    try:
+        found = importlib.import_module("mcp")
+    except ImportError:
+        raise UsageError(
+            "MCP servers need the package `mcp`, which is not installed. "
+            "Fix: pip install 'leadhand[mcp]'"
+        ) from None
+    for name in _LOGGERS:
+        # Failures reach the user as reports. Without a handler, Python would also print the
+        # SDK's tracebacks; with one that does nothing, whoever wants them can still listen.
+        logger = logging.getLogger(name)
+        if not logger.handlers:
+            logger.addHandler(logging.NullHandler())
+    return found
+
 
 CLOSE_S = 10.0
 PAGES_MAX = 1_000

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2
 
-from leadhand.workers.http.exchange import retry_after_s
 from leadhand.workers.http.netguard import PORTS, AddressRefused, Guard, canonical
+from leadhand.workers.http.worker import retry_after_s
 from leadhand.workers.mcp.failures import edge_error, status_class
 from leadhand.workers.reports import bounded
 

@@ -35,11 +35,10 @@ from leadhand.workers.commands.worker import given_values
 from leadhand.workers.coverage import INHERITED
 from leadhand.workers.functions.decorator import NAME
 from leadhand.workers.http.request import MAX_BYTES, TIMEOUT_S, Header, Missing, Url
-from leadhand.workers.mcp.connection import Connection
+from leadhand.workers.mcp.connection import Connection, sdk
 from leadhand.workers.mcp.definition import Definition
 from leadhand.workers.mcp.failures import Overdue, ends_session, failure_of
 from leadhand.workers.mcp.pins import Pins, reached
-from leadhand.workers.mcp.sdk import sdk
 from leadhand.workers.mcp.stdio import Last, ServerProgram, stdio
 from leadhand.workers.mcp.tool import McpTool
 from leadhand.workers.processes.processes import Processes

@@ -19,16 +19,16 @@ from leadhand.core.plan.model import RISKS
 from leadhand.core.report import Report
 from leadhand.errors import InvalidOutput, NeedsInfo, Permanent, UsageError, WorkerFailure
 from leadhand.ports import ends_us
-from leadhand.workers.checks import holds
 from leadhand.workers.functions.decorator import NAME
 from leadhand.workers.mcp.definition import (
     Definition,
+    input_schema,
+    output_schema,
     raised_effects,
     raised_risk,
     worker_name,
 )
-from leadhand.workers.mcp.schema import input_schema, output_schema
-from leadhand.workers.reports import bounded, report_of
+from leadhand.workers.reports import bounded, holds, report_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

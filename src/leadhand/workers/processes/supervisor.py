@@ -1,6 +1,6 @@
 """The supervisor: a small program that starts every command, and outlives none of them.
 
-Run as ``python -I -S supervisor.py SOCKET_FD HOST_PID`` by ``supervision.py``, one per host;
+Run as ``python -I -S supervisor.py SOCKET_FD HOST_PID`` by ``processes.py``, one per host;
 it imports nothing of Leadhand. The law behind it: a retry must never run beside an orphan.
 
 Laws
@@ -32,7 +32,7 @@ Theory of operation
     During an ``end`` with grace the members of the command's group keep that grace even if the
     main process left first (``sh -c 'terraform ...'``); whoever left the group has none.
 
-The wire is described in ``supervision.py``. Without Linux (macOS) there is no subreaper, no death
+The wire is described in ``processes.py``. Without Linux (macOS) there is no subreaper, no death
 signal and no /proc: groups are killed, a daemon that left its group is not found.
 """
 

@@ -19,8 +19,8 @@ from leadhand.core.catalog import Catalog
 from leadhand.core.report import Ask, Failure, Finish, GiveUp, Propose, Report, Wait
 from leadhand.ports import Spawned
 from leadhand.testing.loop import PROCESS
-from leadhand.testing.scenario import Act, make_step, plan_steps
 from leadhand.workers.human import Human
+from tests.simulation.scenario import Act, make_step, plan_steps
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from leadhand.core.plan.model import Doc
     from leadhand.core.report import Decision, PlannerView
     from leadhand.ports import Context, Task
-    from leadhand.testing.scenario import RunPlan, Scenario
-    from leadhand.testing.world import World
+    from tests.simulation.scenario import RunPlan, Scenario
+    from tests.simulation.world import World
 
 CHANGE = {"commit": "c" * 40, "base": "b" * 40, "digest": "d" * 64, "paths": ["p"], "diff": "+"}
 """A change of something protected."""
@@ -73,7 +73,7 @@ class SimWorker:
     def _guarded(self, act: Act, task: Task, context: Context) -> Act:
         """Let some steps change what is protected, until a person approved it. Has own dice."""
         world = self._world
-        random = Random(f"{world.scenario.seed}/protected/{task.run}/{task.step}")  # noqa: S311 - a script
+        random = Random(f"{world.scenario.seed}/protected/{task.run}/{task.step}")
         approved = any("commit" in each for each in context.answers)  # One that was not voided.
         if world.healed or approved or random.random() >= 0.01:
             return act
@@ -209,7 +209,7 @@ class SimPlanner:
         """Whatever comes to mind."""
         plan, world = self._plan, self._world
         world.planner_begins(view.run, view.call, PROCESS.get())
-        random = Random(f"{world.scenario.seed}/{view.run}/{view.call}")  # noqa: S311 - a script
+        random = Random(f"{world.scenario.seed}/{view.run}/{view.call}")
         await _wait(random.choice((0.0, 0.0, 0.01, 0.4)))
         if random.random() < plan.trouble and not world.healed:
             await self._trouble(random)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from leadhand.ports import Entry
-    from leadhand.testing.world import World
+    from tests.simulation.world import World
 
 
 class SimStore(MemoryStore):

@@ -330,7 +330,7 @@ def make_step(
 
 def _overclaim(scenario: Scenario, step: Doc) -> None:
     """Let a step say more of itself than its worker does. Has dice of its own."""
-    random = Random(f"{scenario.seed}/claims/{step['id']}/{step['worker']}")  # noqa: S311 - a script
+    random = Random(f"{scenario.seed}/claims/{step['id']}/{step['worker']}")
     if random.random() < 0.15:
         step["idempotent"] = True
     if random.random() < 0.2:

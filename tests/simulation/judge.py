@@ -14,14 +14,14 @@ from leadhand.core.logcheck.checker import check
 from leadhand.core.views.run import run_status
 from leadhand.engine.fold import fold
 from leadhand.errors import Bug
-from leadhand.testing.scenario import IDLE_CRITERION
-from leadhand.testing.snapshot import difference
+from tests.simulation.scenario import IDLE_CRITERION
+from tests.simulation.snapshot import difference
 
 if TYPE_CHECKING:
     from leadhand.core.state.model import State
     from leadhand.ports import Entry
-    from leadhand.testing.scenario import RunPlan
-    from leadhand.testing.world import World
+    from tests.simulation.scenario import RunPlan
+    from tests.simulation.world import World
 
 
 def judge(world: World) -> None:
@@ -48,7 +48,7 @@ def judge_troubles(world: World) -> None:
 def judge_live(world: World) -> None:
     """I4: what a host has in memory is what its log amounts to."""
     for run in world.hosts[world.current].runs.values():
-        if run._outstanding or run._inputs or run._folding or run._scheduled:  # noqa: SLF001
+        if run._outstanding or run._inputs or run._folding or run._scheduled:
             continue
         entries = world.disk.logs.get(run.id, [])
         folded = _fold(world, entries)

@@ -1,7 +1,7 @@
 """Simulate seeds from the command line.
 
-    python -m leadhand.testing --seeds 10000 [--from K] [--jobs J]
-    python -m leadhand.testing --seed 42 [--trace]
+    python -m tests.simulation --seeds 10000 [--from K] [--jobs J]
+    python -m tests.simulation --seed 42 [--trace]
 
 Progress goes to stderr. A failing seed is printed with the one command that repeats it. One
 seed in a hundred is simulated twice: it must give the same trace.
@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 
-from leadhand.testing.simulator import Verdict, simulate_seed
+from tests.simulation.simulator import Verdict, simulate_seed
 
 CHUNK = 100
 TWICE_EVERY = 100
@@ -33,7 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m leadhand.testing", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--seeds", type=int, default=1000, metavar="N", help="how many")
     parser.add_argument("--from", dest="first", type=int, default=0, metavar="K", help="the first")

@@ -22,19 +22,19 @@ from leadhand.core.views.ledger import describe
 from leadhand.errors import Fenced, LeadhandError, StoreError, StoreFull
 from leadhand.planners.document import DocumentPlanner, RevisableDocument
 from leadhand.stores.memory import MemoryDisk
-from leadhand.testing.actors import SimPlanner, SimWorkers
 from leadhand.testing.clock import Calendar, SimClock
-from leadhand.testing.host import SimHost
 from leadhand.testing.loop import PROCESS, SimLoop
-from leadhand.testing.people import attend, say_something
-from leadhand.testing.scenario import Act, draw, draw_act
-from leadhand.testing.store import SimStore
+from tests.simulation.actors import SimPlanner, SimWorkers
+from tests.simulation.host import SimHost
+from tests.simulation.people import attend, say_something
+from tests.simulation.scenario import Act, draw, draw_act
+from tests.simulation.store import SimStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from leadhand.ports import Entry, Planner, Task, Workers
-    from leadhand.testing.scenario import RunPlan
+    from tests.simulation.scenario import RunPlan
 
 HEALED_ACT = Act(cost=0.1)
 PATIENCE_S = 29.0
@@ -56,7 +56,7 @@ class World:
     """One simulated world."""
 
     def __init__(self, seed: int, *, trace: Callable[[str], None] | None = None) -> None:
-        self.random = Random(seed)  # noqa: S311 - chance that can be repeated is the point
+        self.random = Random(seed)
         self.scenario = draw(seed, self.random)
         self.loop = SimLoop(self.random, shuffle=self.scenario.shuffle)
         self.calendar = Calendar(self.loop)
@@ -161,7 +161,7 @@ class World:
 
         It finds no approval in a log that holds, and takes none, until the world is healed.
         """
-        random = Random(f"{self.scenario.seed}/strict/{process}")  # noqa: S311 - a script
+        random = Random(f"{self.scenario.seed}/strict/{process}")
         return process > 1 and random.random() < 0.4
 
     async def host_run(self, host: SimHost, plan: RunPlan, workers: Workers) -> None:

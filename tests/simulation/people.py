@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from leadhand.core.plan.model import Doc
     from leadhand.core.state.records import Question
     from leadhand.engine.run import Run
-    from leadhand.testing.host import SimHost
-    from leadhand.testing.world import World
+    from tests.simulation.host import SimHost
+    from tests.simulation.world import World
 
 ENDED = frozenset({"succeeded", "failed", "cancelled", "rejected"})
 
@@ -150,7 +150,7 @@ async def attend(world: World, host: SimHost, run: Run) -> None:
 
 def _looked(world: World, run: Run, question: Question) -> Doc:
     """What goes with an approval: by some the hash of all that they were shown. Has own dice."""
-    random = Random(f"{world.scenario.seed}/{run.id}/{question.id}")  # noqa: S311 - a script
+    random = Random(f"{world.scenario.seed}/{run.id}/{question.id}")
     revision = run.state.pending
     if revision is None or random.random() < 0.4:
         return {}

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 from leadhand.core import events as ev
 from leadhand.core.host import HOST_STREAM
-from leadhand.testing.judge import judge, judge_live, judge_troubles
-from leadhand.testing.world import World
+from tests.simulation.judge import judge, judge_live, judge_troubles
+from tests.simulation.world import World
 
 if TYPE_CHECKING:
     from collections.abc import Callable

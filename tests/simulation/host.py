@@ -7,8 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from leadhand.engine.host import Host
-from leadhand.testing.actors import Auditor
-from leadhand.testing.scenario import AUDITOR
+from tests.simulation.actors import Auditor
+from tests.simulation.scenario import AUDITOR
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from leadhand.core.decide.effects import Effect
     from leadhand.engine.run import Run
     from leadhand.testing.clock import SimClock
-    from leadhand.testing.store import SimStore
-    from leadhand.testing.world import World
+    from tests.simulation.store import SimStore
+    from tests.simulation.world import World
 
 T = TypeVar("T")
 
