@@ -61,7 +61,7 @@ class Calendar:
 
 
 class SimClock:
-    """A host's clocks over a simulated loop, made as `engine.clock.SystemClock` makes them."""
+    """A host's clocks over a simulated loop, made as `engine.host.SystemClock` makes them."""
 
     def __init__(self, loop: SimLoop, calendar: Calendar, not_before: int = 0) -> None:
         self._loop = loop
