@@ -1623,6 +1623,24 @@ def test_whoever_waits_for_a_surprise_waits_for_the_planner():
     assert given.running == ["b"], "nobody would look"
 
 
+def test_a_wait_lets_the_dependents_of_a_surprise_start():
+    """A planner that is content with a surprising success says so by waiting."""
+    run = Drive(bare=True, replans=True).go()
+    run.answer(propose(step("a"), step("b", "a"), final=False)).done("a", surprise="odd")
+    assert run.answer({"kind": "wait"}).running == ["b"]
+    assert not run.all(ev.ProposalRefused)
+
+
+def test_a_wait_that_lets_nothing_start_is_refused():
+    """The dependent also waits for a step that no planner has replaced."""
+    run = Drive(bare=True, replans=True).go()
+    docs = [step("a"), step("c"), step("b", "a", "c")]
+    run.answer(propose(*docs, final=False)).fail("c", "permanent").answer({"kind": "wait"})
+    run.done("a", surprise="odd").answer({"kind": "wait"})
+    assert "nothing is under way" in run.last(ev.ProposalRefused).findings[0]
+    assert run.running == []
+
+
 def test_a_planner_that_looked_at_no_surprise_is_asked_again():
     """It wanted to finish while a person was asked; then only who waits for that step is left."""
     run = Drive(bare=True, replans=True).go()

@@ -10,6 +10,7 @@ decisions, are here and in `review/decisions.py`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -103,11 +104,22 @@ def says_nothing(answer: Doc) -> bool:
 
 def _waits(state: State, what: str, because: str) -> Moves:
     """Accept a wait while something is open, or if the state changed since the question."""
-    if not (state.questions or state.planner.due or goes_on(state)):
+    if not (state.questions or state.planner.due or goes_on(state) or _wait_releases(state)):
         why = f" ({because})" if because else ""
         return [_refused(state, [f"{what}, and nothing is under way{why}"])], []
     on = [*state.in_flight, *state.backing_off, *state.questions][:NAMED_MAX]
     return [ev.PlannerWaits(state.planner.calls, on)], []
+
+
+def _wait_releases(state: State) -> bool:
+    """Return whether a wait lets steps start: those that only surprising successes hold back."""
+    held = Counter(
+        name for ident in state.planner.surprising for name, _ in state.steps[ident].dependents
+    )
+    return any(
+        state.steps[name].status == "waiting" and state.steps[name].blockers == count
+        for name, count in held.items()
+    )
 
 
 def _finished(state: State, answer: Doc) -> Moves:
