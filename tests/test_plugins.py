@@ -321,6 +321,72 @@ def test_mistakes_in_a_table_of_a_packages_kind_are_named(kinds, table, said):
     assert said in done.stderr
 
 
+STORE = """
+from pathlib import Path
+
+from leadhand.errors import UsageError
+from leadhand.stores.location import StoreAddress, StoreKind
+from leadhand.stores.sqlite.connection import begun
+from leadhand.stores.sqlite.lock import HostLock
+from leadhand.stores.sqlite.reader import SqliteReader
+from leadhand.stores.sqlite.store import SqliteStore
+
+
+class Shelf(StoreKind):
+    def address_of(self, text, folder):
+        name = text.partition("://")[2].rpartition("@")[2]
+        if not name.isalnum():
+            raise UsageError("the address of the shelf cannot be read")
+        return StoreAddress(text, f"shelf://{name}", folder / f"shelf-{name}")
+
+    def is_there(self, place):
+        return begun(place.home)
+
+    def open(self, place, *, socket, beside, check):
+        lock = HostLock(place.home)
+        lock.acquire(socket)
+        store = SqliteStore(place.home)
+        check(store)
+        return store, lock
+
+    def reader(self, place):
+        return SqliteReader(place.home)
+
+
+KIND = Shelf()
+TEXT = "no kind"
+"""
+
+
+def test_a_package_brings_a_store(tmp_path):
+    """Runs are kept there, and every command that reads a log finds them."""
+    entries = "[leadhand.stores]\nshelf = acme_leadhand:KIND\ntext = acme_leadhand:TEXT\n"
+    place = package(tmp_path, entries, STORE)
+    folder = project(tmp_path / "project")
+
+    def run(*words, store="shelf://me:secret@archive", found=0):
+        done = leadhand_at(SOURCE.parent, folder, *words, "--store", store, path=str(place))
+        assert done.returncode == found, done
+        assert "secret" not in done.stdout + done.stderr
+        return done.stdout if "--json" in words else done.stdout + done.stderr
+
+    ran = run("run", "plan.json", "--workers", "workers.py", "--trust", "--json")
+    ident = json.loads(ran)["run"]
+    assert ident in run("ls")
+    assert "succeeded" in run("show", ident)
+    assert json.loads(run("verify", "--all", "--json"))["valid"]
+    assert "shelf://archive" in run("doctor")
+    moved = leadhand_at(SOURCE.parent, folder, "migrate", "shelf://archive", path=str(place))
+    assert "only logs in files and in PostgreSQL" in moved.stderr
+    assert (folder / ".leadhand" / "shelf-archive").exists()
+    said = run("ls", store="shelv://archive", found=2)
+    assert "no kind of store is called 'shelv'" in said
+    assert "begins with one of postgres, postgresql, shelf, text" in said
+    assert 'Did you mean "shelf"?' in said
+    said = run("ls", store="text://archive", found=2)
+    assert "acme_leadhand:TEXT of the package acme-leadhand is no StoreKind" in said
+
+
 def test_a_package_that_lies_in_the_project_brings_nothing(tmp_path):
     """Looking at a project runs none of its code, though `python -m` finds its modules."""
     folder = project(tmp_path / "project")

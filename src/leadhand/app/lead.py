@@ -98,9 +98,8 @@ from leadhand.models.registry import ModelRegistry
 from leadhand.planners.document import DocumentPlanner, RevisableDocument
 from leadhand.planners.goal.planner import GoalPlanner
 from leadhand.settings.trust import state_folder
-from leadhand.stores.location import home, there
+from leadhand.stores.location import StoreAddress, home, there
 from leadhand.stores.permissions import kept_by
-from leadhand.stores.postgres.address import Address
 from leadhand.workers.processes.machine import LocalMachine, is_alive, this_process
 from leadhand.workers.registry import Registry
 from leadhand.workers.requirements import missing_programs
@@ -109,7 +108,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from leadhand.app.hosting_service import HostingService
-    from leadhand.app.store_factory import Listening
     from leadhand.core.lint.findings import Finding
     from leadhand.core.lint.rules import Level
     from leadhand.core.plan.model import Doc, Json, Plan
@@ -118,7 +116,7 @@ if TYPE_CHECKING:
     from leadhand.engine.run import Run
     from leadhand.models.registry import Named
     from leadhand.ports import Planner, Reviewer, Store
-    from leadhand.stores.location import Place
+    from leadhand.stores.location import Listening, Place
     from leadhand.stores.log import KeptStore, Lock
 
 
@@ -461,7 +459,7 @@ class Lead:
 
     def _readable(self) -> Place:
         """Return the location of the database. Raise `UsageError` for a store in memory."""
-        if not isinstance(self._store, (Path, Address)):
+        if not isinstance(self._store, (Path, StoreAddress)):
             raise UsageError("this Lead has a store in memory: give store= a path to read it")
         return self._store
 
@@ -849,7 +847,7 @@ class Lead:
         if self._elsewhere is not None:
             async with self.hosting() as host:
                 return await cast("Any", host).say(run_id, verb, self.actor, details)  # type: ignore[no-any-return]
-        if elsewhere and isinstance(place, (Path, Address)):
+        if elsewhere and isinstance(place, (Path, StoreAddress)):
             return await commands.say(
                 _there(place, run_id),
                 run_id,
@@ -880,7 +878,7 @@ class Lead:
     def _private(self) -> builtins.list[Path]:
         """Return the paths hidden from sandboxed workers: the database with its files, and keys."""
         found = [self._anchoring.file, self._anchoring.key, state_folder(os.environ)]
-        if isinstance(self._store, (Path, Address)):
+        if isinstance(self._store, (Path, StoreAddress)):
             found += kept_by(home(self._store).resolve())
         return [path for path in found if path is not None]
 
@@ -891,7 +889,7 @@ class Lead:
         if self.beside and isinstance(place, Path):
             return await self._open_beside(place)
         kept: KeptStore | None = None
-        if isinstance(place, (Path, Address)):
+        if isinstance(place, (Path, StoreAddress)):
             kept, self._lock = await self._owned(place)
             store: Store = kept
         else:
@@ -909,7 +907,7 @@ class Lead:
             await host.open()
             if self._anchorer is not None:
                 self._anchorer.open()
-            if isinstance(place, (Path, Address)):
+            if isinstance(place, (Path, StoreAddress)):
                 self._service = service_of(host, place)
                 await self._service.open()
         except BaseException:

@@ -18,8 +18,9 @@ from leadhand.audit.anchors import file_of, lines_in, verify_anchors
 from leadhand.errors import Conflict, StoreCorrupt, UsageError
 from leadhand.settings.folders import make_store_folder
 from leadhand.stores.copy import Copied, LogScan, Proof, common, copy
-from leadhand.stores.location import home, need_driver, there
+from leadhand.stores.location import home, there
 from leadhand.stores.postgres.address import Address
+from leadhand.stores.postgres.kind import need_driver
 from leadhand.stores.sqlite.connection import explain_os, sync_folder
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ def move(
     told: Callable[[int, int], None] = lambda _done, _all: None,
 ) -> Migration:
     """Copy a log and prove the copy equal to it."""
+    source, target = _movable(source), _movable(target)
     if there(target):  # what it holds says more than the anchors beside it
         with _reading(source) as log, _reading(target) as held:
             common(log, held)
@@ -76,7 +78,7 @@ def move(
 
 def check_places(source: Place, target: Place) -> None:
     """UsageError unless there is something to move, and somewhere else to move it to."""
-    if _same(source, target):
+    if _same(_movable(source), _movable(target)):
         raise UsageError("the source and the target are the same log")
     if not there(source):
         raise UsageError(f"there is no log at {source}; nothing was copied")
@@ -84,6 +86,7 @@ def check_places(source: Place, target: Place) -> None:
 
 def prepare(target: Place, readers: Sequence[str] = (), writers: Sequence[str] = ()) -> int:
     """Make the tables, or bring them up to date, and give roles their rights; the version."""
+    target = _movable(target)
     make_store_folder(target)
     if not isinstance(target, Address):
         if readers or writers:
@@ -102,11 +105,18 @@ def prepare(target: Place, readers: Sequence[str] = (), writers: Sequence[str] =
     return schema_version(target)
 
 
+def _movable(place: Place) -> Path | Address:
+    """Return the place. Raise UsageError for a kind of store that logs are not moved between."""
+    if not isinstance(place, (Path, Address)):
+        raise UsageError(f"{place}: only logs in files and in PostgreSQL can be moved or prepared")
+    return place
+
+
 async def _opened_and_closed(make: Callable[[], Log]) -> None:
     await make().close()
 
 
-def _same(one: Place, other: Place) -> bool:
+def _same(one: Path | Address, other: Path | Address) -> bool:
     if isinstance(one, Address) or isinstance(other, Address):
         return home(one).name == home(other).name and type(one) is type(other)
     return one.resolve() == other.resolve()
@@ -123,7 +133,7 @@ def _reading(place: Place) -> Iterator[Log]:
 
 
 @contextmanager
-def _unhosted(place: Place) -> Iterator[None]:
+def _unhosted(place: Path | Address) -> Iterator[None]:
     """Keep hosts away from a log that is only read; Conflict when it has one."""
     if isinstance(place, Address):
         from leadhand.stores.postgres.lock import kept_from_hosts
@@ -146,7 +156,7 @@ def _unhosted(place: Place) -> Iterator[None]:
 
 
 @contextmanager
-def _receiving(place: Place) -> Iterator[Copy]:
+def _receiving(place: Path | Address) -> Iterator[Copy]:
     if isinstance(place, Address):
         from leadhand.stores.postgres.lock import PostgresLock
         from leadhand.stores.postgres.store import PostgresStore

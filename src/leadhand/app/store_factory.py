@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -18,8 +18,7 @@ from leadhand.engine.guest.line import GuestLine
 from leadhand.engine.host_socket import LINE_BYTES_MAX, Answers, Service, socket_path
 from leadhand.errors import Conflict, NotAllowed, UsageError
 from leadhand.settings.folders import FOLDER
-from leadhand.stores.location import need_driver, place_of, there
-from leadhand.stores.postgres.address import Address, is_address
+from leadhand.stores.location import StoreAddress, home, is_address, kind_of, place_of, there
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,24 +26,14 @@ if TYPE_CHECKING:
     from leadhand.engine.host import Host
     from leadhand.ports import Entry, Store
     from leadhand.stores.artifacts import ArtifactFolder
-    from leadhand.stores.location import Place
+    from leadhand.stores.location import Listening, Place
     from leadhand.stores.log import KeptStore, Lock, Log
 
 
 ANSWER_WAIT_S = 30.0
 
 
-class Listening(Protocol):
-    """Hears what other processes say to a host."""
-
-    async def open(self) -> None:
-        """Begin to listen."""
-
-    async def close(self) -> None:
-        """Stop."""
-
-
-def as_place(store: str | Path | Address | Store) -> Place | Store:
+def as_place(store: str | Path | StoreAddress | Store) -> Place | Store:
     """A store as a Lead is given it: a path, an address, or the store itself."""
     if isinstance(store, str) and store == ":memory:":
         raise UsageError("a store is a file: pass a path, or leadhand.testing's MemoryStore()")
@@ -61,43 +50,18 @@ def open_store(
     Conflict when a service elsewhere hosts its runs, unless it is opened for that (`for_service`);
     `beside`: next to other processes that do the same, where the store lets several write.
     """
-    if isinstance(place, Address):
-        need_driver()
-        from leadhand.stores.postgres.lock import PostgresLock
-        from leadhand.stores.postgres.store import PostgresStore
 
-        store = PostgresStore(place, shared=beside)
-        shared = PostgresLock(store, shared=beside)
-        try:
-            if not for_service:
-                hosting.refuse_elsewhere(host_state(store))
-            shared.acquire()
-        except BaseException:
-            store.close_now()
-            raise
-        return store, shared
-    from leadhand.stores.sqlite.lock import HostLock
-    from leadhand.stores.sqlite.store import SqliteStore
-
-    lock = HostLock(place)
-    try:
-        lock.acquire(str(socket_path(place)))
-    except Conflict:
-        _refuse_marked(place, for_service=for_service)
-        raise
-    try:
-        kept = SqliteStore(place)
-    except BaseException:
-        lock.release()
-        raise
-    try:
+    def check(store: KeptStore) -> None:
         if not for_service:
-            hosting.refuse_elsewhere(host_state(kept))
-    except BaseException:
-        kept.close_now()
-        lock.release()
+            hosting.refuse_elsewhere(host_state(store))
+
+    socket = str(socket_path(home(place)))
+    try:
+        return kind_of(place).open(place, socket=socket, beside=beside, check=check)
+    except Conflict:
+        if isinstance(place, Path):  # its lock is looked at before its content
+            _refuse_marked(place, for_service=for_service)
         raise
-    return kept, lock
 
 
 def host_state(log: Store | Log) -> hosting.HostState:
@@ -126,44 +90,24 @@ def _refuse_marked(place: Path, *, for_service: bool) -> None:
 
 def open_reader(place: Place) -> Log:
     """A log to read, whether it has a host or not."""
-    if isinstance(place, Address):
-        need_driver()
-        from leadhand.stores.postgres.reader import PostgresReader
-
-        return PostgresReader(place)
-    if not there(place):
+    if isinstance(place, Path) and not there(place):
         raise UsageError(f"there is no database at {place}; run something first, or give --store")
-    from leadhand.stores.sqlite.reader import SqliteReader
-
-    return SqliteReader(place)
+    return kind_of(place).reader(place)
 
 
 def schema_version(place: Place) -> int:
     """The version of the tables that this code writes there."""
-    from leadhand.stores import sql
-
-    if not isinstance(place, Address):
-        return sql.migrations()[-1].number
-    from leadhand.stores.postgres import schema
-
-    return schema.migrations()[-1].number
+    return kind_of(place).version()
 
 
 def host_info(place: Place) -> dict[str, Any] | None:
     """Who hosts a log now."""
-    if isinstance(place, Address):
-        need_driver()
-        from leadhand.stores.postgres.lock import holder
-
-        return holder(place)
-    from leadhand.stores.sqlite.lock import HostLock
-
-    return HostLock(place).holder()
+    return kind_of(place).holder(place)
 
 
 def marker(place: Place | Store, store: Store) -> str:
     """What this host's processes are marked with: the log's own, so that a copy has another."""
-    if isinstance(place, Address):
+    if isinstance(place, StoreAddress):
         return f"{store.database_id}-{place.home.name.rpartition('-')[2]}"
     file = place.stat().st_ino if isinstance(place, Path) else 0
     return f"{store.database_id}-{file:x}"
@@ -171,11 +115,8 @@ def marker(place: Place | Store, store: Store) -> str:
 
 def service_of(host: Host, place: Place) -> Listening:
     """How other processes reach a host: a socket beside the file, or the database itself."""
-    if isinstance(place, Address):
-        from leadhand.stores.postgres.host_messages import WordService
-
-        return WordService(place, Answers(host).answer)
-    return Service(host, socket_path(place))
+    own = kind_of(place).service(place, Answers(host).answer)
+    return Service(host, socket_path(home(place))) if own is None else own
 
 
 async def joining(place: Path, hello: dict[str, Any]) -> GuestLine | None:
@@ -212,14 +153,12 @@ def artifacts_of(place: Path) -> ArtifactFolder:
 
 async def ask_host(place: Place, request: bytes) -> bytes | None:
     """Say one thing to the host of a log; its answer, None when there is no host."""
-    if isinstance(place, Address):
-        need_driver()
-        from leadhand.stores.postgres.host_messages import ask
-
-        return await ask(place, request, ANSWER_WAIT_S)
+    kind = kind_of(place)
+    if kind.is_asked_by_itself:
+        return await kind.ask(place, request, ANSWER_WAIT_S)
     try:
         reader, writer = await asyncio.open_unix_connection(
-            str(socket_path(place)), limit=LINE_BYTES_MAX
+            str(socket_path(home(place))), limit=LINE_BYTES_MAX
         )
     except (FileNotFoundError, ConnectionRefusedError):
         return None

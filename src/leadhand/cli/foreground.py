@@ -28,7 +28,7 @@ from leadhand.engine.results import result_of
 from leadhand.errors import Conflict, NotAllowed, Queued
 from leadhand.settings import Settings
 from leadhand.settings.folders import make_store_folder
-from leadhand.stores.postgres.address import Address
+from leadhand.stores.location import StoreAddress
 
 if TYPE_CHECKING:
     from leadhand.app.lead import Lead
@@ -291,7 +291,7 @@ class _Session:
         if resumes in runs:
             way = self._console.command(f"watch {resumes}")
             return Conflict(f"run {resumes} is hosted by process {pid} already. Fix: {way}")
-        if isinstance(store, Address):
+        if isinstance(store, StoreAddress):
             return Conflict(
                 f"{store}: process {pid} on {there['machine']} is the host of this database"
                 f"{what}{more}. Runs are driven beside a host only where the database is a file, "
@@ -372,7 +372,7 @@ def print_end(
 
 def _is_file(settings: Settings) -> bool:
     """Whether the database is a file, whose host can be reached by other processes here."""
-    return not isinstance(settings.store, Address)
+    return not isinstance(settings.store, StoreAddress)
 
 
 def refuse_when_stopped(opened: Host, console: Console) -> None:

@@ -13,7 +13,7 @@ from leadhand.core.host import HOST_STREAM, TemporalOpened, refuse_other
 from leadhand.core.state.model import Now
 from leadhand.engine import library_store
 from leadhand.errors import UsageError
-from leadhand.stores.location import need_driver, there
+from leadhand.stores.location import StoreAddress, there
 from leadhand.stores.postgres.address import Address
 from leadhand.stores.sqlite.reader import SqliteReader
 from leadhand.temporal.cluster import own_names, require
@@ -59,15 +59,18 @@ async def open_log(place: Place | Store, *, speaks: bool = False) -> Any:
     `speaks`: also to tell of what goes for all runs; no process of ours may host it meanwhile.
     An engine that has just begun may still be making the file.
     """
-    if not isinstance(place, (Path, Address)):
+    if not isinstance(place, (Path, StoreAddress)):
         return place
     if isinstance(place, Address):
         if speaks:
             return open_store(place, for_service=True, beside=True)[0]
-        need_driver()
+        from leadhand.stores.postgres.kind import need_driver
         from leadhand.stores.postgres.store import PostgresStore
 
+        need_driver()
         return PostgresStore(place, shared=True)
+    if isinstance(place, StoreAddress):
+        raise UsageError(f"{place}: runs on Temporal have their log in a file or in PostgreSQL")
     until = time.monotonic() + STORE_WAIT_S
     while not await asyncio.to_thread(there, place) and time.monotonic() < until:  # noqa: ASYNC110 - a file
         await asyncio.sleep(LOOK_S)

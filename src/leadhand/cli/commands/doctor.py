@@ -292,6 +292,7 @@ def _walls() -> Iterator[DoctorCheck]:
 
 def _store(settings: Settings) -> Iterator[DoctorCheck]:
     from leadhand.app.store_factory import host_info
+    from leadhand.stores.postgres.address import Address
 
     place = settings.store
     if isinstance(place, Path):
@@ -300,6 +301,7 @@ def _store(settings: Settings) -> Iterator[DoctorCheck]:
             return
     else:
         yield DoctorCheck("store", str(place))
+    if isinstance(place, Address):
         if find_spec("psycopg") is None:
             fix = "pip install 'leadhand[postgres]'"
             yield DoctorCheck("driver", "psycopg", "is not installed", fix)

@@ -17,31 +17,21 @@ from pathlib import Path
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from leadhand.errors import UsageError
+from leadhand.stores.location import StoreAddress
 
 SCHEMES = ("postgres", "postgresql")
-ADDRESS = re.compile(r"postgres(ql)?:|[a-z][a-z0-9+.-]*://", re.IGNORECASE)
-"""Texts that are no file path: taken as one, a folder would be named after a password."""
 SECRET = re.compile("pass|secret", re.IGNORECASE)
 """Parameters that are never shown."""
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class Address(StoreAddress):
     """The address of one database."""
 
-    secret: str = field(repr=False)
-    """As it was written, password included: for other processes of ours."""
     dsn: str = field(repr=False, compare=False)
-    """The connection string of the driver."""
-    shown: str
-    """The text shown to people."""
-    home: Path = field(compare=False)
-    """The path after which local files (token, anchors, log) are named."""
+    """What the driver is given."""
     artifacts: Path | None = None
-    """The shared folder for large results; without one they are kept in the database too."""
-
-    def __str__(self) -> str:
-        return self.shown
+    """The shared folder for large results; without one they too are kept in the database."""
 
     def migrate(self, options: str = "") -> str:
         """Return the command for the owner of the database, to be copied into a shell."""
@@ -54,11 +44,6 @@ class Address:
     def user(self) -> str:
         """The role in the address; empty if the driver's settings name it."""
         return unquote(urlsplit(self.shown).username or "")
-
-
-def is_address(text: object) -> bool:
-    """Return whether a text names a store that is not a file."""
-    return isinstance(text, str) and ADDRESS.match(text) is not None
 
 
 def address_of(text: str, folder: Path) -> Address:
