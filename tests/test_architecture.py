@@ -24,7 +24,7 @@ from leadhand.core.decide.recovery import LADDER
 from leadhand.core.plan.model import FAILURE_CLASSES
 from leadhand.core.state.evolve import HANDLERS
 from leadhand.core.views.ledger import LINES, describe, ledger_of
-from leadhand.engine.host import Host
+from leadhand.engine.host import EmbeddedHost
 
 SOURCE = Path(leadhand.__file__).resolve().parent
 
@@ -356,7 +356,7 @@ def value_of(hint):
 
 def test_every_effect_is_performed():
     """What the core may wish, the host does."""
-    performed = inspect.getsource(Host.perform)
+    performed = inspect.getsource(EmbeddedHost.perform)
     for effect in defined(effects, effects.Effect):
         assert f"case {effect.__name__}()" in performed
         assert inspect.getdoc(effect)

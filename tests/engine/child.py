@@ -22,7 +22,7 @@ from typing import Any
 from leadhand import Lead
 from leadhand.core.policy import Policy
 from leadhand.engine import perform, run
-from leadhand.engine.host import Host
+from leadhand.engine.host import EmbeddedHost
 from leadhand.stores.sqlite.store import SqliteStore
 from leadhand.workers.declared import declared_workers
 
@@ -72,7 +72,7 @@ async def main() -> None:
     database, plan, effects, *rest = sys.argv[1:]
     for owner, name in (
         (SqliteStore, "append"),
-        (Host, "perform"),
+        (EmbeddedHost, "perform"),
         (run.Run, "_committed"),
         (run.Run, "_turn"),
         (perform, "judge"),

@@ -9,7 +9,7 @@ from leadhand.core import events as ev
 from leadhand.core.decide.effects import Move
 from leadhand.core.host import StopAllRequested
 from leadhand.core.policy import Policy
-from leadhand.engine.host import Host
+from leadhand.engine.host import EmbeddedHost
 from leadhand.errors import Bug, Fenced, StoreFull
 from leadhand.planners.document import DocumentPlanner
 from leadhand.stores.memory import MemoryStore
@@ -27,7 +27,7 @@ def _quick(monkeypatch):
 
 async def hosted(store):
     """A host with a run that waits for a day long from now."""
-    host = Host(store, clock=ManualClock())
+    host = EmbeddedHost(store, clock=ManualClock())
     await settle(store, host.open())
     workers = Registry([scripted("w")])
     started = ev.RunStarted(
@@ -160,7 +160,7 @@ async def test_an_ended_run_is_settled_at_once():
     await settle(store, run.said(lambda state, now: commands.cancel(state, "me", "", now)))
     assert await settle(store, run.settled()) == "cancelled"
     await host.close()
-    again = Host(store.beside(), clock=ManualClock())
+    again = EmbeddedHost(store.beside(), clock=ManualClock())
     await settle(again.store, again.open())
     taken = await again.adopt("r", run.workers, run.planner)
     assert await asyncio.wait_for(taken.settled(), 60) == "cancelled"

@@ -6,7 +6,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from leadhand.engine.host import Host
+from leadhand.engine.host import EmbeddedHost
 from tests.simulation.actors import Auditor
 from tests.simulation.scenario import AUDITOR
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class SimHost(Host):
+class SimHost(EmbeddedHost):
     """Loses, delays and repeats reports, and exits when it has failed."""
 
     def __init__(self, world: World, process: int, store: SimStore, clock: SimClock) -> None:

@@ -680,12 +680,12 @@ def a_cancelled_run_goes_on(patch):
 @bug("I29")
 def stop_all_is_not_heeded(patch):
     """The governor grants starts all the same."""
-    real = host.Host.room
+    real = host.EmbeddedHost.room
 
     def room(self):
         return max(real(self), 1) if self.shared.stopped else real(self)
 
-    patch.setattr(host.Host, "room", room)
+    patch.setattr(host.EmbeddedHost, "room", room)
 
 
 @bug("I30")
@@ -721,7 +721,7 @@ def workers_have_no_limit(patch):
 @bug("did not end|nothing is left")
 def starved_runs_are_not_woken(patch):
     """A run that found no room is not told when there is some."""
-    patch.setattr(host.Host, "wake_starved", lambda _self: None)
+    patch.setattr(host.EmbeddedHost, "wake_starved", lambda _self: None)
 
 
 # Who failed.

@@ -8,7 +8,7 @@ import pytest
 from leadhand.app.reader import Reader
 from leadhand.app.verification import verify_database
 from leadhand.audit.anchors import Anchoring
-from leadhand.engine.host import Host
+from leadhand.engine.host import EmbeddedHost
 from leadhand.errors import Conflict, StoreError
 from leadhand.stores.copy import LogScan, copy
 from leadhand.stores.postgres import host_messages, schema, session, writer
@@ -81,7 +81,7 @@ async def test_tables_are_brought_up_to_date_without_a_host_and_the_log_verifies
     store = PostgresStore(address)
     lock = PostgresLock(store)
     lock.acquire()
-    host = Host(store)
+    host = EmbeddedHost(store)
     await host.open()
     admin.execute(OLDER)
     with pytest.raises(Conflict, match="Fix: end that host first"):

@@ -17,7 +17,7 @@ from leadhand.codec.events import encode
 from leadhand.core import events as ev
 from leadhand.core.commands import Command
 from leadhand.core.host import TemporalLeft, TemporalOpened
-from leadhand.engine.host import Host
+from leadhand.engine.host import EmbeddedHost
 from leadhand.errors import Conflict, StoreBroken, Unreachable
 from leadhand.ports import Entry
 from leadhand.temporal import host as speaking
@@ -136,7 +136,7 @@ async def test_a_log_keeps_the_names_that_it_has_written_down(tmp_path):
     own = own_names(plain, store)
     assert own.ways.prefix == f"leadhand.{store.database_id[:12]}"
     assert own_names(own, store) == own
-    host = Host(store)
+    host = EmbeddedHost(store)
     await host.open()
     await host.tell_host(TemporalOpened("t:7233", "default", "leadhand"))
     assert own_names(plain, store) == plain
@@ -192,7 +192,7 @@ async def test_a_process_that_cannot_go_on_ends_with_the_reason():
 
 async def test_the_mark_is_written_once_and_lifted_by_whoever_takes_the_runs_back(tmp_path):
     store, lock = open_store(tmp_path / "l.db")
-    host = Host(store)
+    host = EmbeddedHost(store)
     await host.open()
     cluster = Cluster("t:7233")
     for _ in range(2):
@@ -205,7 +205,7 @@ async def test_the_mark_is_written_once_and_lifted_by_whoever_takes_the_runs_bac
     with pytest.raises(Conflict, match="LEADHAND_TEMPORAL__ADDRESS=t:7233"):
         open_store(tmp_path / "l.db")
     store, lock = open_store(tmp_path / "l.db", for_service=True)
-    host = Host(store)
+    host = EmbeddedHost(store)
     await host.open()
     await host.tell_host(TemporalLeft("ann"))
     await host.close()

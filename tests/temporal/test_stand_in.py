@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import leadhand
-from leadhand.engine.host import Host
+from leadhand.engine.host import EmbeddedHost
 from leadhand.engine.run import Run
 from leadhand.temporal.host import TemporalHost
 from leadhand.temporal.run import TemporalRun
@@ -25,7 +25,7 @@ EMBEDDED = {
     "leadhand/server/run_supervisor.py": {"is_idle", "put_aside", "take_in", "workers"},
 }
 """What is asked only of a host in this process, by file; whoever adds to it has made sure."""
-NAMES = {Host: {"host", "_host"}, Run: {"run", "hosted", "spoken"}}
+NAMES = {EmbeddedHost: {"host", "_host"}, Run: {"run", "hosted", "spoken"}}
 
 
 def known(kind) -> set[str]:
@@ -44,7 +44,7 @@ def asked(tree, names):
                 yield node.attr, node.ctx
 
 
-@pytest.mark.parametrize(("near", "far"), [(Host, TemporalHost), (Run, TemporalRun)])
+@pytest.mark.parametrize(("near", "far"), [(EmbeddedHost, TemporalHost), (Run, TemporalRun)])
 def test_what_is_asked_of_a_host_is_answered_by_one_elsewhere(near, far):
     missing = known(near) - known(far)
     top = Path(leadhand.__file__).parent

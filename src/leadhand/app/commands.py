@@ -17,7 +17,7 @@ from leadhand.audit.anchors import Anchoring
 from leadhand.codec.events import escaped
 from leadhand.engine import library_store
 from leadhand.engine.fold import NoWorkers
-from leadhand.engine.host import Host
+from leadhand.engine.host import EmbeddedHost
 from leadhand.engine.host_socket import word
 from leadhand.errors import Conflict, LeadhandError, NotAllowed, PlanInvalid, UsageError
 
@@ -51,7 +51,7 @@ async def say(
     # The library is no run's: nobody's workflow is forked by what is written there.
     store, lock = open_store(place, for_service=verb in library_store.VERBS)
     try:
-        host = Host(store)
+        host = EmbeddedHost(store)
         await host.open()
         anchorer = Anchorer(store, anchoring or Anchoring(), lambda _text: None)
         try:

@@ -90,7 +90,7 @@ from leadhand.core.wording import shown
 from leadhand.engine.approvals import signed_releases
 from leadhand.engine.fold import collector_resting
 from leadhand.engine.guest.process import DatabaseAccess, Guest, SharedStore
-from leadhand.engine.host import Host, new_run_id
+from leadhand.engine.host import EmbeddedHost, new_run_id
 from leadhand.engine.host_socket import word
 from leadhand.engine.secrets import check_secrets
 from leadhand.errors import Conflict, NoPlan, UsageError
@@ -143,7 +143,7 @@ class _Hosting:
     def __init__(self, lead: Lead) -> None:
         self._lead = lead
 
-    async def __aenter__(self) -> Host:
+    async def __aenter__(self) -> EmbeddedHost:
         return await self._lead._acquire()  # noqa: SLF001 - its other half
 
     async def __aexit__(self, *_: object) -> None:
@@ -368,7 +368,7 @@ class Lead:
             run = await roll_back(self, host, run_id, reason=reason)
             return await finish(run, self.actor if approve else "", self.key)
 
-    async def _finished(self, host: Host, run: Run, *, approve: bool) -> Outcome:
+    async def _finished(self, host: EmbeddedHost, run: Run, *, approve: bool) -> Outcome:
         outcome = await finish(run, self.actor if approve else "", self.key)
         if not to_roll_back(run.state):
             return outcome
@@ -467,7 +467,7 @@ class Lead:
 
     async def begin(  # noqa: PLR0913 - all that a start can say
         self,
-        host: Host,
+        host: EmbeddedHost,
         what: Plan | Goal | Doc | str | Path,
         *,
         params: Doc | None = None,
@@ -584,7 +584,7 @@ class Lead:
             decide_version=DECIDE_VERSION,
         )
 
-    async def take_up(self, host: Host, run_id: str) -> Run:
+    async def take_up(self, host: EmbeddedHost, run_id: str) -> Run:
         """Resume run `run_id` on `host` where its log ends."""
         run = host.load(run_id, self.registry)
         return await host.adopt(run_id, self.registry, self.planner_of_run(run.state))
@@ -820,7 +820,7 @@ class Lead:
         self._on_notice = on_notice or (lambda _kind, _run, _text: None)
         self._anchoring = anchoring
         self._anchorer: Anchorer | None = None
-        self._host: Host | None = None
+        self._host: EmbeddedHost | None = None
         self._users = 0
         self._opening: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
         self._lock: Lock | None = None
@@ -868,7 +868,7 @@ class Lead:
             self._opening = (loop, asyncio.Lock())
         return self._opening[1]
 
-    async def _acquire(self) -> Host:
+    async def _acquire(self) -> EmbeddedHost:
         async with self._one_at_a_time():
             if self._host is None:
                 self._host = await self._open()
@@ -882,10 +882,10 @@ class Lead:
             found += kept_by(home(self._store).resolve())
         return [path for path in found if path is not None]
 
-    async def _open(self) -> Host:
+    async def _open(self) -> EmbeddedHost:
         place = self._store
         if self._elsewhere is not None:
-            return cast("Host", await self._elsewhere.open(place))
+            return cast("EmbeddedHost", await self._elsewhere.open(place))
         if self.beside and isinstance(place, Path):
             return await self._open_beside(place)
         kept: KeptStore | None = None
@@ -894,7 +894,7 @@ class Lead:
             store: Store = kept
         else:
             store = place
-        host = Host(
+        host = EmbeddedHost(
             store,
             machine=LocalMachine(marker(place, store), hidden=self._private),
             max_concurrency=self._max_concurrency,
@@ -915,19 +915,19 @@ class Lead:
             raise
         return host
 
-    def _equip(self, host: Host) -> None:
+    def _equip(self, host: EmbeddedHost) -> None:
         host.reviewers = dict(self.reviewers)
         host.successor = successor
         host.approvers = self.policy.approvers
         host.guests.lives = is_alive
         host.guests.noticed = self._anchor_soon
 
-    def _anchor(self, host: Host, kept: KeptStore) -> None:
+    def _anchor(self, host: EmbeddedHost, kept: KeptStore) -> None:
         self._anchorer = Anchorer(kept, self._anchoring, partial(host.notice, "trouble", ""))
         self._anchorer.refuse_cut()
         self._look_with(host, self._anchorer, kept)
 
-    def _look_with(self, host: Host, anchorer: Anchorer, log: KeptStore) -> None:
+    def _look_with(self, host: EmbeddedHost, anchorer: Anchorer, log: KeptStore) -> None:
         """Let the host check chains, anchors and used approvals before anything of a run starts."""
         host.claim_approval = UsedApprovals(log.database_id).claim
         host.refuse_altered = anchorer.refuse_altered
@@ -958,7 +958,7 @@ class Lead:
             "all plans in one program"
         )
 
-    async def _open_beside(self, place: Path) -> Host:
+    async def _open_beside(self, place: Path) -> EmbeddedHost:
         """Open the host of a run's own process: a guest of the host of the database."""
         made = not there(place)
         if made:  # a new database must be created first
@@ -1042,7 +1042,7 @@ class Lead:
                 host, self._host = self._host, None
                 await self._close(host)
 
-    async def _close(self, host: Host) -> None:
+    async def _close(self, host: EmbeddedHost) -> None:
         try:
             if self._service is not None:
                 await self._service.close()

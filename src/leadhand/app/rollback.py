@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from leadhand.app.lead import Lead
     from leadhand.core.plan.model import Doc
     from leadhand.core.plan.references import Secret
-    from leadhand.engine.host import Host
+    from leadhand.engine.host import EmbeddedHost
     from leadhand.engine.run import Run
 
 
 async def roll_back(
-    lead: Lead, host: Host, run_id: str, sources: tuple[str, ...] = (), reason: str = ""
+    lead: Lead, host: EmbeddedHost, run_id: str, sources: tuple[str, ...] = (), reason: str = ""
 ) -> Run:
     """Begin the rollback of a run that has ended, or take it up where it stands.
 
@@ -51,7 +51,7 @@ async def roll_back(
     )
 
 
-def _refuse_namesake(host: Host, lead: Lead, ident: str, run_id: str) -> None:
+def _refuse_namesake(host: EmbeddedHost, lead: Lead, ident: str, run_id: str) -> None:
     """Conflict when a run only has the name of the rollback: it takes nothing back."""
     started = host.load(ident, lead.registry).state.started
     if started is None or started.plan.get("rollback_of") != run_id:

@@ -23,7 +23,7 @@ from leadhand.stores.location import StoreAddress, home, is_address, kind_of, pl
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from leadhand.engine.host import Host
+    from leadhand.engine.host import EmbeddedHost
     from leadhand.ports import Entry, Store
     from leadhand.stores.artifacts import ArtifactFolder
     from leadhand.stores.location import Listening, Place
@@ -113,7 +113,7 @@ def marker(place: Place | Store, store: Store) -> str:
     return f"{store.database_id}-{file:x}"
 
 
-def service_of(host: Host, place: Place) -> Listening:
+def service_of(host: EmbeddedHost, place: Place) -> Listening:
     """How other processes reach a host: a socket beside the file, or the database itself."""
     own = kind_of(place).service(place, Answers(host).answer)
     return Service(host, socket_path(home(place))) if own is None else own

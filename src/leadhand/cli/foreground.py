@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from leadhand.cli.console import Console
     from leadhand.core.plan.model import Doc, Json
     from leadhand.core.state.model import State
-    from leadhand.engine.host import Host
+    from leadhand.engine.host import EmbeddedHost
     from leadhand.engine.run import Run
 
 
@@ -47,7 +47,7 @@ CONFIRM_S = 0.7
 """How long a service elsewhere may take to say that it has a run that is no longer waited for."""
 HOSTED = "is the host of this database"
 
-Begin = Callable[["Lead", "Host"], Awaitable["Run"]]
+Begin = Callable[["Lead", "EmbeddedHost"], Awaitable["Run"]]
 MakeLead = Callable[[Callable[[str, str, str], None]], "Lead"]
 
 
@@ -145,7 +145,7 @@ class _Session:
             await notifier.finish()
         return self._finish(run.state, result, signals.number, back)
 
-    async def _say_lonely(self, opened: Host) -> None:
+    async def _say_lonely(self, opened: EmbeddedHost) -> None:
         """A run that is hosted elsewhere waits without a word while nobody serves it."""
         if self._service is None or await cast("Any", opened).engines():
             return
@@ -154,7 +154,7 @@ class _Session:
             "engine: leadhand worker --engine, or leadhand serve"
         )
 
-    async def _begun(self, lead: Lead, opened: Host, signals: Signals) -> Run | None:
+    async def _begun(self, lead: Lead, opened: EmbeddedHost, signals: Signals) -> Run | None:
         """Start the run; None when it waits for an engine longer than we do."""
         if self._service is None:
             return await self._job.begin(lead, opened)
@@ -199,7 +199,7 @@ class _Session:
             self._console.document({"run": run or None, "status": "queued" if run else None})
         return 128 + signal if signal else Queued.exit_code
 
-    async def _follow(self, opened: Host, run: Run, signals: Signals) -> None:
+    async def _follow(self, opened: EmbeddedHost, run: Run, signals: Signals) -> None:
         """Show a run until it is over, or need not be waited for."""
         self._ident = run.id
         view = self._view = view_for(self._console, quiet=self._job.quiet, why=self._job.why)
@@ -212,7 +212,9 @@ class _Session:
         self._tick(opened, run, view)
         self._close_view()
 
-    async def _taken_back(self, lead: Lead, opened: Host, run: Run, signals: Signals) -> Run | None:
+    async def _taken_back(
+        self, lead: Lead, opened: EmbeddedHost, run: Run, signals: Signals
+    ) -> Run | None:
         """The rollback that a failed run asks for, shown as the run was."""
         if not to_roll_back(run.state) or signals.number:
             return None
@@ -223,7 +225,7 @@ class _Session:
         await self._follow(opened, back, signals)
         return back
 
-    async def _until_over(self, opened: Host, run: Run, signals: Signals) -> None:
+    async def _until_over(self, opened: EmbeddedHost, run: Run, signals: Signals) -> None:
         over = asyncio.create_task(self._over(run))
         told = asyncio.create_task(signals.came.wait())
         tasks: list[asyncio.Task[Any]] = [over, told]
@@ -251,7 +253,7 @@ class _Session:
                 return
             await asyncio.sleep(LOOK_S)  # paused, or waiting: somebody else will speak
 
-    def _will_approve(self, opened: Host, run: str) -> bool:
+    def _will_approve(self, opened: EmbeddedHost, run: str) -> bool:
         """Whether nobody needs to be called: all that waits is answered by `--yes`."""
         hosted = opened.runs.get(run)
         questions = hosted.state.questions.values() if hosted else ()
@@ -264,12 +266,12 @@ class _Session:
             await run.said(answering(review, "approve", actor, self._key))
         return bool(review)
 
-    async def _watch(self, opened: Host, run: Run, view: View) -> None:
+    async def _watch(self, opened: EmbeddedHost, run: Run, view: View) -> None:
         while True:
             self._tick(opened, run, view)
             await asyncio.sleep(view.period_s)
 
-    def _tick(self, opened: Host, run: Run, view: View) -> None:
+    def _tick(self, opened: EmbeddedHost, run: Run, view: View) -> None:
         entries = opened.store.read(run.id, self._seq) if view.reads_log else []
         if entries:
             self._seq = entries[-1].seq
@@ -375,7 +377,7 @@ def _is_file(settings: Settings) -> bool:
     return not isinstance(settings.store, StoreAddress)
 
 
-def refuse_when_stopped(opened: Host, console: Console) -> None:
+def refuse_when_stopped(opened: EmbeddedHost, console: Console) -> None:
     """Nothing may start while stop-all is in force."""
     if opened.shared.stopped:
         by = clean(opened.shared.stopped_by, 60)

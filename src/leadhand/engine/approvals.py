@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from leadhand.core.events import Event, RunStarted
     from leadhand.core.plan.model import Doc
     from leadhand.core.state.model import Now, State
-    from leadhand.engine.host import Host
+    from leadhand.engine.host import EmbeddedHost
     from leadhand.ports import Entry
 
 
@@ -316,7 +316,7 @@ def words_with(
     return None
 
 
-async def admit(host: Host, started: RunStarted, proposal: Doc | None) -> None:
+async def admit(host: EmbeddedHost, started: RunStarted, proposal: Doc | None) -> None:
     """Check the approvals a run is started with and use them up, durably, before it starts."""
     if not started.approvals:
         return

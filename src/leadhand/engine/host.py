@@ -114,7 +114,7 @@ SLACK_S = 0.001
 class Breakers:
     """The circuit breakers, one for each worker that was ever in trouble."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: EmbeddedHost) -> None:
         self._host = host
         self._records: dict[str, FailureStreak] = {}
         self._trials: dict[str, tuple[Run, str, int]] = {}
@@ -251,7 +251,7 @@ class Sleep(NamedTuple):
         return on_clock or (self.wall is not None and self.wall <= now.wall + ahead)
 
 
-class Host:
+class EmbeddedHost:
     """Drive runs on one store."""
 
     def __init__(

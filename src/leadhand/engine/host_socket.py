@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from leadhand.core.decide.effects import Move
     from leadhand.core.plan.model import Doc
     from leadhand.core.state.model import Now, State
-    from leadhand.engine.host import Host
+    from leadhand.engine.host import EmbeddedHost
     from leadhand.engine.run import Run
 
 
@@ -58,7 +58,7 @@ def socket_path(database: Path) -> Path:
     return folder / f"{name}.sock"
 
 
-async def word(host: Host, run: Run | None, verb: str, actor: str, details: Doc) -> Doc:
+async def word(host: EmbeddedHost, run: Run | None, verb: str, actor: str, details: Doc) -> Doc:
     """Carry out one command of a person; return its result once it is durable."""
     if verb == "stop_all":
         await host.tell_host(hosting.StopAllRequested(actor, str(details.get("reason", ""))))
@@ -102,7 +102,7 @@ async def word(host: Host, run: Run | None, verb: str, actor: str, details: Doc)
 class Answers:
     """Answers requests for one host, from any transport."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: EmbeddedHost) -> None:
         self._host = host
 
     async def answer(self, line: bytes) -> bytes:
@@ -149,7 +149,7 @@ class Answers:
 class Service:
     """The listening socket."""
 
-    def __init__(self, host: Host, path: Path) -> None:
+    def __init__(self, host: EmbeddedHost, path: Path) -> None:
         self._host = host
         self._answers = Answers(host)
         self._path = path

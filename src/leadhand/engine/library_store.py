@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from leadhand.core.plan.model import Doc
-    from leadhand.engine.host import Host
+    from leadhand.engine.host import EmbeddedHost
 
 
 VERBS = ("save_plan", "remove_plan")
@@ -41,7 +41,7 @@ def find(store: Readable, name: str) -> Saved:
     return books.find(library_of(store), name)
 
 
-async def word(host: Host, verb: str, actor: str, details: Doc) -> Doc:
+async def word(host: EmbeddedHost, verb: str, actor: str, details: Doc) -> Doc:
     """Save or remove a plan on command of a person; return once it is durable."""
     name = str(details.get("name", ""))
     if verb == "remove_plan":
@@ -56,12 +56,14 @@ async def word(host: Host, verb: str, actor: str, details: Doc) -> Doc:
     return {"name": name, "version": saved.version, "hash": saved.hash, "new": event is not None}
 
 
-async def _append(host: Host, decide: Callable[[LibraryState], ev.Event | None]) -> ev.Event | None:
+async def _append(
+    host: EmbeddedHost, decide: Callable[[LibraryState], ev.Event | None]
+) -> ev.Event | None:
     return await append_to(host, LIBRARY_STREAM, lambda entries: decide(_folded(entries)))
 
 
 async def append_to(
-    host: Host, stream: str, decide: Callable[[list[Entry]], ev.Event | None]
+    host: EmbeddedHost, stream: str, decide: Callable[[list[Entry]], ev.Event | None]
 ) -> ev.Event | None:
     """Append the event that `decide` returns for a stream, even if others write to it too."""
     for _ in range(TRIES_MAX):

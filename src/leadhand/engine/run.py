@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from leadhand.core.decide.effects import Effect
-    from leadhand.engine.host import Host
+    from leadhand.engine.host import EmbeddedHost
     from leadhand.engine.secrets import Secrets
     from leadhand.ports import Planner, Workers
 
@@ -102,7 +102,9 @@ class _Batch(NamedTuple):
 class Run:
     """A run that this host drives."""
 
-    def __init__(self, host: Host, ident: str, workers: Workers, planner: Planner | None) -> None:
+    def __init__(
+        self, host: EmbeddedHost, ident: str, workers: Workers, planner: Planner | None
+    ) -> None:
         self.host = host
         self.id = ident
         self.workers = workers

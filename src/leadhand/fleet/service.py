@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
     from leadhand.core.events import Event
     from leadhand.core.state.model import State
-    from leadhand.engine.host import Host
+    from leadhand.engine.host import EmbeddedHost
     from leadhand.engine.run import Run
     from leadhand.fleet.agents.base import Coder
     from leadhand.fleet.epics import Epic
@@ -137,7 +137,7 @@ class Fleet:
         self.purse: DailyBudget
         self.sound: Soundness
         self.lead: Lead
-        self.host: Host
+        self.host: EmbeddedHost
 
     @property
     def epics(self) -> Path:

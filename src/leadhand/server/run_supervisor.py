@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from leadhand.core.plan.model import Doc
     from leadhand.core.policy import Policy
     from leadhand.core.state.model import State
-    from leadhand.engine.host import Host
+    from leadhand.engine.host import EmbeddedHost
     from leadhand.engine.run import Run
     from leadhand.ports import Entry
     from leadhand.server.cached_reader import CachedReader, CachedReaders
@@ -109,7 +109,7 @@ class RunSupervisor:
         """The own processes of unhosted runs, as last seen."""
         self.listeners: list[Callable[[str, str, str], None]] = []
         self._tell = tell
-        self._host: Host | None = None
+        self._host: EmbeddedHost | None = None
         self._ended: asyncio.Queue[str] = asyncio.Queue()
         self._tasks: list[asyncio.Task[None]] = []
         self._places: dict[str, tuple[Settings, Registry]] = {}
@@ -121,12 +121,12 @@ class RunSupervisor:
         """Whether runs may be unloaded: the provider of a Lead may hold references to its runs."""
 
     @property
-    def host(self) -> Host:
+    def host(self) -> EmbeddedHost:
         """The host of the database."""
         assert self._host is not None
         return self._host
 
-    async def open(self, host: Host, desks: CachedReaders) -> None:
+    async def open(self, host: EmbeddedHost, desks: CachedReaders) -> None:
         """Resume every open run, and start to supervise all of them."""
         self._host = host
         host.guests.came = self._came

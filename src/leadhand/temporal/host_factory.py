@@ -20,7 +20,7 @@ from leadhand.temporal.cluster import own_names, require
 
 if TYPE_CHECKING:
     from leadhand.app.lead import Lead
-    from leadhand.engine.host import Host
+    from leadhand.engine.host import EmbeddedHost
     from leadhand.ports import Entry, Store
     from leadhand.stores.location import Place
     from leadhand.stores.log import KeptStore
@@ -82,7 +82,7 @@ async def open_log(place: Place | Store, *, speaks: bool = False) -> Any:
     return _Beside(place)
 
 
-async def mark(host: Host | Scribe, cluster: Cluster) -> None:
+async def mark(host: EmbeddedHost | Scribe, cluster: Cluster) -> None:
     """Write down who hosts the runs of a log, for those who look when no engine is there.
 
     `cluster`: with the log's own names.

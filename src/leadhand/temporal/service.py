@@ -16,7 +16,7 @@ from leadhand.app.anchors import ANCHORED, Anchorer
 from leadhand.app.loading import registry_of, reviewers_of, telemetry_of
 from leadhand.app.resume import planner_again
 from leadhand.app.store_factory import open_store
-from leadhand.engine.host import Host
+from leadhand.engine.host import EmbeddedHost
 from leadhand.errors import LeadhandError, UsageError
 from leadhand.stores.postgres.address import Address
 from leadhand.temporal.cluster import own_names, require
@@ -161,7 +161,7 @@ async def _own(
     stack.push_async_callback(_last_anchor, store, anchorer)
     host = None
     if not isinstance(options.settings.store, Address):
-        host = Host(store)  # it drives nothing: it owns the file, and says so there
+        host = EmbeddedHost(store)  # it drives nothing: it owns the file, and says so there
         stack.push_async_callback(host.close)
         await host.open()
     await mark(host or Scribe(store), cluster)

@@ -15,7 +15,7 @@ from leadhand.app.store_factory import host_state, open_store
 from leadhand.codec.events import decode
 from leadhand.core.events import RunHosted
 from leadhand.core.host import TemporalLeft
-from leadhand.engine.host import Host
+from leadhand.engine.host import EmbeddedHost
 from leadhand.errors import UsageError
 from leadhand.temporal.cluster import require
 
@@ -40,7 +40,7 @@ async def take_back(
     `cluster` is how the server is reached.
     """
     store, lock = open_store(place, for_service=True)
-    host = Host(store)
+    host = EmbeddedHost(store)
     try:
         there = host_state(store).temporal
         if there is None:

@@ -32,7 +32,7 @@ from leadhand.core.events import Event
 from leadhand.core.logcheck.checker import Violation, check
 from leadhand.core.state.records import Question
 from leadhand.core.views.ledger import describe
-from leadhand.engine.host import Host
+from leadhand.engine.host import EmbeddedHost
 from leadhand.errors import UsageError
 from leadhand.planners.hybrid import Hybrid
 from leadhand.planners.script import ScriptPlanner
@@ -105,7 +105,7 @@ class _Store(MemoryStore):
         self._committed(self._process)
 
 
-class _Host(Host):
+class _Host(EmbeddedHost):
     async def blocking(self, call: Callable[..., T], *args: Any) -> T:
         """No threads."""
         return call(*args)
@@ -145,7 +145,9 @@ class _Simulator:
             self.loop.kill(process)
             self.process += 1
 
-    async def live(self, process: int, begin: Callable[[Host], Any], people: Answers) -> None:
+    async def live(
+        self, process: int, begin: Callable[[EmbeddedHost], Any], people: Answers
+    ) -> None:
         """One host's life."""
         store = _Store(self.disk, self.committed, self.commit_s)
         latest = max((header.updated for header in store.runs()), default=0)
@@ -181,7 +183,7 @@ class _Simulator:
                 self._changed.clear()
                 await self._changed.wait()
 
-    def drive(self, begin: Callable[[Host], Any], people: Answers) -> None:
+    def drive(self, begin: Callable[[EmbeddedHost], Any], people: Answers) -> None:
         """Boot a host, and another when it was killed, until the run ended or waits."""
         try:
             while True:
@@ -243,7 +245,7 @@ def simulate(
     _refuse_sync(lead.planner)
     world = _Simulator(lead, seed, crash_after)
 
-    def begin(host: Host) -> Any:
+    def begin(host: EmbeddedHost) -> Any:
         return lead.begin(host, what, params=params, run_id=RUN)
 
     world.drive(begin, answers or (lambda _question: None))

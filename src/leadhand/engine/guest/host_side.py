@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from leadhand.core.events import Event, GuestProcess
     from leadhand.core.plan.model import Doc
-    from leadhand.engine.host import Host
+    from leadhand.engine.host import EmbeddedHost
 
 
 TOLD = (hosting.ApprovalUsed, hosting.CircuitOpened, hosting.CircuitClosed)
@@ -59,7 +59,7 @@ LIVE_WAIT_S = 5.0
 class GuestRun(Run):
     """A run that a guest drives, as its host knows it: by its log, and by the guest's notes."""
 
-    def __init__(self, host: Host, ident: str, line: GuestLine, pid: int) -> None:
+    def __init__(self, host: EmbeddedHost, ident: str, line: GuestLine, pid: int) -> None:
         self._kept = State()
         self._notes: dict[str, tuple[str, float | None]] = {}
         super().__init__(host, ident, NoWorkers(), None)
@@ -143,7 +143,7 @@ class GuestRun(Run):
 class Guests:
     """The guests of one host."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: EmbeddedHost) -> None:
         self._host = host
         self._all: set[_Guest] = set()
         self.gone: Callable[[str], None] = lambda _run: None
@@ -207,7 +207,7 @@ class Guests:
 class _Guest:
     """One guest."""
 
-    def __init__(self, host: Host, guests: Guests, line: GuestLine, pid: int) -> None:
+    def __init__(self, host: EmbeddedHost, guests: Guests, line: GuestLine, pid: int) -> None:
         self.line = line
         self._host = host
         self._guests = guests

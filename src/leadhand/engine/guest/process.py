@@ -33,7 +33,7 @@ from leadhand.core import host as hosting
 from leadhand.core.events import RunHosted
 from leadhand.engine.guest.host_side import FORMS
 from leadhand.engine.guest.line import GuestLine, packed, rebuilt
-from leadhand.engine.host import VERSION, Host, SystemClock
+from leadhand.engine.host import VERSION, EmbeddedHost, SystemClock
 from leadhand.engine.host_socket import word
 from leadhand.errors import Conflict, Fenced, LeadhandError, UsageError
 
@@ -263,7 +263,7 @@ class DatabaseAccess:
     """Releases what `inherit` took."""
 
 
-class Guest(Host):
+class Guest(EmbeddedHost):
     """Drives runs of this process on a database that another process may own."""
 
     def __init__(
@@ -299,7 +299,7 @@ class Guest(Host):
         self._line = None
         self._shared_store.write_here(store)
         self._found.set()
-        await Host.tell_host(
+        await EmbeddedHost.tell_host(
             self, hosting.HostOpened(self.owner, os.getpid(), VERSION, self._max_concurrency)
         )
         self.breakers.watch_all()
@@ -433,7 +433,7 @@ class Guest(Host):
             await self._host_line()
             if isinstance(event, hosting.ApprovalUsed) and self._used_here(event):
                 return  # it was written, and only the answer was lost
-        await Host.tell_host(self, event)
+        await EmbeddedHost.tell_host(self, event)
 
     def _used_here(self, event: hosting.ApprovalUsed) -> bool:
         return self.shared.used.get(event.id) == event.run
@@ -442,7 +442,7 @@ class Guest(Host):
         """Append one event to the `$host` stream without waiting; it may be lost."""
         if self._line is None:
             if self.presides:
-                Host.mention(self, event)
+                EmbeddedHost.mention(self, event)
             return
         hosting.evolve_host(self.shared, event)  # known here at once; the log repeats it
         self.shared.seq -= 1
