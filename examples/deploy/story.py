@@ -24,7 +24,7 @@ async def main(when: str) -> None:
     """Play it."""
     lead = Lead([workers], store=HERE / "story.db", actor="ann", policy=Policy(review=True))
     waits = await lead.run(HERE / "plan.json")
-    print(waits.status, "for", waits.waiting_for[0]["id"])
+    print(waits.status, "for", waits.waiting_for[0].id)
 
     await lead.amend(waits.run, {"steps.step-3.not_before": when})
     shown = await lead.review(waits.run)

@@ -75,8 +75,8 @@ def test_the_same_in_python(tmp_path):
         lead = Lead(workers=[scale], store=tmp_path / "x.db", actor="ann")
         first = await lead.run({"goal": "g", "steps": [STEP]})
         (row,) = first.waiting_for
-        assert (row["kind"], row["diff"]) == ("protected_change", "+x")
-        await lead.answer(first.run, row["id"], "approve", shown=row["commit"])
+        assert (row.kind, row.diff) == ("protected_change", "+x")
+        await lead.answer(first.run, row.id, "approve", shown=row.commit)
         return await lead.resume(first.run)
 
     assert asyncio.run(main()).result == COMMIT

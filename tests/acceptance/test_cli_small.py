@@ -2,6 +2,7 @@
 
 import json
 
+import msgspec
 import pytest
 
 import leadhand
@@ -157,8 +158,8 @@ def test_a_lead_from_settings_has_what_the_command_line_has(folder, monkeypatch)
     assert outcome.ok
     assert outcome.result["stdout"] == "3 failed\n"
     (row,) = lead.list()
-    assert [row] == folder.run("ls", "--json").doc
-    assert (row["run"], row["status"]) == (outcome.run, "succeeded")
+    assert [msgspec.to_builtins(row)] == folder.run("ls", "--json").doc
+    assert (row.run, row.status) == (outcome.run, "succeeded")
     assert lead.list(status="failed") == []
     assert lead.verify(outcome.run)["valid"] is True
     assert lead.verify()["runs"] == 1

@@ -100,7 +100,7 @@ class Case:
         for steps in PLANS:
             outcome = lead.run_sync({"goal": "something to change", "steps": steps})
             while outcome.status == "waiting":
-                question = outcome.waiting_for[0]["id"].partition("/")[2]
+                question = outcome.waiting_for[0].id.partition("/")[2]
                 asyncio.run(lead.answer(outcome.run, question, "done", text="it is done"))
                 outcome = lead.resume_sync(outcome.run)
             self.run = outcome.run

@@ -228,7 +228,7 @@ async def let_go(store, approver, answerer, *, by_name=False):
     if by_name:
         assert await lead.release(waits.run, "ship") == ["ship"]
     else:
-        await lead.answer(waits.run, question["id"].partition("/")[2], "release")
+        await lead.answer(waits.run, question.id.partition("/")[2], "release")
     return waits.run
 
 

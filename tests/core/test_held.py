@@ -225,8 +225,8 @@ def test_two_people_let_it_go(held):
 def leads_to(run):
     """What the inbox says of a release."""
     (ident,) = run.state.questions
-    choices = inbox_row(run.state, ident)["choices"]
-    return next(each["leads_to"] for each in choices if each["answer"] == "release")
+    choices = inbox_row(run.state, ident).choices
+    return next(each.leads_to for each in choices if each.answer == "release")
 
 
 def test_what_the_first_released_is_what_the_second_releases():

@@ -436,7 +436,7 @@ def test_folding_changes_no_event_and_views_change_no_state(tape):
     before = copy.deepcopy(events)
     state = fold(story.log)
     known = snapshot(state)
-    run.outcome_doc(state)
+    run.run_outcome(state)
     run.summary(state)
     view = run.planner_view(state, 1, "x")
     for ident in view.steps:

@@ -1,5 +1,6 @@
 """Win rates: each answer to a failure against what came of it."""
 
+import msgspec
 import pytest
 from hypothesis import given
 
@@ -10,7 +11,6 @@ from leadhand.core.views.recovery_stats import (
     IN_THE_END,
     NEXT,
     RecoveryOutcome,
-    rate_row,
     recoveries,
     win_rates,
 )
@@ -154,10 +154,10 @@ def test_the_table():
     answers = [
         RecoveryOutcome(step="s", attempt=1, failure_class=c, strategy=s, won=w) for c, s, w in rows
     ]
-    first, second = map(rate_row, win_rates(answers))
-    assert first["class"] == "d"
-    assert first["rate"] is None
-    assert second == {
+    first, second = win_rates(answers)
+    assert first.failure_class == "d"
+    assert first.rate is None
+    assert msgspec.to_builtins(second) == {
         "class": "t", "strategy": "retry", "times": 3, "won": 1, "lost": 1, "open": 1, "rate": 0.5,
     }  # fmt: skip
 
@@ -226,7 +226,7 @@ def test_spans_begin_and_end_in_order(tape):
     run = Story(tape).play()
     for span in spans(run.log):
         assert not span.end or span.end >= span.start
-        assert span_row(span, 0)["kind"] in ("attempt", "probe", "question")
+        assert span_row(span, 0).kind in ("attempt", "probe", "question")
         if not span.outcome and span.kind != "question":
             assert run.state.steps[span.step].status not in SETTLED
 

@@ -1,5 +1,6 @@
 """What people, planners and machines are shown of a run."""
 
+import msgspec
 import pytest
 
 from leadhand.core import events as ev
@@ -22,6 +23,7 @@ from leadhand.core.policy import Policy
 from leadhand.core.report import FailedAttempt, Failure, StepView
 from leadhand.core.state.model import State
 from leadhand.core.views import run as views
+from leadhand.core.views.inbox import AnswerChoice
 from leadhand.core.views.ledger import LINES, describe, ledger_of
 from tests.core.driver import MINUTE, Drive, failure, finished, fold, propose, spec, step
 
@@ -263,9 +265,9 @@ def test_a_row(make, status, error):
     """The word people see, and the error while it matters."""
     run = make()
     row = views.step_row(run.state.steps["a"])
-    assert (row["id"], row["status"], row["worker"]) == ("a", status, "w")
-    assert row["attempts"] == run.state.steps["a"].attempts
-    assert row["error"] == (error and {"class": error, "message": "it broke"})
+    assert (row.id, row.status, row.worker) == ("a", status, "w")
+    assert row.attempts == run.state.steps["a"].attempts
+    assert row.error == (error and views.StepError(failure_class=error, message="it broke"))
 
 
 def test_a_step_whose_time_came_is_no_longer_scheduled():
@@ -287,18 +289,20 @@ def test_the_outcome():
     )
     run.done("a", data=1, cost=0.1234567).later(2.5)
     run.fail("b", "permanent")
-    assert views.outcome_doc(run.state) == {
+    assert msgspec.to_builtins(views.run_outcome(run.state)) == {
         "run": "r1",
         "status": "failed",
         "goal": "g",
         "result": None,
-        "steps": [views.step_row(each) for each in run.state.steps.values()],
+        "steps": [msgspec.to_builtins(views.step_row(each)) for each in run.state.steps.values()],
         "cost": 0.123457,
         "money": 0.0,
         "duration": 2.5,
         "reason": "step b failed and the plan says to abort: it broke",
         "origin": "execution",
         "estimated_duration": 900.0,
+        "worked": 2.5,
+        "waited": 0.0,
     }
 
 
@@ -307,14 +311,14 @@ def test_the_outcome_of_a_run_that_goes_on():
     run = stopped(Drive(step("a"), at=10))
     run.later(1.0006)
     run.tell(ev.ReportIgnored("a", 1, 1))
-    doc = views.outcome_doc(run.state)
-    assert (doc["status"], doc["reason"], doc["duration"]) == ("running", "", 1.001)
-    assert "waiting_for" not in doc
-    assert "estimated_duration" not in doc
+    doc = views.run_outcome(run.state)
+    assert (doc.status, doc.reason, doc.duration) == ("running", "", 1.001)
+    assert doc.waiting_for is msgspec.UNSET
+    assert doc.estimated_duration is msgspec.UNSET
     run = Drive(step("a")).later(1).fail("a", "permanent")
-    doc = views.outcome_doc(run.state)
-    assert doc["waiting_for"] == [views.inbox_row(run.state, "q1")]
-    assert views.inbox_row(run.state, "q1") == {
+    doc = views.run_outcome(run.state)
+    assert doc.waiting_for == [views.inbox_row(run.state, "q1")]
+    assert msgspec.to_builtins(views.inbox_row(run.state, "q1")) == {
         "id": "r1/q1",
         "kind": "failure",
         "run": "r1",
@@ -337,12 +341,10 @@ def test_the_outcome_of_a_run_that_goes_on():
     }
     run = Drive(step("a", worker="risky"), goal="Ship it", plan={"plan_id": "p1"})
     row = views.inbox_row(run.state, "review-1")
-    assert (row["step"], row["goal"], row["plan"]) == (None, "Ship it", "p1")
-    assert (row["risk"], row["asked_by"]) == ("high", "test")
-    assert row["choices"][0] == {
-        "answer": "approve",
-        "leads_to": "1 step may start, exactly as shown",
-    }
+    assert (row.step, row.goal, row.plan) == (None, "Ship it", "p1")
+    assert (row.risk, row.asked_by) == ("high", "test")
+    leads_to = "1 step may start, exactly as shown"
+    assert row.choices[0] == AnswerChoice(answer="approve", leads_to=leads_to)
 
 
 def test_every_choice_that_is_offered_says_where_it_leads():
@@ -358,10 +360,10 @@ def test_every_choice_that_is_offered_says_where_it_leads():
             evolve(state, event, at)
             for ident, question in state.questions.items():
                 row = views.inbox_row(state, ident)
-                assert row["asked_by"], (name, ident)
-                for choice in row["choices"]:
-                    known = question.kind != "planner" and "with this answer" in choice["leads_to"]
-                    assert choice["leads_to"], (name, row)
+                assert row.asked_by, (name, ident)
+                for choice in row.choices:
+                    known = question.kind != "planner" and "with this answer" in choice.leads_to
+                    assert choice.leads_to, (name, row)
                     assert not known, (name, row)
                     seen.add((question.kind, choice["answer"]))
     assert {("review", "approve"), ("failure", "retry"), ("unseen", "done")} <= seen
@@ -393,14 +395,14 @@ def test_money_is_what_models_cost_and_units_are_not():
     run.tell(ev.ModelCalled(model="m", step="a", attempt=1, cost=0.25))
     run.done("a", cost=3.0)
     assert views.money_of(run.state) == views.step_money(run.state, run.state.steps["a"]) == 0.25
-    assert (run.state.spent, views.summary(run.state)["money"]) == (3.25, 0.25)
+    assert (run.state.spent, views.summary(run.state).money) == (3.25, 0.25)
 
 
 def test_the_summary():
     """What `leadhand ls` shows."""
     run = Drive(step("a"), step("b"), goal="g" * 600, plan={"plan_id": "p1"})
     run.fail("a", "permanent").done("b", cost=2.0)
-    assert views.summary(run.state) == {
+    assert msgspec.to_builtins(views.summary(run.state)) == {
         "status": "waiting",
         "goal": "g" * 500,
         "plan": "p1",
@@ -416,7 +418,7 @@ def test_the_summary():
     run = Drive(step("a", failure_action="abort"), step("b", "a"))
     run.fail("a", "permanent")
     found = views.summary(run.state)
-    assert (found["failed"], found["steps"]) == (1, 2), "skipped is not failed"
+    assert (found.failed, found.steps) == (1, 2), "skipped is not failed"
 
 
 @pytest.mark.parametrize(
@@ -677,7 +679,7 @@ def test_times_are_in_microseconds():
     """A minute is what it is everywhere."""
     run = Drive(step("a")).later(60).done("a")
     assert run.state.ended_at == MINUTE
-    assert views.outcome_doc(run.state)["duration"] == 60.0
+    assert views.run_outcome(run.state).duration == 60.0
 
 
 def test_the_planner_is_told_who_is_left_alone():

@@ -84,7 +84,7 @@ async def main() -> None:
         outcome = await lead.resume(rest[0])
     else:
         outcome = await lead.run(json.loads(Path(plan).read_text()), run_id="run")
-    questions = [question["step"] for question in outcome.waiting_for]
+    questions = [question.step for question in outcome.waiting_for]
     print(
         json.dumps(
             {
@@ -97,7 +97,7 @@ async def main() -> None:
                 if outcome.rollback is None
                 else {
                     "status": outcome.rollback.status,
-                    "asks": [question["step"] for question in outcome.rollback.waiting_for],
+                    "asks": [question.step for question in outcome.rollback.waiting_for],
                     "steps": {s.id: s.status for s in outcome.rollback.steps},
                 },
             }

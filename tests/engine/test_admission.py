@@ -155,11 +155,11 @@ async def held(store, run, *, says, **more):
     outcome = await lead_of(store, **more).resume(run)
     assert (DONE, outcome.status) == ([], "waiting")
     [question] = outcome.waiting_for
-    assert says in question["text"], question["text"]
-    assert question["text"].count("Held before ship") == 1
+    assert says in question.text, question.text
+    assert question.text.count("Held before ship") == 1
     again = await lead_of(store, **more).resume(run)
-    assert (DONE, [each["id"] for each in again.waiting_for]) == ([], [question["id"]])
-    return question["id"]
+    assert (DONE, [each.id for each in again.waiting_for]) == ([], [question.id])
+    return question.id
 
 
 async def test_an_approval_without_a_signature_starts_nothing(store, forge):
@@ -220,13 +220,13 @@ async def asked_anew(store, run, *, says, **more):
     lead = lead_of(store, **more)
     outcome = await lead.resume(run)
     assert (DONE, outcome.status) == ([], "waiting")
-    [hold] = [each for each in outcome.waiting_for if each["kind"] == "hold"]
-    assert says in hold["text"], hold["text"]
-    await lead.answer(run, hold["id"], "release")
+    [hold] = [each for each in outcome.waiting_for if each.kind == "hold"]
+    assert says in hold.text, hold.text
+    await lead.answer(run, hold.id, "release")
     outcome = await lead.resume(run)
     [question] = outcome.waiting_for
-    assert (DONE, question["kind"], question["approved_by"]) == ([], "protected_change", [])
-    return question["id"]
+    assert (DONE, question.kind, question.approved_by) == ([], "protected_change", [])
+    return question.id
 
 
 @pytest.mark.parametrize("key", [None, EVE])
@@ -361,7 +361,7 @@ async def test_a_forged_release_starts_nothing(store, forge):
     await lead_of(store).answer(run, "review-1", "approve", expires=0.01)
     first = await lead_of(store).resume(run)
     [question] = first.waiting_for
-    await forge(lead_of(store, key=EVE), run, question["id"], "release")
+    await forge(lead_of(store, key=EVE), run, question.id, "release")
     await held(store, run, says="ann's release of q1 is not signed by the key of ann")
 
 
@@ -371,7 +371,7 @@ async def test_a_waiting_revision_counts_no_forged_approval(store, forge):
     run = await waiting(store, rules=rules)
     await forge(lead_of(store, key=EVE, rules=rules), run, "review-1", "approve")
     outcome = await lead_of(store, rules=rules).resume(run)
-    assert "is not signed by the key of ann" in outcome.waiting_for[0]["text"]
+    assert "is not signed by the key of ann" in outcome.waiting_for[0].text
     await lead_of(store, "bob", BOB, rules=rules).answer(run, "review-1", "approve")
     assert (await lead_of(store, rules=rules).resume(run)).status == "waiting"
     await lead_of(store, rules=rules).answer(run, "review-1", "approve")

@@ -12,7 +12,6 @@ from leadhand import Finish, Goal, GoalPlanner, Human, Lead, Permanent, Propose,
 from leadhand.core import events as ev
 from leadhand.core.catalog import Offer
 from leadhand.core.policy import Policy
-from leadhand.core.views.inbox import answers_of
 from leadhand.errors import PlanInvalid, UsageError
 from leadhand.testing import HANG, ScriptedPlanner, scripted, simulate
 from leadhand.testing.scripted import ScriptedWorker
@@ -98,7 +97,7 @@ def test_a_script_that_does_nothing_and_finishes():
     )
     assert (done.outcome.status, done.violations) == ("waiting", ())
     (question,) = done.outcome.waiting_for
-    assert "table is wanted, and nothing has given it" in question["text"]
+    assert "table is wanted, and nothing has given it" in question.text
 
 
 @lies
@@ -163,8 +162,8 @@ def test_the_answer_done(gives, data, tmp_path):
 
     lead = Lead([liar_], store=tmp_path / "runs.db")
     waiting = lead.run_sync({"goal": "g", "steps": [{"id": "a", "worker": "liar_"}]})
-    run, ident = waiting.waiting_for[0]["id"].split("/")
-    assert "done" in answers_of(waiting.waiting_for[0])
+    run, ident = waiting.waiting_for[0].id.split("/")
+    assert "done" in waiting.waiting_for[0].answers
     with pytest.raises(UsageError, match="step a gives"):
         asyncio.run(lead.answer(run, ident, "done", data=data))
     assert lead.resume_sync(run).status == "waiting"

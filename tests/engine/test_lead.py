@@ -35,7 +35,6 @@ from leadhand.app.reader import Reader
 from leadhand.app.run_limits import plan_policy
 from leadhand.core import commands
 from leadhand.core.policy import Policy
-from leadhand.core.views.inbox import answers_of
 from leadhand.errors import Conflict, StoreCorrupt, UsageError
 from tests.support.need import need
 
@@ -301,7 +300,7 @@ def test_timeout_of_a_step_nobody_may_repeat_asks(tmp_path: Path) -> None:
     outcome = run(Lead([slow], store=tmp_path / "x.db"), steps({"id": "a", "worker": "slow"}))
     assert outcome.status == "waiting"
     assert outcome.steps["a"].attempts == 1
-    assert answers_of(outcome.waiting_for[0]) == ["done", "retry", "skip", "abort"]
+    assert outcome.waiting_for[0].answers == ["done", "retry", "skip", "abort"]
     assert seen == [True]
 
 
@@ -514,8 +513,8 @@ def test_bad_planners_end_cleanly(tmp_path: Path, answer: Any, word: str) -> Non
         return
     assert outcome.status == "waiting"
     (question,) = outcome.waiting_for
-    assert question["kind"] == "planning"
-    assert word in question["text"]
+    assert question.kind == "planning"
+    assert word in question.text
     quiet = Policy(steps_max=100, no_input=True)
     outcome = run(Lead([w], answer, store=tmp_path / "y.db", policy=quiet), Goal(text="x"))
     assert outcome.status == "failed"
@@ -536,7 +535,7 @@ def test_planner_that_repeats_a_failure_is_stopped(tmp_path: Path) -> None:
 
     outcome = run(Lead([w], planner, store=tmp_path / "x.db"), Goal(text="x"))
     assert outcome.status == "waiting"
-    assert "stuck" in outcome.waiting_for[0]["text"]
+    assert "stuck" in outcome.waiting_for[0].text
     assert len(calls) < 12
 
 
@@ -555,7 +554,7 @@ def test_planner_asks_a_person(tmp_path: Path) -> None:
         lead = Lead([w], planner, store=tmp_path / "x.db")
         outcome = await lead.run(Goal(text="x"))
         assert outcome.status == "waiting"
-        assert outcome.waiting_for[0]["text"] == "Which one?"
+        assert outcome.waiting_for[0].text == "Which one?"
         async with lead.hosting() as host:
             hosted = await host.adopt(outcome.run, lead.registry, lead.planner)
             await hosted.say(lambda s, now: commands.answer(s, "q1", "left", "me", now), wait=True)
@@ -576,7 +575,7 @@ def test_goal_acceptance_is_checked(tmp_path: Path) -> None:
         Goal(text="x", acceptance=("result == 2",)),
     )
     assert outcome.status == "waiting"
-    assert "result == 2" in outcome.waiting_for[0]["text"]
+    assert "result == 2" in outcome.waiting_for[0].text
 
 
 def test_high_risk_waits_and_approval_continues(tmp_path: Path) -> None:
@@ -599,7 +598,7 @@ def test_high_risk_waits_and_approval_continues(tmp_path: Path) -> None:
         lead = Lead([danger, safe], store=tmp_path / "x.db", actor="ann")
         waiting = run(lead, plan)
         assert waiting.status == "waiting"
-        assert waiting.waiting_for[0]["kind"] == "review"
+        assert waiting.waiting_for[0].kind == "review"
         assert run(lead, plan, approve=True).ok
 
 

@@ -95,6 +95,6 @@ async def test_an_undo_that_gets_what_does_not_fit_is_asked_about_in_its_turn(tm
     waiting = await lead.rollback("r")
     assert (waiting.status, UNDONE) == ("waiting", [])
     (question,) = waiting.waiting_for
-    await lead.answer("r-rollback", question["id"].rpartition("/")[2], "skip")
+    await lead.answer("r-rollback", question.id.rpartition("/")[2], "skip")
     assert (await lead.rollback("r")).ok
     assert UNDONE == [1]

@@ -96,7 +96,7 @@ def test_a_payment_that_nobody_saw_is_not_made_twice(claims):
     step = {"id": "p", "worker": "pay"} | ({} if claims is None else {"idempotent": claims})
     done = simulate({"goal": "g", "steps": [step]}, [lost])
     assert (done.outcome.status, len(lost.calls)) == ("waiting", 1)
-    assert "nobody saw whether it happened" in done.outcome.waiting_for[0]["text"]
+    assert "nobody saw whether it happened" in done.outcome.waiting_for[0].text
     assert done.violations == ()
 
 
@@ -161,7 +161,7 @@ def test_a_method_ends_with_a_worker_that_gives_its_fact():
     goal = Goal(want="table", have={"raw": [1, 2]})
     done = simulate(goal, [at_once, halve, in_parts], GoalPlanner())
     assert done.outcome.status == "waiting"
-    assert "must end with one worker that gives table" in done.outcome.waiting_for[0]["text"]
+    assert "must end with one worker that gives table" in done.outcome.waiting_for[0].text
 
 
 # Invented data.

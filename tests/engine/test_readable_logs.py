@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import to_builtins
 
 from leadhand import Ask, Finish, GiveUp, Goal, Lead, Propose, Report, Wait, worker
-from leadhand.app.documents import run_document
+from leadhand.app.documents import Driver, shown_document
 from leadhand.app.reader import Reader
 from leadhand.app.step_graph import graph_document
 from leadhand.cli.group import execute
@@ -196,7 +197,7 @@ def seen_by_all(store: Path, run: str, lead: Lead) -> None:
     """Fold, show, log, export, verify and resume a run; each must be able to."""
     reader = Reader(store)
     state = reader.state(run)
-    json.dumps(run_document(reader, state, 0), allow_nan=False)
+    json.dumps(to_builtins(shown_document(reader, state, Driver())), allow_nan=False)
     json.dumps(graph_document(state), allow_nan=False)
     reader.store.close_reader()
     at = ("--store", str(store))

@@ -211,8 +211,8 @@ def test_what_a_rule_lets_through_still_waits_outside_the_envelope():
     waits = simulate(doc, WORKERS, lettered, policy=policy, answers=_first_only)
     assert waits.outcome.status == "waiting", waits.lines()
     (question,) = waits.outcome.waiting_for
-    assert question["id"].endswith("review-2")
-    assert "outside what person allowed" in question["text"]
+    assert question.id.endswith("review-2")
+    assert "outside what person allowed" in question.text
     assert not waits.violations
 
 
@@ -294,7 +294,7 @@ def test_a_document_is_not_sent_back_to_a_planner_that_reads_no_words(tmp_path):
     """The goal planner plans from facts: amend the plan, or reject it."""
     lead = Lead(WORKERS, store=str(tmp_path / "runs.db"), policy=REVIEW)
     waits = lead.run_sync(PLAN, run_id="r")
-    answers = [each["answer"] for each in waits.waiting_for[0]["choices"]]
+    answers = waits.waiting_for[0].answers
     assert answers == ["approve", "reject"]
 
 

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from leadhand import Goal, Lead, Propose, Report, worker
-from leadhand.app.documents import run_document, timed_outcome
+from leadhand.app.documents import Driver, shown_document
 from leadhand.app.export import export_run
 from leadhand.app.reader import Reader
 from leadhand.audit.anchors import Anchoring
@@ -23,7 +24,7 @@ from leadhand.core.plan.references import Artifact, Secret, resolve_known
 from leadhand.core.review.approval import allowed, digests
 from leadhand.core.state.evolve import evolve
 from leadhand.core.state.model import State
-from leadhand.core.views.inbox import answers_of
+from leadhand.core.views.run import run_outcome
 from leadhand.errors import Conflict, UsageError
 
 
@@ -68,7 +69,7 @@ def test_a_reviewer_sees_values_and_not_templates(tmp_path: Path) -> None:
     doc = plan(version="${{ params.version }}", image="${{ steps.build.data.image }}")
     outcome = lead.run_sync(doc, params={"version": "v13"})
     assert outcome.status == "waiting"
-    assert "no v13" in outcome.waiting_for[0]["text"]
+    assert "no v13" in outcome.waiting_for[0].text
     (given,) = seen
     assert given["steps"][1]["parameters"]["image"] == "${{ steps.build.data.image }}"
     assert given["unresolved"] == {"ship": ["parameters.image"]}
@@ -141,7 +142,7 @@ def test_people_see_the_same(tmp_path: Path, capfd: pytest.CaptureFixture[str]) 
 def _waiting(lead: Lead, what: Any) -> tuple[str, list[str]]:
     outcome = lead.run_sync(what)
     assert outcome.status == "waiting", outcome
-    return outcome.run, answers_of(outcome.waiting_for[0])
+    return outcome.run, outcome.waiting_for[0].answers
 
 
 def test_changes_are_asked_for_only_where_a_planner_reads_words(tmp_path: Path) -> None:
@@ -152,7 +153,7 @@ def test_changes_are_asked_for_only_where_a_planner_reads_words(tmp_path: Path) 
     for what in ({**plan(version="v1"), "params": {}}, goal):
         run, choices = _waiting(given, what)
         assert choices == ["approve", "reject"]
-        assert answers_of(asyncio.run(given.review(run))) == choices
+        assert [each["answer"] for each in asyncio.run(given.review(run))["choices"]] == choices
         with pytest.raises(UsageError, match="request_changes"):
             asyncio.run(given.answer(run, "review-1", "request_changes", text="smaller"))
 
@@ -205,10 +206,9 @@ def test_one_digest_on_every_surface(tmp_path: Path, capfd: pytest.CaptureFixtur
     _lead, run, shown = _approved(tmp_path)
     store = tmp_path / "s.db"
     log = [(entry.at, event) for entry, event in Reader(store).events(run)]
-    given = [each for each in allowed(log) if each.by == "ann"]
-    (row,) = (each.document() for each in given)
-    assert (row["digest"], row["by"], row["why"], row["signed"]) == (shown, "ann", "tested", False)
-    at, until = (datetime.fromisoformat(row[key]) for key in ("at", "until"))
+    (row,) = (each for each in allowed(log) if each.by == "ann")
+    assert (row.digest, row.by, row.why, row.signed) == (shown, "ann", "tested", False)
+    at, until = (datetime.fromisoformat(each or "") for each in (row.at, row.until))
     assert at.tzinfo is not None
     assert 7.9 * 3600 < (until - at).total_seconds() < 8.1 * 3600
     recorded = next(event for _, event in log if isinstance(event, ev.ApprovalGiven))
@@ -221,10 +221,10 @@ def test_one_digest_on_every_surface(tmp_path: Path, capfd: pytest.CaptureFixtur
     assert shown in line
     assert "not signed" in line
     assert execute(["show", run, "--json", "--store", str(store)]) == 0
-    assert json.loads(capfd.readouterr().out)["approvals"] == [row]
+    assert json.loads(capfd.readouterr().out)["approvals"] == [to_builtins(row)]
     files = zipfile.ZipFile(io.BytesIO(export_run(store, run, Anchoring())))
     approvals = json.loads(files.read("approvals.json"))
-    assert approvals["approvals"] == [row]
+    assert approvals["approvals"] == [to_builtins(row)]
     assert all(datetime.fromisoformat(each["at"]).tzinfo for each in approvals["events"])
     assert json.loads(files.read("plan/revision-1.json"))["digest"] == shown
     page = files.read("index.html").decode()
@@ -313,21 +313,22 @@ def test_waiting_is_no_overrun(tmp_path: Path) -> None:
     for at, event in log:
         after += hour if isinstance(event, ev.ApprovalGiven) else 0
         evolve(state, event, at + after)
-    doc = timed_outcome(state)
-    assert doc["duration"] > 3600
-    assert doc["worked"] < 3600
-    assert doc["waited"] >= 3600
-    assert doc["worked"] + doc["waited"] == pytest.approx(doc["duration"], abs=0.01)
+    doc = run_outcome(state)
+    assert doc.duration > 3600
+    assert doc.worked < 3600
+    assert doc.waited >= 3600
+    assert doc.worked + doc.waited == pytest.approx(doc.duration, abs=0.01)
 
 
 def test_times_on_documents_are_iso(tmp_path: Path) -> None:
     """`since` in Python is what it is in the API and in `--json`."""
     lead = lead_in(tmp_path, reviewers={"all": lambda _revision: "look at it"})
     outcome = lead.run_sync({**plan(version="v1"), "params": {}})
-    since = outcome.waiting_for[0]["since"]
+    since = outcome.waiting_for[0].since
     assert datetime.fromisoformat(since).tzinfo is not None
     reader = Reader(tmp_path / "s.db")
-    told = run_document(reader, reader.state(outcome.run), 0)
-    assert told["waiting_for"][0]["since"] == since
+    told = shown_document(reader, reader.state(outcome.run), Driver())
+    assert told.waiting_for
+    assert told.waiting_for[0].since == since
     with pytest.raises(Conflict, match=r"nothing|not what"):
         asyncio.run(lead.answer(outcome.run, "review-1", "approve", shown="0" * 12))

@@ -33,7 +33,7 @@ def test_a_planner_that_exits_is_a_failed_planner(tmp_path: Path) -> None:
 
     outcome = Lead([w], leaving, store=tmp_path / "x.db").run_sync(Goal(text="x"))
     assert outcome.status == "waiting"
-    assert "SystemExit" in outcome.waiting_for[0]["text"]
+    assert "SystemExit" in outcome.waiting_for[0].text
     doc = {"id": "a", "worker": "w", "success_criteria": "leave", "failure_action": "abort"}
     assert Lead([w], store=tmp_path / "x.db").run_sync(steps(doc)).status == "failed"
 

@@ -101,7 +101,7 @@ async def test_pause_hold_and_release_while_it_runs(tmp_path: Path) -> None:
     await asyncio.sleep(0.1)
     assert await other.hold("r1", "b", "c", reason="not yet") == "q1"
     waits = await task
-    assert (waits.status, waits.waiting_for[0]["kind"]) == ("waiting", "hold")
+    assert (waits.status, waits.waiting_for[0].kind) == ("waiting", "hold")
     assert await other.release("r1", "b") == ["b", "c"]
     await lead.pause("r1", "lunch")
     async with lead.hosting() as host:

@@ -756,7 +756,7 @@ def _followed(outcome: Any, events: list[Any], told: Sequence[str]) -> str:
     if handed:
         parts.append(f"handed over: {_cut(handed)}")
     if outcome.status == "waiting":
-        parts.append(f"a person is asked: {_cut(outcome.waiting_for[0]['text'])}")
+        parts.append(f"a person is asked: {_cut(outcome.waiting_for[0].text)}")
     end = {"succeeded": "done", "waiting": ""}.get(
         outcome.status, f"{outcome.status}: {_cut(outcome.reason)}"
     )

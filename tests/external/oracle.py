@@ -290,7 +290,7 @@ def play(case: Case, planner: Any = None) -> Verdict:
 def _judge(case: Case, world: World, person: Person, done: Any) -> Verdict:
     graph, outcome = case.graph, done.outcome
     good = outcome.status == "succeeded"
-    questions = "; ".join(str(each["text"]) for each in outcome.waiting_for)
+    questions = "; ".join(str(each.text) for each in outcome.waiting_for)
     start = World.of(graph).way()
     left = None if good or (person.kind in ("stop", "vain") and person.answers) else world.way()
     optimum = None

@@ -177,7 +177,7 @@ def pursue(
     return Result(
         reached=world.reached,
         status=done.outcome.status,
-        reason=done.outcome.reason or "".join(q["text"] for q in done.outcome.waiting_for),
+        reason=done.outcome.reason or "".join(q.text for q in done.outcome.waiting_for),
         done=len(world.done),
         tried=log.tried.total(),
         impossible=tuple(log.impossible),

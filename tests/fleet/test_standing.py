@@ -10,7 +10,7 @@ import pytest
 
 from leadhand.core import commands
 from leadhand.core.policy import Policy, Rule
-from leadhand.core.views.inbox import answers_of, inbox_row
+from leadhand.core.views.inbox import inbox_row
 from leadhand.errors import Conflict, NotAllowed, UsageError
 from leadhand.fleet.agents import transcripts
 from leadhand.fleet.agents.base import CoderEvent, CoderResult
@@ -38,7 +38,7 @@ async def answer(fleet, ident, choice, text="", *, actor="ann", shown=None):
     (question,) = run.state.questions.values()
     said = {"text": text} if text else {}
     if choice == "approve":
-        said["approval"] = {"shown": row(fleet, ident)["commit"] if shown is None else shown}
+        said["approval"] = {"shown": row(fleet, ident).commit if shown is None else shown}
     await run.said(
         lambda state, now: commands.answer(state, question.id, choice, actor, now, **said)
     )
@@ -240,14 +240,14 @@ async def test_a_protected_change_is_a_question_of_its_own_with_its_diff(tmp_pat
         ident = fleet.submit(epic(tmp_path, "first", "a"))
         await settled(fleet)
         asked = row(fleet, ident)
-        assert (asked["kind"], answers_of(asked)) == (
+        assert (asked.kind, asked.answers) == (
             "protected_change",
             ["approve", "send_back", "drop"],
         )
-        assert "+attempt = 1" in asked["diff"]
-        assert asked["paths"] == ["guarded/a.py"]
-        assert asked["commit"][:12] in asked["text"]
-        assert "retry" not in asked["text"].lower()
+        assert "+attempt = 1" in asked.diff
+        assert asked.paths == ["guarded/a.py"]
+        assert asked.commit[:12] in asked.text
+        assert "retry" not in asked.text.lower()
         for choice, text, wrong in (
             ("retry", "", UsageError),
             ("skip", "", UsageError),
@@ -286,11 +286,11 @@ async def test_a_change_that_is_sent_back_is_done_again_and_must_be_seen_again(t
     async with standing(tmp_path, user, tricks, **GUARDED)() as fleet:
         ident = fleet.submit(epic(tmp_path, "first", "a"))
         await settled(fleet)
-        first = row(fleet, ident)["commit"]
+        first = row(fleet, ident).commit
         await answer(fleet, ident, "send_back", "not like this")
         await settled(fleet)
         assert len(noted(tmp_path, "agent")) == 2
-        assert row(fleet, ident)["commit"] != first
+        assert row(fleet, ident).commit != first
         with pytest.raises(Conflict, match="not what was approved"):
             await answer(fleet, ident, "approve", shown=first)
         assert not fleet.shop.hub.landed(ident, "a")
@@ -317,10 +317,10 @@ async def test_two_people_where_the_rule_says_two(tmp_path, user):
     async with opened() as fleet:
         ident = fleet.submit(epic(tmp_path, "first", "a"))
         await settled(fleet)
-        assert row(fleet, ident)["people"] == 2
+        assert row(fleet, ident).people == 2
         await answer(fleet, ident, "approve")
         await settled(fleet)
-        assert row(fleet, ident)["approved_by"] == ["ann"]
+        assert row(fleet, ident).approved_by == ["ann"]
         for same in ("ann", "Ann"):
             with pytest.raises(Conflict, match="different people"):
                 await answer(fleet, ident, "approve", actor=same)
@@ -339,7 +339,7 @@ async def test_an_approval_does_not_carry_over_to_another_difference(tmp_path, u
         seen = row(fleet, ident)
         await commit_on_main(fleet, {"guarded/a.py": "attempt = 1\n", "guarded/x": "x\n"})
         await commit_on_main(fleet, {"guarded/a.py": "somebody = 'else'\nattempt = 0\n"})
-        await answer(fleet, ident, "approve", shown=seen["commit"])
+        await answer(fleet, ident, "approve", shown=seen.commit)
         await settled(fleet)
         kept = run_git(hub.git.folder, "show", f"{hub.main()}:guarded/a.py")
         assert kept.startswith("somebody = 'else'"), "in conflict: back to the agent"
@@ -371,8 +371,8 @@ async def test_the_same_lines_on_another_file_are_shown_again(tmp_path, user):
         await answer(fleet, ident, "approve")
         await settled(fleet)
         again = row(fleet, ident)
-        assert again["commit"] != seen["commit"]
-        assert "not what would land now" in again["text"]
+        assert again.commit != seen.commit
+        assert "not what would land now" in again.text
         assert not hub.landed(ident, "a")
         await answer(fleet, ident, "approve")
         await settled(fleet)

@@ -166,7 +166,7 @@ async def test_who_goes_wrong_first_lands_in_the_end(shop, processes, tmp_path, 
 async def test_who_never_gets_it_right_is_a_question_and_others_land(shop, processes, tmp_path):
     outcome, _ = await run(shop, processes, tmp_path, {"a": ["nothing"] * 9}, "a", "b")
     assert outcome.status == "waiting"
-    assert "changed nothing" in outcome.waiting_for[0]["text"]
+    assert "changed nothing" in outcome.waiting_for[0].text
     assert shop.hub.landed(outcome.run, "a") is None
     assert shop.hub.landed(outcome.run, "b") is not None
 

@@ -14,7 +14,11 @@ SUMMARY = ("status", "goal", "plan", "steps", "settled", "waiting", "cost")
 
 def meaning(state):
     """Everything that a reader of the log may rely on."""
-    summary = {key: value for key, value in run.summary(state).items() if key in SUMMARY}
+    summary = {
+        key: value
+        for key, value in msgspec.to_builtins(run.summary(state)).items()
+        if key in SUMMARY
+    }
     return {
         "outcome": outcome_meaning(state),
         "summary": summary,
@@ -42,8 +46,9 @@ def meaning(state):
 
 
 def outcome_meaning(state):
-    found = run.outcome_doc(state)
-    found.pop("money")
+    found = msgspec.to_builtins(run.run_outcome(state))
+    for name in ("money", "worked", "waited"):
+        found.pop(name)
     if "waiting_for" in found:
         found["waiting_for"] = [question_meaning(state, each) for each in state.questions.values()]
     return found

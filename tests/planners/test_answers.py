@@ -37,7 +37,7 @@ async def test_a_person_who_gives_the_wanted_fact_ends_the_run(planner):
     async with lead.hosting():
         waiting = await lead.run(Goal(text="left", want="left"))
         (question,) = waiting.waiting_for
-        await lead.answer(waiting.run, question["id"].partition("/")[2], "give", data=7)
+        await lead.answer(waiting.run, question.id.partition("/")[2], "give", data=7)
         outcome = await lead.resume(waiting.run)
     assert (outcome.status, outcome.result) == ("succeeded", 7)
 

@@ -214,7 +214,7 @@ def test_what_is_impossible_ends_with_both_reasons():
     first = Propose([{"id": "x", "worker": "write", "parameters": {"table": [1]}}])
     done, _ = run(first, goal=goal)
     assert done.outcome.status != "succeeded"
-    text = done.outcome.reason or done.outcome.waiting_for[0]["text"]
+    text = done.outcome.reason or done.outcome.waiting_for[0].text
     assert "raw" in text
     assert handed(done).startswith("step 1 write needs tidy:table")
 

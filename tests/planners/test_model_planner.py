@@ -150,7 +150,7 @@ async def test_alone_it_asks_a_person_when_it_cannot_go_on():
     model = ScriptedModel([{"kind": "propose", "because": "", "steps": []}] * 3)
     outcome = await run(model, Goal(text="Do it"), planner=ModelPlanner(model))
     assert outcome.status == "waiting"
-    assert "cannot plan this" in outcome.waiting_for[0]["text"]
+    assert "cannot plan this" in outcome.waiting_for[0].text
 
 
 async def test_a_numbered_list_will_do():
@@ -357,4 +357,4 @@ async def test_a_model_that_gives_up_alone_asks_a_person():
     model = ScriptedModel([{"kind": "give_up", "because": "", "reason": "too hard"}])
     outcome = await run(model, Goal(text="Do it"), planner=ModelPlanner(model))
     assert outcome.status == "waiting"
-    assert "it gives up: too hard" in outcome.waiting_for[0]["text"]
+    assert "it gives up: too hard" in outcome.waiting_for[0].text

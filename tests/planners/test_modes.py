@@ -17,7 +17,6 @@ from leadhand import (
     method,
     worker,
 )
-from leadhand.core.views.inbox import answers_of
 from leadhand.errors import UsageError
 from leadhand.stores.memory import MemoryStore
 from tests.support.cli import Folder
@@ -181,7 +180,7 @@ def test_direct_leaves_a_failure_to_the_ladder_and_then_to_a_person():
     """Nobody plans: the question says what is left."""
     outcome, _ = pursued([near], Goal(want="raw", have=HAVE), "direct")
     assert outcome.status == "waiting"
-    assert answers_of(outcome.waiting_for[0]) == ["retry", "skip", "abort"]
+    assert outcome.waiting_for[0].answers == ["retry", "skip", "abort"]
 
 
 def test_direct_says_why_it_is_not_for_this_goal():

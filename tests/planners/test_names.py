@@ -6,7 +6,6 @@ from leadhand import Finish, Goal, Lead, Propose, worker
 from leadhand.app.reader import Reader
 from leadhand.app.verification import verify_database
 from leadhand.audit.anchors import Anchoring
-from leadhand.core.views.inbox import answers_of
 
 NAMES = ("document", "direct", "goal", "hybrid", "model")
 GOAL = Goal(text="g", want=["b"])
@@ -62,8 +61,8 @@ async def test_a_person_can_hand_over_what_such_a_function_cannot_plan(name, tmp
     lead = Lead([make, look], named(plan, name), store, actor="ann")
     asked = await lead.run(GOAL)
     (question,) = asked.waiting_for
-    assert "hand_over" in answers_of(question)
-    await lead.answer(asked.run, question["id"], "hand_over")
+    assert "hand_over" in question.answers
+    await lead.answer(asked.run, question.id, "hand_over")
     outcome = await lead.resume(asked.run)
     assert (outcome.status, outcome.result) == ("succeeded", "b")
     assert not await problems(store)

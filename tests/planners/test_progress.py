@@ -71,7 +71,7 @@ async def test_without_wanted_facts_a_person_is_asked():
     lead = Lead(ALL, ModelPlanner(model, style="next_step"), MemoryStore())
     outcome = await lead.run(Goal(text="Look around"))
     assert outcome.status == "waiting"
-    assert "bring nothing nearer" in outcome.waiting_for[0]["text"]
+    assert "bring nothing nearer" in outcome.waiting_for[0].text
     assert len(model.requests) <= IDLE
     assert "brought no result that was not there before" in last(model)
 
@@ -84,8 +84,8 @@ async def test_alone_it_asks_a_person_who_may_say_more(tmp_path):
     outcome = await lead.run(GOAL)
     asked = len(model.requests)
     assert asked <= 4
-    assert "bring nothing nearer to the goal" in outcome.waiting_for[0]["text"]
-    question = outcome.waiting_for[0]["id"].rpartition("/")[2]
+    assert "bring nothing nearer to the goal" in outcome.waiting_for[0].text
+    question = outcome.waiting_for[0].id.rpartition("/")[2]
     await lead.answer(outcome.run, question, "Use fetch")
     await lead.resume(outcome.run)
     assert asked < len(model.requests) <= 2 * asked

@@ -28,7 +28,6 @@ from leadhand import (
 )
 from leadhand.codec.events import decode
 from leadhand.core.host import ApprovalUsed
-from leadhand.core.views.inbox import answers_of
 from leadhand.errors import Conflict
 from leadhand.stores.sqlite.store import SqliteStore
 from leadhand.temporal.host import TemporalHost
@@ -145,8 +144,8 @@ async def research(stage: Stage):
                 outcome = await here.lead.run(goal, run_id="research", approve=True)
                 if outcome.status == "waiting":
                     asked = outcome.waiting_for[0]
-                    name = asked["id"].partition("/")[2]
-                    await here.lead.answer("research", name, answers_of(asked)[0], text="ok")
+                    name = asked.id.partition("/")[2]
+                    await here.lead.answer("research", name, asked.answers[0], text="ok")
                     outcome = await here.lead.resume("research", approve=True)
                 assert outcome.status in ("succeeded", "waiting"), outcome
                 stage.keep(here, "research")
@@ -347,8 +346,8 @@ async def escalate(stage: Stage):
         waits = await here.lead.run({"steps": [step]}, run_id="asked")
         assert waits.status == "waiting"
         asked = waits.waiting_for[0]
-        assert "skip" in answers_of(asked)
-        await here.lead.answer("asked", asked["id"].partition("/")[2], "skip")
+        assert "skip" in asked.answers
+        await here.lead.answer("asked", asked.id.partition("/")[2], "skip")
         outcome = await here.lead.resume("asked")
         assert outcome.status == "succeeded"
         stage.keep(here, "asked")

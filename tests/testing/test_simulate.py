@@ -61,7 +61,7 @@ def test_a_worker_that_hangs_meets_its_deadline():
     hang = scripted("w", [HANG, 5])
     done = simulate(plan({**STEP, "timeout": 10}), [hang])
     assert done.outcome.status == "waiting"
-    assert done.outcome.waiting_for[0]["step"] == "a"
+    assert done.outcome.waiting_for[0].step == "a"
     hang.calls.clear()
     done = simulate(plan({**STEP, "timeout": 10}), [hang], answers=lambda _question: "retry")
     assert done.outcome.ok

@@ -249,5 +249,5 @@ def reads(folder: Path) -> list[str]:
         valid: object = lead.verify("7kq3", key=folder / "audit.pub")["valid"]
     except (Conflict, NotAllowed, UsageError) as error:
         return [str(error), str(error.exit_code)]
-    runs = [str(row["run"]) for row in lead.list(status="failed", limit=5)]
+    runs = [row.run for row in lead.list(status="failed", limit=5)]
     return [*runs, str(len(bundle)), str(valid)]

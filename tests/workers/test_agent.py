@@ -210,7 +210,7 @@ async def test_a_question_goes_to_a_person_and_its_answer_comes_back(tmp_path):
     model = scripted([calls("needs_info", question="Which year?"), "It was 1984."])
     lead = Lead(workers=[Agent("hand", model)], store=tmp_path / "x.db", policy=QUICK)
     waiting = await lead.run({"goal": "g", "steps": [{"id": "one", "worker": "hand"}]})
-    assert "Which year?" in waiting.waiting_for[0]["text"]
+    assert "Which year?" in waiting.waiting_for[0].text
     await lead.answer(waiting.run, "q1", "retry", text="1984")
     outcome = await lead.resume(waiting.run)
     assert outcome.result == "It was 1984."

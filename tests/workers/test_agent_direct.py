@@ -73,7 +73,7 @@ async def test_a_run_of_the_implicit_agent_is_taken_up_again(tmp_path):
     assert waiting.status == "waiting"
     await lead().answer(waiting.run, "review-1", "approve")
     asking = await lead().resume(waiting.run)
-    assert "How much?" in asking.waiting_for[0]["text"]
+    assert "How much?" in asking.waiting_for[0].text
     await lead().answer(waiting.run, "q1", "retry", text="7")
     outcome = await lead().resume(waiting.run)
     assert outcome.result == "done"

@@ -294,8 +294,8 @@ async def test_a_script_swapped_under_a_living_host_is_held(place, change, comma
         outcome = await lead.run(PLAN, approve=True)
         assert outcome.status == "waiting"
         assert not (place / "ran").exists()
-        assert "deploy changed since it was allowed" in outcome.waiting_for[0]["text"]
-        ident = outcome.waiting_for[0]["id"].rpartition("/")[2]
+        assert "deploy changed since it was allowed" in outcome.waiting_for[0].text
+        ident = outcome.waiting_for[0].id.rpartition("/")[2]
         await lead.answer(outcome.run, ident, "release")
         again = await lead.resume(outcome.run)
         assert again.status in ("succeeded", "waiting", "failed")

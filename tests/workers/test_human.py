@@ -9,7 +9,6 @@ from leadhand import Goal, Human, Lead, Permanent, ScriptPlanner, Transient, wor
 from leadhand.core import events as ev
 from leadhand.core.policy import Policy
 from leadhand.core.report import Propose
-from leadhand.core.views.inbox import answers_of
 from leadhand.errors import UsageError
 from leadhand.ports import Task
 from leadhand.testing import simulate
@@ -101,8 +100,8 @@ def test_a_step_waits_in_the_inbox():
     done = simulate(plan(hand(description="Count the chairs.")))
     assert done.outcome.status == "waiting"
     (row,) = done.outcome.waiting_for
-    assert (row["kind"], answers_of(row)) == ("task", ["done", "cannot"])
-    assert "Count the chairs." in row["text"]
+    assert (row.kind, row.answers) == ("task", ["done", "cannot"])
+    assert "Count the chairs." in row.text
 
 
 def test_the_answer_is_the_result():
@@ -261,7 +260,7 @@ def test_on_disk_through_the_public_door(tmp_path: Path):
 
     waiting = lead().run_sync(plan(hand(success_criteria="data > 1")))
     assert waiting.status == "waiting"
-    run, ident = waiting.waiting_for[0]["id"].split("/")
+    run, ident = waiting.waiting_for[0].id.split("/")
 
     async def answer(data):
         await lead().answer(run, ident, "done", data=data)
@@ -269,7 +268,7 @@ def test_on_disk_through_the_public_door(tmp_path: Path):
     asyncio.run(answer(1))
     again = lead().resume_sync(run)
     assert again.status == "waiting"
-    assert "Last time: data > 1 does not hold" in again.waiting_for[0]["text"]
-    ident = again.waiting_for[0]["id"].split("/")[1]
+    assert "Last time: data > 1 does not hold" in again.waiting_for[0].text
+    ident = again.waiting_for[0].id.split("/")[1]
     asyncio.run(answer(2))
     assert lead().resume_sync(run).result == 2

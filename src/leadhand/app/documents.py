@@ -10,28 +10,29 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from msgspec import to_builtins
+from msgspec import UNSET, Struct, UnsetType, to_builtins
 
 from leadhand.app.reader import Reader, summary_of
 from leadhand.audit.anchors import file_of
 from leadhand.core.calendar import iso
 from leadhand.core.catalog import NOT_DECLARED
-from leadhand.core.review.approval import allowed
+from leadhand.core.plan.model import Doc
+from leadhand.core.review.approval import ApprovalRow, allowed
 from leadhand.core.review.view import review_doc
 from leadhand.core.rollback import can_roll_back, rollback_id, to_roll_back
-from leadhand.core.views.failure_origin import fault, fault_doc, refusals
-from leadhand.core.views.inbox import inbox_row
-from leadhand.core.views.recovery_stats import RecoveryOutcome, rate_row, recoveries, win_rates
+from leadhand.core.views.failure_origin import FailureOrigin, RefusedProposal, fault, refusals
+from leadhand.core.views.inbox import InboxRow, inbox_row
+from leadhand.core.views.recovery_stats import RecoveryOutcome, WinRate, recoveries, win_rates
 from leadhand.core.views.run import (
     ENDED,
+    RunOutcome,
+    detailed_step_row,
     fresh,
-    outcome_doc,
+    run_outcome,
     run_status,
-    step_money,
     summary,
-    worked_s,
 )
-from leadhand.core.views.timeline import span_row, timeline
+from leadhand.core.views.timeline import SpanRow, span_row, timeline
 from leadhand.engine.results import result_of
 from leadhand.errors import StoreError
 from leadhand.settings import DATABASE
@@ -41,10 +42,9 @@ from leadhand.settings.sections import sections
 from leadhand.stores.location import home
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from leadhand.core.events import GuestProcess
-    from leadhand.core.plan.model import Doc
     from leadhand.core.state.model import Now, State
     from leadhand.core.state.records import Question
     from leadhand.ports import RunHeader
@@ -110,65 +110,119 @@ def resume_command(run: str, process: GuestProcess, store: Place, verb: str = "r
 # Lists.
 
 
-def run_rows(reader: Reader, driver: Driver) -> list[Doc]:
-    """All runs with what is known of them, oldest first; open ones are folded to be exact."""
+class RunRow(Struct, kw_only=True):
+    """A run in a list; what is not known of it is null."""
+
+    goal: str
+    plan: str
+    cost: float | None
+    """What counts against the budget: money, and the cost units of workers."""
+    money: float | None
+    """What models and coding agents cost, in dollars."""
+    run: str
+    status: str
+    steps: int | None
+    settled: int | None
+    succeeded: int | None
+    failed: int | None
+    replaced: int | None
+    """Steps that others took the place of."""
+    waiting: int | None
+    library: str | UnsetType = UNSET
+    """The plan of the library it was started from, as `deploy@3`."""
+    trouble: str | UnsetType = UNSET
+    """What is wrong with its log or its summary."""
+    created: str | None
+    updated: str | None
+    host: int | str | None
+    """What drives it: a process, or a Temporal server."""
+    started: str | None
+
+
+def run_rows(reader: Reader, driver: Driver) -> list[RunRow]:
+    """Return all runs with what is known of them, oldest first; open ones are folded."""
     return [run_row(reader, header, driver) for header in reader.runs()]
 
 
-def run_row(reader: Reader, header: RunHeader, driver: Driver) -> Doc:
-    """One run; where something of it is damaged, what can be known, and what is wrong."""
-    row: Doc = {"run": header.run}
+def run_row(reader: Reader, header: RunHeader, driver: Driver) -> RunRow:
+    """Return one run; where something of it is damaged, what can be known, and what is wrong."""
     said = summary_of(header)
     pid: int | str = 0
-    if said is not None and said["status"] in ENDED:
-        row |= said
-    else:
+    status = trouble = ""
+    if said is None or said.status not in ENDED:
         try:
             state = reader.state(header.run)
-            row |= summary(state)
-            pid = driver.drives(state)
         except StoreError as error:
-            row |= said or dict.fromkeys(("steps", "settled", "succeeded", "failed", "replaced"))
-            row |= {"status": UNREADABLE, "trouble": str(error).partition(" Fix: ")[0]}
+            status, trouble = UNREADABLE, str(error).partition(" Fix: ")[0]
         else:
             if said is None and header.summary:
-                row["trouble"] = "its summary is damaged; this is what its log says"
-    row.setdefault("waiting", None)
-    row |= {"created": header.created, "updated": header.updated, "host": pid or None}
-    row["started"] = iso(header.created)
-    return {"goal": "", "plan": "", "cost": None, "money": None, **row}
+                trouble = "its summary is damaged; this is what its log says"
+            said, pid = summary(state), driver.drives(state)
+    return RunRow(
+        goal=said.goal if said else "",
+        plan=said.plan if said else "",
+        cost=said.cost if said else None,
+        money=said.money if said else None,
+        run=header.run,
+        status=status or (said.status if said else ""),
+        steps=said.steps if said else None,
+        settled=said.settled if said else None,
+        succeeded=said.succeeded if said else None,
+        failed=said.failed if said else None,
+        replaced=said.replaced if said else None,
+        waiting=said.waiting if said else None,
+        library=said.library if said else UNSET,
+        trouble=trouble or UNSET,
+        created=iso(header.created),
+        updated=iso(header.updated),
+        host=pid or None,
+        started=iso(header.created),
+    )
 
 
-def queued_rows(driver: Driver, rows: list[Doc]) -> list[Doc]:
-    """Runs that a service elsewhere has and the log, of which `rows` are all, does not know yet."""
-    waiting = (driver.runs or frozenset()) - {row["run"] for row in rows}
-    unknown = ("steps", "settled", "succeeded", "failed", "replaced", "waiting", "cost", "money")
-    when = dict.fromkeys(("created", "updated", "started"))
-    row = {**dict.fromkeys(unknown), **when, "goal": "", "plan": "", "host": driver.pid}
-    return [{"run": run, "status": QUEUED, **row} for run in sorted(waiting)]
+def queued_rows(driver: Driver, rows: list[RunRow]) -> list[RunRow]:
+    """Return the runs that a service elsewhere has and the log, of which `rows` are all, not yet."""
+    waiting = (driver.runs or frozenset()) - {row.run for row in rows}
+    return [_queued_row(run, driver) for run in sorted(waiting)]
 
 
-def timed_row(row: Doc) -> Doc:
-    """A row of `run_rows` with times for machines."""
-    return row | {key: iso(row[key]) for key in ("created", "updated") if row[key] is not None}
+def _queued_row(run: str, driver: Driver) -> RunRow:
+    return RunRow(
+        goal="",
+        plan="",
+        cost=None,
+        money=None,
+        run=run,
+        status=QUEUED,
+        steps=None,
+        settled=None,
+        succeeded=None,
+        failed=None,
+        replaced=None,
+        waiting=None,
+        created=None,
+        updated=None,
+        host=driver.pid,
+        started=None,
+    )
 
 
-def inbox_rows(reader: Reader, left_out: Callable[[StoreError], None]) -> list[Doc]:
-    """What waits, oldest first. Summaries say which runs need to be looked at."""
-    rows: list[Doc] = []
+def inbox_rows(reader: Reader, left_out: Callable[[StoreError], None]) -> list[InboxRow]:
+    """Return what waits, oldest first. Summaries say which runs need to be looked at."""
+    rows: list[InboxRow] = []
     for state in _waiting(reader, left_out):
         rows += [_asked(state, question) for question in state.questions.values()]
-    return sorted(rows, key=lambda row: row["since"])
+    return sorted(rows, key=lambda row: row.since)
 
 
-class InboxPage(NamedTuple):
-    """Some of what waits."""
+class InboxPage(Struct):
+    """What waits for people, oldest first."""
 
-    items: list[Doc]
+    items: list[InboxRow]
     next: str | None
     """The cursor of the next page."""
     total: int
-    """How much waits in all."""
+    """How much waits, on this page and on all others."""
 
 
 def inbox_page(reader: Reader, cursor: str | None, limit: int) -> InboxPage:
@@ -189,7 +243,7 @@ def inbox_page(reader: Reader, cursor: str | None, limit: int) -> InboxPage:
         for question in state.questions.values()
     ]
     wanted = nsmallest(limit + 1, (key for key in known if key > after))
-    rows: list[Doc] = []
+    rows: list[InboxRow] = []
     for _, run, ident in wanted[:limit]:
         state = reader.state(run)
         if (question := state.questions.get(ident)) is not None:
@@ -202,7 +256,7 @@ def _waiting(reader: Reader, left_out: Callable[[StoreError], None]) -> Iterator
     """The runs that are open, folded one by one."""
     for header in reader.runs():
         said = summary_of(header)
-        if said is not None and said["status"] in ENDED:
+        if said is not None and said.status in ENDED:
             continue
         try:
             yield reader.state(header.run)
@@ -210,8 +264,10 @@ def _waiting(reader: Reader, left_out: Callable[[StoreError], None]) -> Iterator
             left_out(error)
 
 
-def _asked(state: State, question: Question) -> Doc:
-    return {**inbox_row(state, question.id), "words": wants_words(state, question)}
+def _asked(state: State, question: Question) -> InboxRow:
+    row = inbox_row(state, question.id)
+    row.words = wants_words(state, question)
+    return row
 
 
 def wants_words(state: State, question: Question) -> bool:
@@ -220,26 +276,50 @@ def wants_words(state: State, question: Question) -> bool:
     return bool(step and step.failure and step.failure.get("class") == "needs_info")
 
 
-def worker_rows(registry: Registry) -> list[Doc]:
-    """What every worker offers, a row each, and what its version covers."""
+class WorkerRow(Struct, kw_only=True):
+    """An action that a worker offers."""
+
+    worker: str
+    action: str
+    """Empty: any."""
+    kind: str
+    version: str
+    risk: str
+    """A level, or `not declared`."""
+    policy_risk: str
+    """The level that policies count it as."""
+    effects: list[str]
+    idempotent: bool
+    probe: bool
+    timeout: float | None
+    checks: list[str]
+    parameters: Doc | None
+    """A JSON Schema; null: any."""
+    description: str
+    covers: Doc | None
+    """The files and the names of values that its version covers; null of a person."""
+
+
+def worker_rows(registry: Registry) -> list[WorkerRow]:
+    """Return what every worker offers, a row each, and what its version covers."""
     catalog, covers = registry.catalog(), registry.coverage()
     return [
-        {
-            "worker": spec.name,
-            "action": action,
-            "kind": spec.kind,
-            "version": spec.version,
-            "risk": offer.risk or NOT_DECLARED,
-            "policy_risk": catalog.risk(spec.name, action),
-            "effects": list(offer.effects or ()),
-            "idempotent": offer.idempotent,
-            "probe": offer.probe,
-            "timeout": offer.timeout_s,
-            "checks": list(offer.checks),
-            "parameters": offer.parameters,
-            "description": spec.description,
-            "covers": covers[spec.name].to_doc() if spec.name in covers else None,
-        }
+        WorkerRow(
+            worker=spec.name,
+            action=action,
+            kind=spec.kind,
+            version=spec.version,
+            risk=offer.risk or NOT_DECLARED,
+            policy_risk=catalog.risk(spec.name, action),
+            effects=list(offer.effects or ()),
+            idempotent=offer.idempotent,
+            probe=offer.probe,
+            timeout=offer.timeout_s,
+            checks=list(offer.checks),
+            parameters=offer.parameters,
+            description=spec.description,
+            covers=covers[spec.name].to_doc() if spec.name in covers else None,
+        )
         for spec in catalog.workers.values()
         for action, offer in spec.offers.items()
     ]
@@ -256,51 +336,75 @@ def rollback_status(reader: Reader, state: State) -> str:
     return NOT_BEGUN if to_roll_back(state) else ""
 
 
-def timed_outcome(state: State) -> Doc:
-    """What is known of a run, and how much of its time its workers were at work."""
-    doc = outcome_doc(state)
-    doc["worked"] = worked_s(state)
-    doc["waited"] = round(max(0.0, doc["duration"] - doc["worked"]), 3)
-    return doc
+class RollbackState(Struct, kw_only=True):
+    """The run that takes a run back."""
+
+    run: str
+    status: str
 
 
-def shown_document(reader: Reader, state: State, driver: Driver) -> Doc:
-    """A run as `show RUN --json` prints it."""
-    doc = run_document(reader, state, driver.drives(state))
+class RecoveryDocument(Struct, kw_only=True):
+    """How the failures of a run were answered, and what came of it."""
+
+    answers: list[RecoveryOutcome]
+    rates: list[WinRate]
+
+
+class RunDocument(RunOutcome, kw_only=True):
+    """A run, as `leadhand show RUN --json`."""
+
+    host: int | str | None
+    """What drives it: a process, or a Temporal server."""
+    started: str
+    plan: Doc
+    params: Doc
+    revision: int
+    proposed_revision: int | None
+    """The revision that waits for a person, if any."""
+    planner: str
+    begun: bool
+    """Whether anything of it has started."""
+    can_roll_back: bool
+    seq: int
+    rollback: RollbackState | None
+    approvals: list[ApprovalRow]
+    fault: FailureOrigin | None
+    """Where a run that did not succeed went wrong."""
+    refused: list[RefusedProposal]
+    """Proposals that were refused, with the reasons."""
+    recovery: RecoveryDocument
+    timeline: list[SpanRow] | UnsetType = UNSET
+    """With `--timeline`: when each step was worked on."""
+
+
+def shown_document(reader: Reader, state: State, driver: Driver) -> RunDocument:
+    """Return a run as `show RUN --json` prints it."""
     back = rollback_status(reader, state)
-    doc["rollback"] = {"run": rollback_id(state.run), "status": back} if back else None
     timed = [(entry.at, event) for entry, event in reader.events(state.run)]
     log = [event for _, event in timed]
-    doc["approvals"] = [each.document() for each in allowed(timed)]
-    doc["fault"] = fault_doc(fault(log))
-    doc["refused"] = [each.doc() for each in refusals(log)]
-    doc["recovery"] = recovery_document(answers_of(reader, state))
-    return doc
-
-
-def run_document(reader: Reader, state: State, driver: int | str) -> Doc:
-    """A run as `show RUN --json` prints it; `driver` is what drives it, or 0."""
-    doc = timed_outcome(state)
-    doc["host"] = driver or None
-    doc["result"] = result_of(reader.store, state)
-    doc["started"] = iso(state.started_at)
-    doc["plan"] = state.started.plan if state.started else {}
-    doc["params"] = fresh(state.params)
-    doc["revision"] = state.revision
-    doc["proposed_revision"] = state.pending.number if state.pending else None
-    doc["planner"] = state.started.planner if state.started else ""
-    doc["worked"] = worked_s(state)
-    doc["begun"] = bool(state.epoch and any(s.attempts for s in state.steps.values()))
-    doc["can_roll_back"] = can_roll_back(state) and any(s.attempts for s in state.steps.values())
-    doc["seq"] = state.seq
-    for row, step in zip(doc["steps"], state.steps.values(), strict=False):
-        row |= {"action": step.action, "reason": step.reason, "findings": list(step.findings)}
-        row["started"] = iso(step.started) if step.started else None
-        row["ended"] = iso(step.ended) if step.ended else None
-        row["cost"] = step.cost
-        row["money"] = step_money(state, step)
-        row["recommendations"] = list(step.recommendations)
-    return doc
+    found = fault(log)
+    tried = any(step.attempts for step in state.steps.values())
+    return run_outcome(
+        state,
+        RunDocument,
+        result=result_of(reader.store, state),
+        steps=[detailed_step_row(state, step) for step in state.steps.values()],
+        host=driver.drives(state) or None,
+        started=iso(state.started_at),
+        plan=state.started.plan if state.started else {},
+        params=fresh(state.params),
+        revision=state.revision,
+        proposed_revision=state.pending.number if state.pending else None,
+        planner=state.started.planner if state.started else "",
+        begun=bool(state.epoch and tried),
+        can_roll_back=can_roll_back(state) and tried,
+        seq=state.seq,
+        rollback=RollbackState(run=rollback_id(state.run), status=back) if back else None,
+        approvals=allowed(timed),
+        fault=found if found.where else None,
+        refused=refusals(log),
+        recovery=recovery_document(answers_of(reader, state)),
+    )
 
 
 def answers_of(reader: Reader, state: State) -> list[RecoveryOutcome]:
@@ -310,25 +414,13 @@ def answers_of(reader: Reader, state: State) -> list[RecoveryOutcome]:
     return recoveries(event for _entry, event in reader.events(state.run))
 
 
-def recovery_document(answers: Sequence[RecoveryOutcome]) -> Doc:
-    """The same for machines."""
-    rows = [
-        {
-            "step": each.step,
-            "attempt": each.attempt,
-            "class": each.failure_class,
-            "strategy": each.strategy,
-            "worker": each.worker or None,
-            "reason": each.reason,
-            "won": each.won,
-        }
-        for each in answers
-    ]
-    return {"answers": rows, "rates": [rate_row(row) for row in win_rates(answers)]}
+def recovery_document(answers: list[RecoveryOutcome]) -> RecoveryDocument:
+    """Return the answers to failures with how often each strategy won."""
+    return RecoveryDocument(answers=answers, rates=win_rates(answers))
 
 
-def timeline_document(reader: Reader, state: State) -> list[Doc]:
-    """The same for machines."""
+def timeline_document(reader: Reader, state: State) -> list[SpanRow]:
+    """Return everything that took time in a run, in the order it began."""
     log = ((entry.at, event) for entry, event in reader.events(state.run))
     return [span_row(each, state.started_at) for each in timeline(log)]
 

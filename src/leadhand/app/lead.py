@@ -107,12 +107,14 @@ from leadhand.workers.requirements import missing_programs
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from leadhand.app.documents import RunRow
     from leadhand.app.hosting_service import HostingService
     from leadhand.core.lint.findings import Finding
     from leadhand.core.lint.rules import Level
     from leadhand.core.plan.model import Doc, Json, Plan
     from leadhand.core.report import Decision
     from leadhand.core.review.approval import Approval
+    from leadhand.core.views.inbox import InboxRow
     from leadhand.engine.run import Run
     from leadhand.models.registry import Named
     from leadhand.ports import Planner, Reviewer, Store
@@ -390,22 +392,22 @@ class Lead:
 
     # What is in the database. These read it and need no host.
 
-    def list(self, *, status: str | None = None, limit: int = 50) -> Sequence[Doc]:
+    def list(self, *, status: str | None = None, limit: int = 50) -> Sequence[RunRow]:
         """Return the latest runs, newest first, as `leadhand ls --json` prints them.
 
         Args:
             status: only runs with this status.
             limit: how many at most.
         """
-        from leadhand.app.documents import Driver, run_rows, timed_row
+        from leadhand.app.documents import Driver, run_rows
 
         place = self._readable()
         if not there(place):
             return []
         with reading(place) as reader:
             rows = run_rows(reader, Driver.of(place, reader))
-        rows = [row for row in rows if status is None or row["status"] == status]
-        return [timed_row(row) for row in rows[::-1][:limit]]
+        rows = [row for row in rows if status is None or row.status == status]
+        return rows[::-1][:limit]
 
     def verify(self, run_id: str | None = None, *, key: str | Path | None = None) -> Doc:
         """Check one run, or the whole database, as `leadhand verify --json` does.
@@ -701,7 +703,7 @@ class Lead:
             found: Doc = msgspec.json.decode(msgspec.json.encode(told))
             return found
 
-    async def inbox(self) -> builtins.list[Doc]:
+    async def inbox(self) -> builtins.list[InboxRow]:
         """Return all open questions to people, oldest first, as `leadhand inbox --json`."""
         from leadhand.app.reader import summary_of
         from leadhand.core.views.inbox import inbox_row
@@ -709,14 +711,14 @@ class Lead:
         from leadhand.engine.fold import fold
 
         async with self.hosting() as host:
-            rows: list[Doc] = []
+            rows: list[InboxRow] = []
             for header in host.store.runs():
                 said = summary_of(header)
-                if header.run.startswith("$") or (said is not None and said["status"] in ENDED):
+                if header.run.startswith("$") or (said is not None and said.status in ENDED):
                     continue
                 state = fold(host.store.read(header.run))
                 rows += [inbox_row(state, ident) for ident in state.questions]
-            return sorted(rows, key=lambda row: str(row["since"]))
+            return sorted(rows, key=lambda row: row.since)
 
     async def amend(self, run_id: str, sets: Mapping[str, Json], unset: Iterable[str] = ()) -> None:
         """Change steps of run `run_id` that have not started, and fields of its plan, by path.

@@ -36,12 +36,12 @@ def uses(reader: Reader) -> list[LibraryUse]:
 
 def _use(header: RunHeader) -> LibraryUse | None:
     told = summary_of(header)
-    label = told.get("library", "") if told else ""
+    label = told.library or "" if told else ""
     name, _, version = label.rpartition("@")
     if told is None or not name or not version.isdigit():
         return None
     took = (header.updated - header.created) / 1e6
-    return LibraryUse(header.run, name, int(version), told["status"], header.created, took)
+    return LibraryUse(header.run, name, int(version), told.status, header.created, took)
 
 
 def recoveries(reader: Reader, run: str) -> Counter[str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from leadhand.app.documents import run_row
 from leadhand.core.calendar import iso
 from leadhand.core.views.metrics import Metrics
-from leadhand.core.views.recovery_stats import rate_row, win_rates
+from leadhand.core.views.recovery_stats import win_rates
 from leadhand.core.views.run import ENDED
 from leadhand.errors import StoreError
 
@@ -51,7 +51,7 @@ class Figures(NamedTuple):
             "origins": dict(sorted(found.origins.items())),
             "questions": found.questions,
             "answered_by_default": found.answered_by_default,
-            "recovery": [rate_row(row) for row in win_rates(found.answers)],
+            "recovery": win_rates(found.answers),
             "open_circuits": self.circuits,
             "unreadable": self.unread,
         }
@@ -71,9 +71,9 @@ def figures(
         if header.created < since:
             continue
         row = run_row(reader, header, driver)
-        runs[row["status"]] = runs.get(row["status"], 0) + 1
-        cost += row["cost"] or 0.0
-        money += row["money"] or 0.0
+        runs[row.status] = runs.get(row.status, 0) + 1
+        cost += row.cost or 0.0
+        money += row.money or 0.0
         seq, one = known.get(header.run, (0, Metrics()))
         if seq != header.seq:
             one = Metrics()
@@ -82,7 +82,7 @@ def figures(
             except StoreError as error:
                 unread.append(str(error))
                 continue
-            if row["status"] in ENDED:
+            if row.status in ENDED:
                 known[header.run] = (header.seq, one)
         found.join(one)
     counts = dict(sorted(runs.items()))

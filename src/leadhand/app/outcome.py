@@ -12,7 +12,9 @@ from leadhand.engine.fold import collector_resting
 from leadhand.engine.results import result_of, step_views
 
 if TYPE_CHECKING:
-    from leadhand.core.plan.model import Doc, Json
+    from leadhand.core.plan.model import Json
+    from leadhand.core.views.inbox import InboxRow
+    from leadhand.core.views.run import DroppedStep
     from leadhand.engine.run import Run
 
 
@@ -51,9 +53,9 @@ class Outcome:
     money: float = 0.0
     """The cost of models, and of workers that report money, in dollars."""
     duration_s: float = 0.0
-    waiting_for: tuple[Doc, ...] = ()
+    waiting_for: tuple[InboxRow, ...] = ()
     """The open questions to people; `since` is ISO 8601 in UTC, as in `--json` and the API."""
-    dropped: tuple[Doc, ...] = ()
+    dropped: tuple[DroppedStep, ...] = ()
     """Steps that were dropped, by name or along with another: step, status, reason."""
     rollback: Outcome | None = None
     """The outcome of the rollback, if the plan asked for one."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NotRequired, TypedDict
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -12,6 +12,7 @@ from leadhand.audit.chain import GENESIS, verify, verify_head
 from leadhand.codec.events import decode_all
 from leadhand.core.host import HOST_STREAM, HostState, evolve_host
 from leadhand.core.rollback import SUFFIX
+from leadhand.core.views.run import RunSummary
 from leadhand.engine.fold import collector_resting, fold
 from leadhand.engine.library_store import library_of
 from leadhand.errors import StoreCorrupt, UsageError
@@ -26,28 +27,10 @@ if TYPE_CHECKING:
     from leadhand.stores.location import Place
 
 
-class Summary(TypedDict):
-    """What a host writes beside a log: see `core.views.summary`."""
-
-    status: str
-    goal: str
-    plan: str
-    steps: int
-    settled: int
-    succeeded: int
-    failed: int
-    replaced: int
-    waiting: int
-    cost: float
-    money: float
-    library: NotRequired[str]
-    """The plan of the library it was started from, as `deploy@3`."""
-
-
-def summary_of(header: RunHeader) -> Summary | None:
+def summary_of(header: RunHeader) -> RunSummary | None:
     """What stands beside a run's log; None when there is nothing, or nothing that makes sense."""
     try:
-        return msgspec.json.decode(header.summary, type=Summary)
+        return msgspec.json.decode(header.summary, type=RunSummary)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
 

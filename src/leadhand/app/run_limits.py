@@ -58,9 +58,16 @@ def model_policy(policy: Policy, planner: Planner, agents: Sequence[Any]) -> Pol
     return msgspec.structs.replace(policy, **wanted)
 
 
-def limits_doc(policy: Policy) -> Doc:
+class SpendingLimits(msgspec.Struct, kw_only=True):
+    """What a run may spend, and how often its planner is asked."""
+
+    budget: float | None
+    planner_calls: int
+
+
+def limits_doc(policy: Policy) -> SpendingLimits:
     """Return what a run may spend and how often its planner is asked, for machines."""
-    return {"budget": policy.budget, "planner_calls": policy.planner_calls_max}
+    return SpendingLimits(budget=policy.budget, planner_calls=policy.planner_calls_max)
 
 
 def limits_text(policy: Policy) -> str:

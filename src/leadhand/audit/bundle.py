@@ -442,7 +442,7 @@ def _approvals(log: list[tuple[Entry, Event]]) -> Doc:
     """
     given = allowed((entry.at, event) for entry, event in log)
     said = [_event(entry) for entry, event in log if _allows(event)]
-    return {"approvals": [each.document() for each in given], "events": said}
+    return {"approvals": msgspec.to_builtins(given), "events": said}
 
 
 _MOMENTS = ("at", "expires", "until")

@@ -15,6 +15,8 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import IO, Any
 
+import msgspec
+
 from leadhand.cli.rendering.text import clean_lines, escaped_json
 
 HOSTS = "leadhand.hosts"
@@ -65,11 +67,11 @@ class Console:
 
     def document(self, doc: Any) -> None:
         """The one document of `--json`."""
-        self._json(json.dumps(doc, indent=2, ensure_ascii=False, default=str))
+        self._json(json.dumps(doc, indent=2, ensure_ascii=False, default=_plain))
 
     def record(self, doc: Any) -> None:
         """One of the lines of a `--json` stream."""
-        self._json(json.dumps(doc, ensure_ascii=False, separators=(",", ":"), default=str))
+        self._json(json.dumps(doc, ensure_ascii=False, separators=(",", ":"), default=_plain))
 
     def _json(self, text: str) -> None:
         self.out(escaped_json(text) if _is_terminal(self._data) else text)
@@ -174,3 +176,10 @@ def _is_terminal(stream: IO[str] | None) -> bool:
         return stream is not None and stream.isatty() and not dumb
     except ValueError:  # closed
         return False
+
+
+def _plain(value: Any) -> Any:
+    """Return a document as JSON-like data, and any other value that JSON does not know as text."""
+    if isinstance(value, msgspec.Struct):
+        return msgspec.to_builtins(value, enc_hook=str)
+    return str(value)

@@ -361,9 +361,9 @@ def print_end(
     if console.json:
         doc = outcome_document(console, state, result)
         if state.policy.budget is not None:
-            doc["limits"] = limits_doc(state.policy)
+            doc.limits = limits_doc(state.policy)
         if back is not None:
-            doc["rollback"] = outcome_document(console, back, None)
+            doc.rollback = outcome_document(console, back, None)
         console.document(doc)
     elif status in ENDED:
         print_result(console, result)

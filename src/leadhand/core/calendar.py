@@ -35,6 +35,11 @@ def iso(at: int) -> str:
     return datetime.fromtimestamp(at / 1e6, UTC).isoformat(timespec="microseconds")
 
 
+def from_iso(text: str) -> int:
+    """Return the instant (UTC microseconds) that `iso` wrote."""
+    return (datetime.fromisoformat(text) - _EPOCH) // _MICROSECOND
+
+
 def utc(at: int) -> str:
     """Return an instant for people in different places: `2026-11-20 02:00:00 UTC`."""
     return f"{datetime.fromtimestamp(at / 1e6, UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -6,6 +6,11 @@ from typing import Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
+from leadhand.app.documents import RunDocument, RunRow
+from leadhand.app.run_limits import SpendingLimits
+from leadhand.core.review.approval import ApprovalRow
+from leadhand.core.views.inbox import AnswerChoice, InboxRow
+
 Doc = dict[str, Any]
 
 
@@ -47,28 +52,16 @@ class SessionDocument(Document, kw_only=True):
     stopped_by: str
 
 
-class RunRow(Document, kw_only=True):
-    """A run in a list."""
+class ShownRun(RunDocument, kw_only=True):
+    """A run, as `leadhand show RUN --json`, with a page of its steps."""
 
-    run: str
-    status: str
-    goal: str
-    plan: str
-    steps: int | None
-    settled: int | None
-    succeeded: int | None
-    failed: int | None
-    replaced: int | None
-    """Steps that others took the place of."""
-    waiting: int | None
-    cost: float | None
-    """What counts against the budget: money, and the cost units of workers."""
-    money: float | None
-    """What models and coding agents cost, in dollars."""
-    created: str
-    updated: str
-    started: str
-    host: int | None
+    limits: Doc
+    paused: bool
+    unhosted: str | None
+    """Why nobody drives it, if that is so."""
+    steps_total: int
+    next: str | None
+    """The cursor of the next page of steps."""
 
 
 class RunPage(Document, kw_only=True):
@@ -76,103 +69,6 @@ class RunPage(Document, kw_only=True):
 
     items: list[RunRow]
     next: str | None
-
-
-class AnswerChoice(Document, kw_only=True):
-    """An answer, and what follows from it."""
-
-    answer: str
-    leads_to: str
-
-
-class InboxRow(Document, kw_only=True):
-    """Something that waits for a person."""
-
-    id: str
-    kind: str
-    run: str
-    step: str | None
-    goal: str
-    plan: str
-    """The plan's own id; empty where it has none."""
-    risk: str | None
-    """Of the steps concerned: a level, or `not declared`; null where there are none."""
-    effects: list[str]
-    cost: float | None
-    """What workers declare, in cost units."""
-    asked_by: str
-    text: str
-    choices: list[AnswerChoice]
-    since: str
-    default: str | None
-    """The answer that counts when none came by `until`."""
-    until: str | None
-    commit: str | UnsetType | None = UNSET
-    """Of a protected change, and so are those below: what is to be approved."""
-    base: str | UnsetType | None = UNSET
-    digest: str | UnsetType | None = UNSET
-    diff: str | UnsetType | None = UNSET
-    paths: list[str] | UnsetType | None = UNSET
-    people: int | UnsetType | None = UNSET
-    """How many different people must approve it."""
-    approved_by: list[str] | UnsetType | None = UNSET
-
-
-class StepRow(Document, kw_only=True):
-    """A step of a run."""
-
-    id: str
-    status: str
-    worker: str
-    attempts: int
-    error: Doc | None
-
-
-class RunDocument(Document, kw_only=True):
-    """A run, as `leadhand show RUN --json`."""
-
-    run: str
-    status: str
-    goal: str
-    result: Any
-    steps: list[StepRow]
-    """A page of them."""
-    steps_total: int
-    next: str | None
-    """The cursor of the next page of steps."""
-    cost: float
-    money: float
-    duration: float
-    reason: str
-    origin: str
-    """Where the cause of an end without success lies."""
-    host: int | None
-    started: str
-    plan: Doc
-    params: Doc
-    revision: int
-    proposed_revision: int | None
-    """The one that waits for a person, if any."""
-    planner: str
-    can_roll_back: bool
-    worked: float
-    """Seconds in which workers were at work, of `duration`."""
-    begun: bool
-    """Whether anything of it has started."""
-    seq: int
-    rollback: Doc | None
-    fault: Doc | None
-    refused: list[Doc]
-    """Proposals that were refused, with the reasons."""
-    recovery: Doc
-    waiting_for: list[InboxRow] | UnsetType = UNSET
-    """The oldest 100; the inbox has all."""
-    dropped: list[Doc] | UnsetType = UNSET
-    """Steps that were given up by name, with the reason."""
-    limits: Doc
-    paused: bool
-    unhosted: str | None
-    """Why nobody drives it, if that is so."""
 
 
 class StepNode(Document, kw_only=True):
@@ -260,20 +156,6 @@ class AttemptsDocument(Document, kw_only=True):
     steps: dict[str, list[Doc]]
     waits: dict[str, list[StepWait]]
     """By step; waits for an approval of the plan are under the empty name."""
-
-
-class ApprovalRow(Document, kw_only=True):
-    """Who allowed a revision, or `policy`."""
-
-    revision: int
-    digest: str
-    """What was shown to whoever allowed it."""
-    by: str
-    at: str
-    why: str
-    until: str | None
-    signed: bool
-    key: str
 
 
 class RevisionRow(Document, kw_only=True):
@@ -390,6 +272,7 @@ class RunBegun(CommandDone, kw_only=True):
 
     goal: str
     steps: int
+    seq: int
 
 
 class DraftReach(Document, kw_only=True):
@@ -406,13 +289,6 @@ class DraftReach(Document, kw_only=True):
     """In cost units, as workers declare them."""
 
 
-class DraftLimits(Document, kw_only=True):
-    """The limits that a run would start with."""
-
-    budget: float | None
-    planner_calls: int
-
-
 class DraftDocument(Document, kw_only=True):
     """A plan that does not run yet."""
 
@@ -421,7 +297,7 @@ class DraftDocument(Document, kw_only=True):
     reach: DraftReach | None
     decision: Literal["let through", "one person", "two people", "refused"]
     reason: str
-    limits: DraftLimits | None
+    limits: SpendingLimits | None
     """What a run of it may spend, and how often its planner is asked; of a refused plan nothing."""
 
 
@@ -430,15 +306,6 @@ class LintDocument(Document, kw_only=True):
 
     valid: bool
     findings: list[FindingRow]
-
-
-class InboxPage(Document, kw_only=True):
-    """What waits for people, oldest first."""
-
-    items: list[InboxRow]
-    next: str | None
-    total: int
-    """How much waits, on this page and on all others."""
 
 
 class LibraryRow(Document, kw_only=True):

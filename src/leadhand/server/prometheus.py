@@ -91,7 +91,7 @@ async def exposition(office: AppState) -> tuple[bytes, str]:
     def look(desk: CachedReader) -> Counter[str]:
         office.book.read(desk)
         said = (summary_of(header) for header in desk.runs())
-        return Counter(each["status"] if each else "unreadable" for each in said)
+        return Counter(each.status if each else "unreadable" for each in said)
 
     runs = await office.desks.read(look)
     stopped = (await office.conductor.shared()).stopped

@@ -430,7 +430,7 @@ def _open_runs(desk: CachedReader) -> list[str]:
     """Return the runs that have not ended, and due rollbacks that were not started."""
     found = []
     for header in desk.runs():
-        said: Any = summary_of(header)
-        if said is None or said["status"] not in ENDED:
+        said = summary_of(header)
+        if said is None or said.status not in ENDED:
             found.append(header.run)
     return found

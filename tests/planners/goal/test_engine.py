@@ -119,7 +119,7 @@ async def test_a_run_that_waits_goes_on_with_the_answer(tmp_path):
     waiting = await lead.run(Goal(want="parts"))
     assert waiting.status == "waiting"
     (question,) = waiting.waiting_for
-    ident = question["id"].partition("/")[2]
+    ident = question.id.partition("/")[2]
     await lead.answer(waiting.run, ident, "give", data=[1, 2])
     outcome = await Lead([split], store=tmp_path / "runs.db").resume(waiting.run)
     assert outcome.result == [[1], [2]]
@@ -130,7 +130,7 @@ async def test_a_slip_in_what_is_given_is_told_at_once():
     lead = Lead([pair], store=MemoryStore())
     async with lead.hosting():
         waiting = await lead.run(Goal(want="both"))
-        ident = waiting.waiting_for[0]["id"].partition("/")[2]
+        ident = waiting.waiting_for[0].id.partition("/")[2]
         for data in ({"lefft": 1, "right": 2}, {"left": 1, "more": 3}, 7, {}):
             with pytest.raises(UsageError, match="asked for: left, right"):
                 await lead.answer(waiting.run, ident, "give", data=data)

@@ -3,7 +3,6 @@
 import pytest
 
 from leadhand import Goal, Lead, Permanent, worker
-from leadhand.core.views.inbox import answers_of
 from leadhand.errors import NoPlan
 from leadhand.stores.memory import MemoryStore
 from leadhand.testing import simulate
@@ -65,8 +64,8 @@ def test_another_giver_may_give_what_a_step_can_take(mode):
 def test_where_nothing_is_left_the_question_says_what_lint_found(mode):
     done = simulate(goal(mode, a=1), [text_only])
     (question,) = done.outcome.waiting_for
-    assert "text_only gives b but is refused by lint (LH107 parameter-wrong" in question["text"]
-    assert answers_of(question) == ["give", "stop"], "to try it again would not help"
+    assert "text_only gives b but is refused by lint (LH107 parameter-wrong" in question.text
+    assert question.answers == ["give", "stop"], "to try it again would not help"
     ended = simulate(goal(mode, a=1), [text_only], answers=lambda _: "stop")
     assert (ended.outcome.status, ended.violations) == ("failed", ())
 

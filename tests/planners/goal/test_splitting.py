@@ -78,7 +78,7 @@ def test_there_is_a_limit_to_splitting(splits_max):
     policy = Policy(splits_max=splits_max)
     done = simulate(Goal(want="total", have={"rows": rows}), factory(1), policy=policy)
     assert done.outcome.status == "waiting"
-    assert "add_part failed" in done.outcome.waiting_for[0]["text"]
+    assert "add_part failed" in done.outcome.waiting_for[0].text
     assert not done.violations
 
 
@@ -93,7 +93,7 @@ def test_a_part_of_a_part_that_fails_for_good_is_told():
     workers = [each for each in workers if getattr(each, "__name__", "") != "halve_part"]
     done = simulate(Goal(want="total", have={"rows": [1, 2, 3, 4]}), [*workers, halve_part])
     assert done.outcome.status == "waiting"
-    assert "halve_part failed (the knife is broken)" in done.outcome.waiting_for[0]["text"]
+    assert "halve_part failed (the knife is broken)" in done.outcome.waiting_for[0].text
 
 
 def test_a_fact_that_is_dropped_is_given_again_by_its_method():

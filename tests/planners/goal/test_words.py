@@ -31,7 +31,7 @@ def test_a_person_who_wants_another_way_says_which(tmp_path):
         doc["steps"][0].pop("alternatives", None)
         waiting = await lead.run(doc)
         (question,) = waiting.waiting_for
-        await lead.answer(waiting.run, question["id"], "replan", text=text)
+        await lead.answer(waiting.run, question.id, "replan", text=text)
         return (await lead.resume(waiting.run)).result
 
     assert asyncio.run(story("", "plain")) == "phone"

@@ -14,7 +14,7 @@ COMMAND = CommandPart(
 @click.argument("run")
 def shout(run: str) -> None:
     """Print the goal of RUN, in capital letters."""
-    rows = [row for row in Lead.from_settings().list() if row["run"] == run]
+    rows = [row for row in Lead.from_settings().list() if row.run == run]
     if not rows:
         raise click.ClickException(f"there is no run {run}. Fix: leadhand ls shows those there are")
-    click.echo(str(rows[0]["goal"]).upper())
+    click.echo(rows[0].goal.upper())

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import UNSET
 
 from leadhand.app.documents import inbox_rows
 from leadhand.cli.commands.control import say
@@ -16,7 +17,6 @@ from leadhand.cli.rendering.outcome import answer_line, print_change, still_held
 from leadhand.cli.rendering.text import clean, clean_lines, hanging
 from leadhand.codec.documents import read_value
 from leadhand.core.review.protected_change import KIND as PROTECTED
-from leadhand.core.views.inbox import answers_of
 from leadhand.errors import StoreError, UsageError
 from leadhand.settings.product_logs import product_logs
 from leadhand.stores.location import there
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from leadhand.app.reader import Reader
-    from leadhand.core.plan.model import Doc
+    from leadhand.core.views.inbox import InboxRow
 
 
 INBOX_LINES = 200
@@ -40,7 +40,7 @@ def inbox(console: Console, store: str | None) -> int:
     What a fleet of the project waits for is among it, where no other --store is given.
     """
     settings = settings_of(store)
-    rows: list[Doc] = []
+    rows: list[InboxRow] = []
     others = [log.store(settings) for log in product_logs()]
     for place in (settings.store, *others):
         if place is not None and there(place):
@@ -48,31 +48,31 @@ def inbox(console: Console, store: str | None) -> int:
                 rows += inbox_rows(reader, _left_out(console))
     if console.json:
         for row in rows:
-            row.pop("words")
+            row.words = UNSET
         console.document(rows)
         return 0
     if not rows:
         console.say("nothing waits for you")
     for row in rows:
-        asker = f" by {clean(row['asked_by'], 60)}" if row["asked_by"] else ""
-        console.out(f"{row['id']}  {row['kind']}{asker}, since {_second(row['since'])}")
+        asker = f" by {clean(row.asked_by, 60)}" if row.asked_by else ""
+        console.out(f"{row.id}  {row.kind}{asker}, since {_second(row.since)}")
         console.out(f"    {clean(_about(row), 300)}")
-        console.out(f"    {hanging(row['text'], 1000)}")
-        if row["kind"] == "review":
-            way = console.command(f"review {row['run']}")
+        console.out(f"    {hanging(row.text, 1000)}")
+        if row.kind == "review":
+            way = console.command(f"review {row.run}")
             console.out(f"    see all of it: {way}")
-        for choice in row["choices"]:
-            console.out(f"      {clean(choice['answer'], 40)}: {clean(choice['leads_to'], 300)}")
-        if row["kind"] == PROTECTED:
+        for choice in row.choices:
+            console.out(f"      {clean(choice.answer, 40)}: {clean(choice.leads_to, 300)}")
+        if row.kind == PROTECTED:
             print_change(console, row, INBOX_LINES, data=True)
             for line in ways(console, row):
                 console.out(f"    {line}")
             continue
-        if row["default"] and row["until"]:
+        if row.default and row.until:
             console.out(
-                f"      without an answer by {_second(row['until'])}: {clean(row['default'], 40)}"
+                f"      without an answer by {_second(row.until)}: {clean(row.default, 40)}"
             )
-        console.out(f"    {answer_line(console, row['id'], answers_of(row), words=row['words'])}")
+        console.out(f"    {answer_line(console, row.id, row.answers, words=bool(row.words))}")
     return 0
 
 
@@ -81,15 +81,15 @@ def _second(at: str) -> str:
     return f"{at[:19]}{at[26:]}"
 
 
-def _about(row: Doc) -> str:
+def _about(row: InboxRow) -> str:
     """What a row is about: goal, plan, and what the steps concerned may do."""
-    what = row["goal"] or row["plan"] or "(no goal)"
-    plan = f" (plan {row['plan']})" if row["goal"] and row["plan"] else ""
-    if row["risk"] is None:
+    what = row.goal or row.plan or "(no goal)"
+    plan = f" (plan {row.plan})" if row.goal and row.plan else ""
+    if row.risk is None:
         return f"{what}{plan}"
-    effects = ", ".join(row["effects"]) or "none"
-    cost = f", cost {row['cost']:g}" if row["cost"] else ""
-    return f"{what}{plan}; risk {row['risk']}, effects {effects}{cost}"
+    effects = ", ".join(row.effects) or "none"
+    cost = f", cost {row.cost:g}" if row.cost else ""
+    return f"{what}{plan}; risk {row.risk}, effects {effects}{cost}"
 
 
 def _left_out(console: Console) -> Callable[[StoreError], None]:
@@ -121,36 +121,36 @@ def answer(
     settings = settings_of(store)
     with reading(settings) as reader:
         row = find(inbox_rows(reader, _left_out(console)), reader, ident)
-        state = reader.state(row["run"])
-    if row["kind"] == PROTECTED:
+        state = reader.state(row.run)
+    if row.kind == PROTECTED:
         choice, text, commit = _about_change(console, row, choice, text, commit)
     chosen = _choice(console, row, choice, said=bool(text or data))
-    if not row["choices"] and chosen:
+    if not row.choices and chosen:
         chosen, text = "", text or chosen  # a question without choices is answered in words
-    details: dict[str, Any] = {"id": row["id"].partition("/")[2], "choice": chosen, "text": text}
+    details: dict[str, Any] = {"id": row.id.partition("/")[2], "choice": chosen, "text": text}
     if data is not None:
         details["data"] = read_value(data, "--data")
-    if (row["kind"], chosen) in (("review", "approve"), ("hold", "release")):
+    if (row.kind, chosen) in (("review", "approve"), ("hold", "release")):
         from leadhand.cli.commands.review import approval_words, say_not_shown
 
-        if row["kind"] == "review":
+        if row.kind == "review":
             say_not_shown(console, state)
         details["approval"] = approval_words(settings, state, question=details["id"], choice=chosen)
-    if (row["kind"], chosen) == (PROTECTED, "approve"):
+    if (row.kind, chosen) == (PROTECTED, "approve"):
         from leadhand.cli.commands.review import approval_words
 
         more = {"question": details["id"], "choice": chosen, "shown": commit}
         details["approval"] = approval_words(settings, state, **more)
-    run, answered = say(settings, row["run"], "answer", **details)
+    run, answered = say(settings, row.run, "answer", **details)
     if console.json:
-        console.document({"id": row["id"], "choice": chosen, **answered, "run": run})
+        console.document({"id": row.id, "choice": chosen, **answered, "run": run})
         return 0
-    console.say(f"answered {row['id']}: {clean(chosen or text or data)}")
+    console.say(f"answered {row.id}: {clean(chosen or text or data)}")
     with reading(settings) as reader:
         now = reader.state(run)
-        waits = still_needs(now) if row["kind"] == "review" else ""
+        waits = still_needs(now) if row.kind == "review" else ""
         question = now.questions.get(details["id"])
-        if row["kind"] == PROTECTED and question is not None:
+        if row.kind == PROTECTED and question is not None:
             waits = "another person must approve it too"
         if question is not None and question.kind == "hold" and question.releases:
             waits = still_held(now, [n for n in now.held if now.steps[n].held == question.id])
@@ -158,13 +158,13 @@ def answer(
         console.say(f"It still waits: {waits}")
     elif not answered["hosted"]:
         way = console.way_on(run)
-        what = "End it" if (row["kind"], chosen) == ("review", "reject") else "Go on"
+        what = "End it" if (row.kind, chosen) == ("review", "reject") else "Go on"
         console.say(f"Nothing hosts this run. {what} with: {way}")
     return 0
 
 
 def _about_change(
-    console: Console, row: Doc, choice: str | None, text: str, commit: str
+    console: Console, row: InboxRow, choice: str | None, text: str, commit: str
 ) -> tuple[str | None, str, str]:
     """Show a protected change and ask about it on a terminal; else take what was said.
 
@@ -178,43 +178,43 @@ def _about_change(
             )
         return choice, text, commit
     if choice is None or (choice == "approve" and not commit):
-        console.say(clean_lines(row["text"]))
+        console.say(clean_lines(row.text))
         print_change(console, row)
     if choice is None:
-        choice = str(click.prompt("Your answer", type=click.Choice(answers_of(row)), err=True))
+        choice = str(click.prompt("Your answer", type=click.Choice(row.answers), err=True))
     if choice == "send_back" and not text:
         text = str(click.prompt("What is to be different", err=True))
     if choice == "approve" and not commit:
-        if not click.confirm(f"Approve exactly commit {row['commit'][:12]}?", err=True):
+        if not click.confirm(f"Approve exactly commit {(row.commit or '')[:12]}?", err=True):
             raise UsageError("nothing was approved")
-        commit = row["commit"]
+        commit = row.commit or ""
     return choice, text, commit
 
 
-def find(rows: list[Doc], reader: Reader, ident: str) -> Doc:
+def find(rows: list[InboxRow], reader: Reader, ident: str) -> InboxRow:
     """The open question an id names."""
     run, slash, name = ident.partition("/")
     if slash:
         full = reader.resolve(run)
-        found = [row for row in rows if row["id"] == f"{full}/{name}"]
+        found = [row for row in rows if row.id == f"{full}/{name}"]
     else:
-        found = [row for row in rows if row["id"].partition("/")[2] == ident]
+        found = [row for row in rows if row.id.partition("/")[2] == ident]
         # Just a run is enough when one thing waits in it.
-        found = found or [row for row in rows if row["run"].startswith(ident)]
+        found = found or [row for row in rows if row.run.startswith(ident)]
     if len(found) == 1:
         return found[0]
     if found:
-        raise UsageError(f"{ident} could be any of: {', '.join(row['id'] for row in found[:8])}")
-    known = ", ".join(row["id"] for row in rows[:8]) or "nothing"
+        raise UsageError(f"{ident} could be any of: {', '.join(row.id for row in found[:8])}")
+    known = ", ".join(row.id for row in rows[:8]) or "nothing"
     raise UsageError(f"{ident} does not wait for an answer. Open: {known}")
 
 
-def _choice(console: Console, row: Doc, choice: str | None, *, said: bool) -> str:
-    choices = answers_of(row)
+def _choice(console: Console, row: InboxRow, choice: str | None, *, said: bool) -> str:
+    choices = row.answers
     if choice is not None:
         if choices and choice not in choices:
             raise UsageError(
-                f"{choice!r} is no answer to {row['id']}; choose: {', '.join(choices)}. "
+                f"{choice!r} is no answer to {row.id}; choose: {', '.join(choices)}. "
                 f'Fix: words go into --text, as in: {choices[0]} --text "…"'
             )
         return choice
@@ -222,7 +222,7 @@ def _choice(console: Console, row: Doc, choice: str | None, *, said: bool) -> st
         return ""
     if not console.can_prompt:
         wanted = f"one of {', '.join(choices)}" if choices else "--text or --data"
-        raise UsageError(f"{row['id']} needs an answer: {wanted}")
-    console.say(clean_lines(row["text"]))
+        raise UsageError(f"{row.id} needs an answer: {wanted}")
+    console.say(clean_lines(row.text))
     kind = click.Choice(choices) if choices else None
     return str(click.prompt("Your answer", type=kind, err=True))

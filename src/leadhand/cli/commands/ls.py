@@ -10,9 +10,9 @@ import click
 from leadhand.app.documents import (
     QUEUED,
     UNREADABLE,
+    RunRow,
     queued_rows,
     run_rows,
-    timed_row,
     worker_rows,
 )
 from leadhand.app.host_status import looked
@@ -28,6 +28,7 @@ from leadhand.cli.options import (
     workers_option,
 )
 from leadhand.cli.rendering.text import clean, moment, table
+from leadhand.core.calendar import from_iso
 from leadhand.core.durations import text as duration
 from leadhand.core.views.run import ENDED
 from leadhand.settings.product_logs import product_logs
@@ -71,7 +72,7 @@ def ls(
 
 
 def _runs(console: Console, settings: Settings, status: str | None, limit: int) -> int:
-    rows: list[Doc] = []
+    rows: list[RunRow] = []
     stopped, notes = "", list[str]()
     if there(settings.store):
         with reading(settings) as reader:
@@ -79,10 +80,10 @@ def _runs(console: Console, settings: Settings, status: str | None, limit: int) 
             rows = run_rows(reader, driver)
             rows += queued_rows(driver, rows)
             stopped = stopped_by(reader)
-    rows = [row for row in rows if status is None or row["status"] == status]
+    rows = [row for row in rows if status is None or row.status == status]
     rows = rows[::-1][:limit]
     if console.json:
-        console.document([timed_row(row) for row in rows])
+        console.document(rows)
         return 0
     if not rows:
         console.say(f"no {status + ' ' if status else ''}runs in {settings.store}")
@@ -96,13 +97,13 @@ def _runs(console: Console, settings: Settings, status: str | None, limit: int) 
         ("RUN", "STATUS", "SUCCEEDED", "WAITING", "STARTED", "TOOK", "GOAL"),
         (
             (
-                clean(row["run"], 100),
-                row["status"] + ("" if row["host"] or row["status"] not in OPEN else " (no host)"),
+                clean(row.run, 100),
+                row.status + ("" if row.host or row.status not in OPEN else " (no host)"),
                 _counts(row),
-                str(row["waiting"] or ""),
-                moment(row["created"]) if row["created"] else "?",
+                str(row.waiting or ""),
+                moment(from_iso(row.created)) if row.created else "?",
                 _took(row),
-                clean(row["goal"] or row["plan"], 60),
+                clean(row.goal or row.plan, 60),
             )
             for row in rows
         ),
@@ -115,28 +116,30 @@ def _runs(console: Console, settings: Settings, status: str | None, limit: int) 
             f"Everything is stopped, by {clean(stopped, 60)}: nothing new starts until {way}"
         )
     for row in rows:
-        if "trouble" in row:
-            console.say(f"{clean(row['run'], 100)}: {clean(row['trouble'], 500)}")
+        if row.trouble:
+            console.say(f"{clean(row.run, 100)}: {clean(row.trouble, 500)}")
     for note in notes:
         console.say(note)
     return 0
 
 
-def _counts(row: Doc) -> str:
+def _counts(row: RunRow) -> str:
     """`3/10`, and what failed, if anything."""
-    if row["status"] in (QUEUED, UNREADABLE):
+    if row.status in (QUEUED, UNREADABLE):
         return "?"
-    failed = f", {row['failed']} failed" if row["failed"] else ""
-    steps = row["steps"] - (row.get("replaced") or 0)  # others stand in for those
-    return f"{row['succeeded']}/{steps}{failed}"
+    failed = f", {row.failed} failed" if row.failed else ""
+    steps = (row.steps or 0) - (row.replaced or 0)  # others stand in for those
+    return f"{row.succeeded}/{steps}{failed}"
 
 
-def _took(row: Doc) -> str:
+def _took(row: RunRow) -> str:
     """How long; time goes on while somebody drives a run."""
-    created, updated = row["created"], row["updated"]
-    if row["host"] and row["status"] in OPEN:
+    if row.created is None or row.updated is None:
+        return "?"
+    updated = from_iso(row.updated)
+    if row.host and row.status in OPEN:
         updated = time.time_ns() // 1000
-    return duration((updated - created) / 1e6) if created and updated else "?"
+    return duration((updated - from_iso(row.created)) / 1e6)
 
 
 def _workers(console: Console, settings: Settings, registry: Registry, *, verbose: bool) -> int:
@@ -157,24 +160,24 @@ def _workers(console: Console, settings: Settings, registry: Registry, *, verbos
         ("WORKER", "ACTION", "KIND", "RISK", "PARAMETERS", "CHECKS", "WHAT IT IS"),
         (
             (
-                clean(row["worker"]),
-                clean(row["action"] or "(any)"),
-                row["kind"],
-                row["risk"],
-                clean(_parameters(row["parameters"]), 60),
-                clean(", ".join(row["checks"])),
-                clean(str(row["description"]).partition("\n")[0], 60),
+                clean(row.worker),
+                clean(row.action or "(any)"),
+                row.kind,
+                row.risk,
+                clean(_parameters(row.parameters), 60),
+                clean(", ".join(row.checks)),
+                clean(str(row.description).partition("\n")[0], 60),
             )
             for row in rows
         ),
     )
     for line in lines:
         console.row(line)
-    for name in dict.fromkeys(row["worker"] for row in rows) if verbose else ():
-        row = next(each for each in rows if each["worker"] == name)
+    for name in dict.fromkeys(row.worker for row in rows) if verbose else ():
+        row = next(each for each in rows if each.worker == name)
         console.row("")
-        console.row(f"{clean(name)}  version {clean(row['version'])} covers")
-        for line in _covered(row["covers"]):
+        console.row(f"{clean(name)}  version {clean(row.version)} covers")
+        for line in _covered(row.covers):
             console.row(f"  {line}")
     return 0
 

@@ -332,7 +332,6 @@ def _document(state: State) -> Doc:
 
 
 def _show(console: Console, state: State) -> int:
-    from leadhand.core.views.inbox import answers_of
 
     doc = _document(state)
     if console.json:
@@ -344,7 +343,9 @@ def _show(console: Console, state: State) -> int:
         console.say(
             f"Allow exactly this: {console.command(f'review {run} approve --hash {short}')}"
         )
-        others = [each for each in answers_of(doc) if each != "approve"]
+        others = [
+            each for each in [choice.answer for choice in doc["choices"]] if each != "approve"
+        ]
         others.append("amend")
         console.say(f"or: {', '.join(others)}")
     return 0

@@ -92,7 +92,8 @@ def _nothing(console: Console, state: State) -> int:
     why = nothing_to_undo(state)
     if console.json:
         doc = outcome_document(console, state, None)
-        console.document({**doc, "rollback": None, "rollback_reason": why})
+        doc.rollback, doc.rollback_reason = None, why
+        console.document(doc)
     else:
         console.say(f"run {state.run} has nothing to take back: {why}")
     return exit_code(state)

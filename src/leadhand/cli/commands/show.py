@@ -391,7 +391,7 @@ def _show_run(
         if console.json:
             doc = shown_document(reader, state, owner)
             if timeline:
-                doc["timeline"] = timeline_document(reader, state)
+                doc.timeline = timeline_document(reader, state)
             console.document(doc)
         elif form is not None:
             from leadhand.app.step_graph import replacements, run_edges
@@ -411,7 +411,7 @@ def _show_run(
                 events = reader.events(state.run)
                 log = [event for _, event in events]
                 given = allowed((entry.at, event) for entry, event in events)
-                rows = [each.document() for each in given if each.by != "policy"]
+                rows = [each for each in given if each.by != "policy"]
                 hosted = bool(driver)
                 print_run(console, state, hosted=hosted, stopped=stopped, approvals=rows)
                 _print_fault(console, fault(log))

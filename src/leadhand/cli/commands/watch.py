@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import to_builtins
 
 from leadhand.app.host_status import host_status
 from leadhand.cli.console import Console
@@ -72,7 +73,7 @@ async def _watch(
     finally:
         await reader.close()
     if console.json:
-        console.record({"type": "outcome", **outcome_document(console, state, result)})
+        console.record({"type": "outcome", **to_builtins(outcome_document(console, state, result))})
     else:
         print_outcome(console, state, hosted=hosted)
         if state.ended is not None:

@@ -7,7 +7,10 @@ import shlex
 import time
 from typing import TYPE_CHECKING, Any
 
-from leadhand.app.documents import timed_outcome, wants_words
+from msgspec import UNSET, UnsetType
+
+from leadhand.app.documents import wants_words
+from leadhand.app.run_limits import SpendingLimits
 from leadhand.cli.rendering.review import allowed_line
 from leadhand.cli.rendering.run_rows import WAITED_MIN_S, header, planned_s, rows, title
 from leadhand.cli.rendering.text import clean, clean_lines, count, gist, hanging, table
@@ -16,14 +19,24 @@ from leadhand.core.plan.graph import dependencies
 from leadhand.core.review.protected_change import KIND as PROTECTED
 from leadhand.core.rollback import nothing_to_undo, to_roll_back
 from leadhand.core.state.evolve import REOPENS_SINCE
-from leadhand.core.views.inbox import answers_of, inbox_row
-from leadhand.core.views.run import ENDED, dropped_rows, exit_code, run_status, worked_s
+from leadhand.core.views.inbox import inbox_row
+from leadhand.core.views.run import (
+    ENDED,
+    RunOutcome,
+    dropped_rows,
+    exit_code,
+    run_outcome,
+    run_status,
+    worked_s,
+)
 
 if TYPE_CHECKING:
+    from leadhand.core.views.inbox import InboxRow
     from collections.abc import Iterable, Iterator, Sequence
 
     from leadhand.cli.console import Console
-    from leadhand.core.plan.model import Doc, Json
+    from leadhand.core.plan.model import Json
+    from leadhand.core.review.approval import ApprovalRow
     from leadhand.core.state.model import State
     from leadhand.core.state.records import Question
 
@@ -34,7 +47,7 @@ if TYPE_CHECKING:
 CHANGE_COLOURS = {"+": "green", "-": "red", "@": "cyan", "d": "bold"}
 
 
-def print_change(console: Console, row: Doc, lines_max: int = 0, *, data: bool = False) -> None:
+def print_change(console: Console, row: InboxRow, lines_max: int = 0, *, data: bool = False) -> None:
     """Print the diff of a row of kind `protected_change`, in colours where there are some.
 
     With `lines_max` a longer diff is cut, with a line that says so and how to see all of it.
@@ -42,26 +55,26 @@ def print_change(console: Console, row: Doc, lines_max: int = 0, *, data: bool =
     """
     print_line = console.out if data else console.say
     paint = console.paint_data if data else console.paint
-    lines = clean_lines(row["diff"]).rstrip("\n").split("\n")
-    print_line(f"    commit {row['commit']}, on {row['base'][:12]}")
+    lines = clean_lines(row.diff or "").rstrip("\n").split("\n")
+    print_line(f"    commit {row.commit}, on {(row.base or '')[:12]}")
     for line in lines[:lines_max] if lines_max else lines:
         colour = CHANGE_COLOURS.get(line[:1], "") if not line.startswith(("+++", "---")) else "bold"
         print_line("    | " + (paint(line, colour) if colour else line))
     if lines_max and len(lines) > lines_max:
-        way = console.command(f"answer {row['id']}")
+        way = console.command(f"answer {row.id}")
         print_line(f"    … {len(lines) - lines_max} more lines; all of it: {way}")
-    if row["people"] > 1:
-        given = ", ".join(clean(each, 60) for each in row["approved_by"]) or "none so far"
-        print_line(f"    {row['people']} different people must approve it; approved by: {given}")
+    if (row.people or 1) > 1:
+        given = ", ".join(clean(each, 60) for each in row.approved_by or ()) or "none so far"
+        print_line(f"    {row.people} different people must approve it; approved by: {given}")
 
 
-def ways(console: Console, row: Doc) -> list[str]:
+def ways(console: Console, row: InboxRow) -> list[str]:
     """The commands that answer it; the one that approves names the commit that was shown."""
     found = []
-    if "approve" in answers_of(row):
-        found.append(console.command(f"answer {row['id']} approve --commit {row['commit'][:12]}"))
-    found.append(console.command(f'answer {row["id"]} send_back --text "…"'))
-    found.append(console.command(f"answer {row['id']} drop"))
+    if "approve" in row.answers:
+        found.append(console.command(f"answer {row.id} approve --commit {(row.commit or '')[:12]}"))
+    found.append(console.command(f'answer {row.id} send_back --text "…"'))
+    found.append(console.command(f"answer {row.id} drop"))
     return found
 
 
@@ -138,7 +151,7 @@ def _print_dropped(console: Console, state: State) -> None:
     """Steps that were given up by name: the outcome says so, whatever its status."""
     dropped = dropped_rows(state)
     for row in dropped[:LISTED_MAX]:
-        console.say(f"  dropped: {clean(row['step'])}: {gist(row['reason'], 300)}")
+        console.say(f"  dropped: {clean(row.step)}: {gist(row.reason, 300)}")
     if len(dropped) > LISTED_MAX:
         console.say(f"  … and {len(dropped) - LISTED_MAX} more were dropped")
 
@@ -207,14 +220,26 @@ def answer_line(console: Console, ident: str, choices: Sequence[str], *, words: 
     return console.command(f"answer {ident} …") + f"   # {', '.join(choices)}"
 
 
-def outcome_document(console: Console, state: State, result: Json) -> Doc:
+class OutcomeDocument(RunOutcome, kw_only=True):
     """The document that `run --json` ends with."""
-    doc = timed_outcome(state)
-    doc["result"] = result
-    doc["exit_code"] = exit_code(state)
-    if doc["status"] not in ENDED:
-        doc["resume"] = console.way_on(state.run)
-    return doc
+
+    exit_code: int
+    resume: str | UnsetType = UNSET
+    """The command that takes the run up again, where it has not ended."""
+    limits: SpendingLimits | UnsetType = UNSET
+    """Where a model planned it: what it may spend."""
+    rollback: OutcomeDocument | UnsetType | None = UNSET
+    """How what was done was taken back; null where there was nothing to take back."""
+    rollback_reason: str | UnsetType = UNSET
+    """Why there was nothing to take back."""
+
+
+def outcome_document(console: Console, state: State, result: Json) -> OutcomeDocument:
+    """Return the document that `run --json` ends with."""
+    ended = run_status(state) in ENDED
+    resume = UNSET if ended else console.way_on(state.run)
+    code = exit_code(state)
+    return run_outcome(state, OutcomeDocument, result=result, exit_code=code, resume=resume)
 
 
 def print_result(console: Console, result: Json) -> None:
@@ -250,7 +275,7 @@ def print_run(
     *,
     hosted: bool,
     stopped: str = "",
-    approvals: Sequence[Doc] = (),
+    approvals: Sequence[ApprovalRow] = (),
 ) -> None:
     """A run as `show RUN` prints it; `approvals` are rows of `core.approval.allowed`."""
     print_head(console, state, hosted=hosted, stopped=stopped)
@@ -265,7 +290,7 @@ def print_run(
     for each in state.outlook[:LISTED_MAX]:
         console.out(f"  later, perhaps: {clean(_outlook(each), 100)}")
     for row in approvals[-LISTED_MAX:]:
-        what = f"revision {row['revision']}, digest {row['digest']}"
+        what = f"revision {row.revision}, digest {row.digest}"
         console.out(f"  allowed by {allowed_line(row)}; {what}")
     print_recommendations(console, state)
     print_outcome(console, state, hosted=hosted)

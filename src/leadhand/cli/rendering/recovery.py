@@ -185,14 +185,14 @@ def print_models(console: Console, state: State) -> None:
         ("TIER", "MODEL", "CALLS", "FAILED", "TOKENS IN", "CACHED", "OUT", "COST"),
         (
             (
-                row["tier"] or "-",
-                clean(row["model"]),
-                f"{row['calls']:,}",
-                str(row["failed"] or ""),
-                f"{row['input']:,}",
-                f"{row['cached']:,}" if row["cached"] else "",
-                f"{row['output']:,}",
-                f"{row['cost']:.6f}",
+                row.tier or "-",
+                clean(row.model),
+                f"{row.calls:,}",
+                str(row.failed or ""),
+                f"{row.input:,}",
+                f"{row.cached:,}" if row.cached else "",
+                f"{row.output:,}",
+                f"{row.cost:.6f}",
             )
             for row in rows
         ),

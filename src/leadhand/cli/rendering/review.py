@@ -13,6 +13,7 @@ from leadhand.core.visible import visible, visible_value
 if TYPE_CHECKING:
     from leadhand.cli.console import Console
     from leadhand.core.plan.model import Doc
+    from leadhand.core.review.approval import ApprovalRow
 
 
 COLOURS = {"+": "green", "-": "red", "~": "yellow", ">": "cyan", "!": "magenta"}
@@ -41,12 +42,12 @@ def print_review(console: Console, doc: Doc) -> None:
         console.out(f"digest     {doc['binding']}")
 
 
-def allowed_line(row: Doc) -> str:
+def allowed_line(row: ApprovalRow) -> str:
     """Who allowed something, when, why, until when, and whether that is signed."""
-    why = f": {visible(row['why'])}" if row["why"] else ""
-    until = f", until {for_people(row['until'])}" if row["until"] else ""
-    signed = f", signed by {visible(row['key'])}" if row["signed"] else ", not signed"
-    return f"{visible(row['by'])}, {for_people(row['at'])}{until}{signed}{why}"
+    why = f": {visible(row.why)}" if row.why else ""
+    until = f", until {for_people(row.until)}" if row.until else ""
+    signed = f", signed by {visible(row.key)}" if row.signed else ", not signed"
+    return f"{visible(row.by)}, {for_people(row.at)}{until}{signed}{why}"
 
 
 def print_parts(console: Console, doc: Doc) -> None:

@@ -16,7 +16,7 @@ proves that it is unchanged; only a signature proves by whom it was given.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -226,51 +226,50 @@ def plan_digest(started: RunStarted, steps: list[Doc], outlook: list[Any], given
     return plan_binding(plan, started.params, catalog, 0, context, limits, widens=widens)
 
 
-class ApprovalRecord(NamedTuple):
-    """One approval of a revision, by a person or by the policy: the same on every surface."""
+class ApprovalRow(msgspec.Struct, kw_only=True):
+    """An approval of a revision, by a person or by the policy: the same on every surface."""
 
     revision: int
     digest: str
-    """The hash of what was shown."""
+    """What was shown to whoever allowed it."""
     by: str
-    at: int
+    """A person, or `policy`."""
+    at: str
     why: str
-    until: int
-    """UTC microseconds; 0 for never."""
+    until: str | None
+    signed: bool
     key: str
-    """The name of the signing key; empty without a signature."""
-
-    def document(self) -> Doc:
-        """Return the record in the form of `--json`, the API and the export."""
-        return {
-            "revision": self.revision,
-            "digest": self.digest,
-            "by": self.by,
-            "at": iso(self.at),
-            "why": self.why,
-            "until": iso(self.until) if self.until else None,
-            "signed": bool(self.key),
-            "key": self.key,
-        }
+    """The name of the key that signed it; empty when none did."""
 
 
-def allowed(log: Iterable[tuple[int, ev.Event]]) -> list[ApprovalRecord]:
+def approval_row(
+    given: ev.ApprovalGiven | ev.RevisionApproved, at: int, shown: str, key: str
+) -> ApprovalRow:
+    """Return an approval as documents show it; `shown` is the digest of what was shown."""
+    return ApprovalRow(
+        revision=given.number,
+        digest=shown,
+        by=given.actor,
+        at=iso(at),
+        why=given.reason,
+        until=iso(given.expires) if given.expires else None,
+        signed=bool(key),
+        key=key,
+    )
+
+
+def allowed(log: Iterable[tuple[int, ev.Event]]) -> list[ApprovalRow]:
     """Return every approval in a log, and every revision that the policy let through."""
-    found: list[ApprovalRecord] = []
+    found: list[ApprovalRow] = []
     shown = dict[str, str]()
     for at, event in _with_digests(log, shown):
         match event:
             case ev.ApprovalGiven():
-                number, seen = event.number, event.digest or shown.get(event.hash, "")
+                seen = event.digest or shown.get(event.hash, "")
                 key = (event.key or "a key without a name") if event.signature else ""
-                made = ApprovalRecord(
-                    number, seen, event.actor, at, event.reason, event.expires, key
-                )
-                found.append(made)
+                found.append(approval_row(event, at, seen, key))
             case ev.RevisionApproved(actor="policy"):
-                number, seen = event.number, shown.get(event.hash, "")
-                made = ApprovalRecord(number, seen, "policy", at, event.reason, event.expires, "")
-                found.append(made)
+                found.append(approval_row(event, at, shown.get(event.hash, ""), ""))
             case _:
                 pass
     return found

@@ -14,7 +14,7 @@ from leadhand.core.plan.parameters import with_secrets
 from leadhand.core.plan.references import resolve_known
 from leadhand.core.plan.revisions import head_of, held_by, origin_of, plan_of
 from leadhand.core.promises import in_words, is_persons, may_widen, widenings
-from leadhand.core.review.approval import ApprovalRecord, binding, versions
+from leadhand.core.review.approval import approval_row, binding, versions
 from leadhand.core.review.decisions import instants
 from leadhand.core.review.limits import limits_of
 from leadhand.core.review.ruling import outside, reach, reach_of, widened
@@ -52,7 +52,7 @@ def review_doc(state: State, now: Now) -> Doc:
         "waiting": question is not None,
         "question": f"{state.run}/{question.id}" if question else None,
         "reason": question.text if question else "",
-        "choices": inbox_row(state, question.id)["choices"] if question else [],
+        "choices": inbox_row(state, question.id).choices if question else [],
         "revision": revision.number if revision else state.revision,
         "revision_hash": revision.hash if revision else state.head,
         "author": revision.author if revision else "",
@@ -60,7 +60,7 @@ def review_doc(state: State, now: Now) -> Doc:
         "digest": shown,
         "people": revision.people if revision else 0,
         "approvals": [
-            ApprovalRecord(e.number, e.digest, e.actor, at, e.reason, e.expires, e.key).document()
+            approval_row(e, at, e.digest, e.key)
             for e, at in (zip(revision.approvals, revision.given, strict=True) if revision else ())
         ],
         "plan": head_of(state.started),

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from msgspec import Struct
+
 from leadhand.core import events as ev
 
 if TYPE_CHECKING:
@@ -26,8 +28,8 @@ if TYPE_CHECKING:
 # Refused proposals of a run, with the reasons. Pure, from a log.
 
 
-class RefusedProposal(NamedTuple):
-    """One refused proposal."""
+class RefusedProposal(Struct):
+    """One proposal that was refused."""
 
     call: int
     """The number of the planner's call that returned it."""
@@ -36,10 +38,6 @@ class RefusedProposal(NamedTuple):
     findings: list[str]
     proposal: Any
     """The proposal; None if it was withdrawn or not made by the planner."""
-
-    def doc(self) -> Doc:
-        """Return the proposal as a document."""
-        return self._asdict()
 
 
 def refusals(events: Iterable[ev.Event]) -> list[RefusedProposal]:
@@ -68,8 +66,8 @@ def refusals(events: Iterable[ev.Event]) -> list[RefusedProposal]:
 LIMITS = frozenset({"budget", "wall time", "steps"})
 
 
-class FailureOrigin(NamedTuple):
-    """The origin of a failure, and the evidence for it."""
+class FailureOrigin(Struct, frozen=True):
+    """Where it went wrong, and why we say so."""
 
     where: str
     """planning, execution, limits, person; empty without a failure, or before the end."""
@@ -92,11 +90,6 @@ def origin_of(step: StepState) -> str:
     # A step that never started could not be done as planned, unless a person refused it.
     unready = kind == "permanent" and not step.attempts and "by" not in failure
     return "planning" if unready else "execution"
-
-
-def fault_doc(found: FailureOrigin) -> Doc | None:
-    """Return the origin as a document, or None without a failure."""
-    return {"where": found.where, "why": found.why} if found.where else None
 
 
 def fault(events: Iterable[ev.Event]) -> FailureOrigin:

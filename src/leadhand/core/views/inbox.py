@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec import UNSET, Struct, UnsetType
+
 from leadhand.core.calendar import iso
 from leadhand.core.catalog import declared_risk, highest
 from leadhand.core.plan.model import Goal
@@ -30,46 +32,94 @@ NAMED_MAX = 5
 """The number of steps that are named; the others are counted."""
 
 
-def inbox_row(state: State, ident: str) -> Doc:
-    """Return the row of one open question."""
+class AnswerChoice(Struct, kw_only=True):
+    """An answer, and what follows from it."""
+
+    answer: str
+    leads_to: str
+
+
+class InboxRow(Struct, kw_only=True):
+    """Something that waits for a person."""
+
+    id: str
+    """RUN/QUESTION."""
+    kind: str
+    run: str
+    step: str | None
+    goal: str
+    plan: str
+    """The plan's own id; empty where it has none."""
+    risk: str | None
+    """Of the steps concerned: a level, or `not declared`; null where there are none."""
+    effects: list[str]
+    cost: float | None
+    """What workers declare, in cost units."""
+    asked_by: str
+    since: str
+    text: str
+    choices: list[AnswerChoice]
+    """The answers that it takes; none means that it is answered in words."""
+    default: str | None
+    """The answer that counts when none came by `until`."""
+    until: str | None
+    commit: str | UnsetType = UNSET
+    """Of a protected change, as the next ones: the commit to be approved."""
+    base: str | UnsetType = UNSET
+    digest: str | UnsetType = UNSET
+    diff: str | UnsetType = UNSET
+    paths: list[str] | UnsetType = UNSET
+    people: int | UnsetType = UNSET
+    """How many different people must approve it."""
+    approved_by: list[str] | UnsetType = UNSET
+    words: bool | UnsetType = UNSET
+    """In the inbox: whether a step lacks something that only words can tell it."""
+
+    @property
+    def answers(self) -> list[str]:
+        """The answers that it takes."""
+        return [choice.answer for choice in self.choices]
+
+
+def inbox_row(state: State, ident: str) -> InboxRow:
+    """Return what waits for a person under the name `ident`."""
     question = state.questions[ident]
     plan = state.started.plan if state.started else {}
     goal = Goal.from_doc(state.started.goal if state.started else None)
-    return {
-        "id": f"{state.run}/{ident}",
-        "kind": question.kind,
-        "run": state.run,
-        "step": question.step or None,
-        "goal": marked(goal.text[:GOAL_CHARS]),
-        "plan": str(plan.get("plan_id", "")),
-        **_reach(state, _concerned(state, question)),
-        "asked_by": _asker(state, question),
-        "since": iso(question.at),
-        "text": marked(question.text),
-        "choices": [
-            {"answer": choice, "leads_to": leads_to(state, question, choice)}
+    risk, effects, cost = _reach(state, _concerned(state, question))
+    row = InboxRow(
+        id=f"{state.run}/{ident}",
+        kind=question.kind,
+        run=state.run,
+        step=question.step or None,
+        goal=marked(goal.text[:GOAL_CHARS]),
+        plan=str(plan.get("plan_id", "")),
+        risk=risk,
+        effects=effects,
+        cost=cost,
+        asked_by=_asker(state, question),
+        since=iso(question.at),
+        text=marked(question.text),
+        choices=[
+            AnswerChoice(answer=choice, leads_to=leads_to(state, question, choice))
             for choice in question.choices
         ],
-        "default": question.default or None,
-        "until": iso(question.until) if question.until else None,
-        **(_change_row(state, question) if question.kind == PROTECTED else {}),
-    }
+        default=question.default or None,
+        until=iso(question.until) if question.until else None,
+    )
+    if question.kind == PROTECTED:
+        _add_change(row, state, question)
+    return row
 
 
-def _change_row(state: State, question: Question) -> Doc:
-    """Return the part of a row about a change that awaits approval."""
+def _add_change(row: InboxRow, state: State, question: Question) -> None:
+    """Add what a person reads of a change that waits for approval."""
     change = change_of(state, question)
-    return {
-        **{name: change.get(name, "") for name in ("commit", "base", "digest", "diff")},
-        "paths": list(change.get("paths", ())),
-        "people": question.people,
-        "approved_by": [each.actor for each in question.approvals],
-    }
-
-
-def answers_of(row: Doc) -> list[str]:
-    """Return the answers that a row accepts; none means free text."""
-    return [choice["answer"] for choice in row["choices"]]
+    row.commit, row.base = change.get("commit", ""), change.get("base", "")
+    row.digest, row.diff = change.get("digest", ""), change.get("diff", "")
+    row.paths = list(change.get("paths", ()))
+    row.people = question.people
+    row.approved_by = [each.actor for each in question.approvals]
 
 
 def _concerned(state: State, question: Question) -> list[Doc]:
@@ -86,18 +136,14 @@ def _holds(state: State, name: str, question: Question) -> bool:
     return state.steps[name].held == question.id
 
 
-def _reach(state: State, steps: list[Doc]) -> Doc:
-    """Return risk, effects and cost of these steps; empty for a question about no step."""
+def _reach(state: State, steps: list[Doc]) -> tuple[str | None, list[str], float | None]:
+    """Return the risk, the effects and the cost of steps; of no step, nothing."""
     if not steps:
-        return {"risk": None, "effects": [], "cost": None}
+        return None, [], None
     least = state.started.plan.get("risk_level") if state.started else None
     wanted = reach(steps, state.catalog, least)
     risks = [declared_risk(least, step, state.catalog) for step in steps]
-    return {
-        "risk": highest(risks),
-        "effects": sorted(wanted.effects),
-        "cost": round(wanted.cost, 6),
-    }
+    return highest(risks), sorted(wanted.effects), round(wanted.cost, 6)
 
 
 def _asker(state: State, question: Question) -> str:

@@ -23,8 +23,6 @@ from leadhand.core.promises import given
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from leadhand.core.plan.model import Doc
-
 
 NEXT = frozenset({"retry", "reroute", "park", "probe"})
 """Strategies judged by the next verdict on the step."""
@@ -37,9 +35,10 @@ class RecoveryOutcome(msgspec.Struct, kw_only=True):
 
     step: str
     attempt: int
-    failure_class: str
+    failure_class: str = msgspec.field(name="class")
     strategy: str
-    worker: str = ""
+    worker: str | None = None
+    """The worker that it was handed to, where the strategy names one."""
     reason: str = ""
     won: bool | None = None
     """None while undecided."""
@@ -48,22 +47,15 @@ class RecoveryOutcome(msgspec.Struct, kw_only=True):
 class WinRate(msgspec.Struct, frozen=True, kw_only=True):
     """How often a strategy followed a class of failure, and how often it won."""
 
-    failure_class: str
+    failure_class: str = msgspec.field(name="class")
     strategy: str
-    times: int = 0
-    won: int = 0
-    lost: int = 0
-
-    @property
-    def open(self) -> int:
-        """The number of undecided recoveries."""
-        return self.times - self.won - self.lost
-
-    @property
-    def rate(self) -> float | None:
-        """The share won among the decided ones."""
-        decided = self.won + self.lost
-        return self.won / decided if decided else None
+    times: int
+    won: int
+    lost: int
+    open: int
+    """Answers that are not decided yet."""
+    rate: float | None
+    """The share that was won, of those that are decided."""
 
 
 def recoveries(events: Iterable[ev.Event]) -> list[RecoveryOutcome]:
@@ -79,29 +71,20 @@ def win_rates(answers: Iterable[RecoveryOutcome]) -> list[WinRate]:
     rows: dict[tuple[str, str], list[bool | None]] = {}
     for each in answers:
         rows.setdefault((each.failure_class, each.strategy), []).append(each.won)
-    return [
-        WinRate(
-            failure_class=kind,
-            strategy=strategy,
-            times=len(found),
-            won=found.count(True),
-            lost=found.count(False),
-        )
-        for (kind, strategy), found in sorted(rows.items())
-    ]
+    return [_win_rate(*key, found) for key, found in sorted(rows.items())]
 
 
-def rate_row(row: WinRate) -> Doc:
-    """Return a row of the table as a document."""
-    return {
-        "class": row.failure_class,
-        "strategy": row.strategy,
-        "times": row.times,
-        "won": row.won,
-        "lost": row.lost,
-        "open": row.open,
-        "rate": None if row.rate is None else round(row.rate, 4),
-    }
+def _win_rate(kind: str, strategy: str, found: list[bool | None]) -> WinRate:
+    won, lost = found.count(True), found.count(False)
+    return WinRate(
+        failure_class=kind,
+        strategy=strategy,
+        times=len(found),
+        won=won,
+        lost=lost,
+        open=len(found) - won - lost,
+        rate=round(won / (won + lost), 4) if won + lost else None,
+    )
 
 
 class _Log:
@@ -186,7 +169,7 @@ class _Log:
             attempt=event.attempt,
             failure_class=event.failure_class,
             strategy=event.strategy,
-            worker=event.worker,
+            worker=event.worker or None,
             reason=event.reason,
         )
         self._verdict(event.step, won=False)

@@ -8,29 +8,130 @@ first step and at the ten-thousandth.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import msgspec
+from msgspec import UNSET, Struct, UnsetType
 
+from leadhand.core.calendar import iso
 from leadhand.core.decide.circuit_breaker import left_alone
 from leadhand.core.durations import seconds
 from leadhand.core.durations import text as duration
 from leadhand.core.facts import wanted_values
 from leadhand.core.hashing import canonical
-from leadhand.core.plan.model import Goal
+from leadhand.core.plan.model import Goal, Json
 from leadhand.core.report import FailedAttempt, Failure, PlannerView, Recommendation, StepView
 from leadhand.core.state.model import SETTLED, STARTABLE
-from leadhand.core.views.inbox import inbox_row
+from leadhand.core.views.inbox import InboxRow, inbox_row
 
 if TYPE_CHECKING:
     from leadhand.core.catalog import WorkerSpec
-    from leadhand.core.plan.model import Doc, Json
+    from leadhand.core.plan.model import Doc
     from leadhand.core.state.model import State, StepState
     from leadhand.core.state.records import Question
 
 
 ENDED = ("succeeded", "failed", "cancelled", "rejected")
 """Run states after which nothing more happens, unless the run is reopened."""
+
+
+class StepError(Struct, kw_only=True):
+    """Why a step failed, waits for a person, or is tried again."""
+
+    failure_class: str | None = msgspec.field(name="class")
+    message: str | None
+
+
+class StepRow(Struct, kw_only=True):
+    """A step of a run; of one that is only proposed, nothing after `error`."""
+
+    id: str
+    status: str
+    worker: str
+    attempts: int
+    error: StepError | None
+    action: str | UnsetType = UNSET
+    """Where a run is shown, as the next ones."""
+    reason: str | UnsetType = UNSET
+    findings: list[str] | UnsetType = UNSET
+    started: str | UnsetType | None = UNSET
+    ended: str | UnsetType | None = UNSET
+    cost: float | UnsetType = UNSET
+    money: float | UnsetType = UNSET
+    recommendations: list[str] | UnsetType = UNSET
+
+
+class ModelRow(Struct, kw_only=True):
+    """What a model was asked in a run, and what that cost."""
+
+    tier: str
+    model: str
+    calls: int
+    failed: int
+    input: int
+    output: int
+    cached: int
+    written: int
+    cost: float
+
+
+class DroppedStep(Struct, kw_only=True):
+    """A step that was given up by name, or with one that was."""
+
+    step: str
+    status: str
+    reason: str
+
+
+class RunOutcome(Struct, kw_only=True):
+    """How a run stands, or how it ended."""
+
+    run: str
+    status: str
+    goal: str
+    result: Json
+    steps: list[StepRow]
+    cost: float
+    """What counts against the budget: money, and the cost units of workers."""
+    money: float
+    """What models, and workers that report money, cost in dollars."""
+    duration: float
+    reason: str
+    origin: str
+    """Where the cause of an end without success lies."""
+    models: list[ModelRow] | UnsetType = UNSET
+    """What each model was asked and what that cost, the dearest first."""
+    estimated_duration: float | UnsetType = UNSET
+    """What the plan says, in seconds."""
+    dropped: list[DroppedStep] | UnsetType = UNSET
+    """Steps that were given up by name, with the reason."""
+    waiting_for: list[InboxRow] | UnsetType = UNSET
+    """What waits for a person, oldest first."""
+    worked: float
+    """Seconds in which workers were at work, of `duration`."""
+    waited: float
+    """The rest of `duration`."""
+
+
+class RunSummary(Struct, kw_only=True):
+    """What a host writes beside a log at each change of status, so that lists need no log."""
+
+    status: str
+    goal: str
+    plan: str
+    steps: int
+    settled: int
+    succeeded: int
+    failed: int
+    replaced: int
+    waiting: int
+    cost: float
+    money: float
+    library: str | UnsetType = UNSET
+    """The plan of the library it was started from, as `deploy@3`."""
+
+
+OutcomeT = TypeVar("OutcomeT", bound=RunOutcome)
 
 
 def goal_of(state: State) -> Goal:
@@ -312,27 +413,39 @@ def _left(state: State) -> float | None:
     return None if budget is None else max(0.0, round(budget - state.spent - state.reserved, 9))
 
 
-def step_row(step: StepState) -> Doc:
+def step_row(step: StepState) -> StepRow:
     """Return one step as a row of `--json`."""
     error = step.failure if step.status in ("failed", "asking", "backing_off") else None
-    return {
-        "id": step.id,
-        "status": shown_status(step),
-        "worker": step.worker,
-        "attempts": step.attempts,
-        "error": None
+    return StepRow(
+        id=step.id,
+        status=shown_status(step),
+        worker=step.worker,
+        attempts=step.attempts,
+        error=None
         if error is None
-        else {"class": error.get("class"), "message": error.get("message")},
-    }
+        else StepError(failure_class=error.get("class"), message=error.get("message")),
+    )
 
 
-def _proposed_rows(state: State) -> list[Doc]:
-    """Return the steps of a pending revision as rows."""
+def detailed_step_row(state: State, step: StepState) -> StepRow:
+    """Return one step as a row of a run that is shown."""
+    row = step_row(step)
+    row.action, row.reason = step.action, step.reason
+    row.findings = list(step.findings)
+    row.started = iso(step.started) if step.started else None
+    row.ended = iso(step.ended) if step.ended else None
+    row.cost, row.money = step.cost, step_money(state, step)
+    row.recommendations = list(step.recommendations)
+    return row
+
+
+def _proposed_rows(state: State) -> list[StepRow]:
+    """Return the steps of a revision that still waits for a person."""
     if state.pending is None:
         return []
     return [
-        {"id": d["id"], "status": "proposed", "worker": d["worker"], "attempts": 0, "error": None}
-        for d in state.pending.add
+        StepRow(id=doc["id"], status="proposed", worker=doc["worker"], attempts=0, error=None)
+        for doc in state.pending.add
     ]
 
 
@@ -361,30 +474,43 @@ def worked_s(state: State, now: int = 0) -> float:
     return round((state.worked + going) / 1e6, 3)
 
 
-def outcome_doc(state: State) -> Doc:
-    """Return the document that `run --json` ends with."""
-    doc: Doc = {
-        "run": state.run,
-        "status": run_status(state).replace("stopping", "running"),
-        "goal": goal_of(state).text,
-        "result": run_result(state),
-        "steps": [*map(step_row, state.steps.values()), *_proposed_rows(state)],
-        "cost": round(state.spent, 6),
-        "money": money_of(state),
-        "duration": duration_s(state),
-        "reason": state.ended.reason if state.ended else "",
-        "origin": state.ended.origin if state.ended else "",
-    }
-    if state.models.by_model:
-        doc["models"] = model_rows(state)
+@overload
+def run_outcome(state: State) -> RunOutcome: ...
+
+
+@overload
+def run_outcome(state: State, kind: type[OutcomeT], **more: Any) -> OutcomeT: ...
+
+
+def run_outcome(state: State, kind: type[Any] = RunOutcome, **more: Any) -> Any:
+    """Return how a run stands, as a `RunOutcome` or a `kind` of it.
+
+    `more` holds the fields that `kind` adds, and values that replace those of `RunOutcome`.
+    """
+    if "result" not in more:
+        more["result"] = run_result(state)
+    if "steps" not in more:
+        more["steps"] = [step_row(step) for step in state.steps.values()]
+    more["steps"] += _proposed_rows(state)
     planned = state.started.plan.get("estimated_duration") if state.started else None
-    if planned is not None:
-        doc["estimated_duration"] = seconds(planned)
-    if dropped := dropped_rows(state):
-        doc["dropped"] = dropped
-    if state.questions:
-        doc["waiting_for"] = [inbox_row(state, ident) for ident in state.questions]
-    return doc
+    duration, worked = duration_s(state), worked_s(state)
+    return kind(
+        run=state.run,
+        status=run_status(state).replace("stopping", "running"),
+        goal=goal_of(state).text,
+        cost=round(state.spent, 6),
+        money=money_of(state),
+        duration=duration,
+        reason=state.ended.reason if state.ended else "",
+        origin=state.ended.origin if state.ended else "",
+        models=model_rows(state) or UNSET,
+        estimated_duration=seconds(planned) if planned is not None else UNSET,
+        dropped=dropped_rows(state) or UNSET,
+        waiting_for=[inbox_row(state, ident) for ident in state.questions] or UNSET,
+        worked=worked,
+        waited=round(max(0.0, duration - worked), 3),
+        **more,
+    )
 
 
 MONEY_KINDS = frozenset({"coder"})
@@ -426,41 +552,43 @@ def _reported(state: State, step: StepState) -> float:
     return step.cost - _models(state, step) if paid else 0.0
 
 
-def dropped_rows(state: State) -> list[Doc]:
-    """Return the dropped steps: id, status and reason."""
+def dropped_rows(state: State) -> list[DroppedStep]:
+    """Return the steps that were given up by name, or with one that was."""
     return [
-        {"step": step.id, "status": step.status, "reason": step.dropped}
+        DroppedStep(step=step.id, status=step.status, reason=step.dropped)
         for step in state.steps.values()
         if step.dropped
     ]
 
 
-def model_rows(state: State) -> list[Doc]:
-    """Return the calls and cost of each model, the most expensive first."""
+def model_rows(state: State) -> list[ModelRow]:
+    """Return what each model was asked and what that cost, the dearest first."""
     rows = [
-        {"tier": key.partition(" ")[0], "model": key.partition(" ")[2], **msgspec.to_builtins(each)}
-        for key, each in state.models.by_model.items()
+        ModelRow(tier=tier, model=model, **msgspec.structs.asdict(each))
+        for (tier, _, model), each in (
+            (key.partition(" "), each) for key, each in state.models.by_model.items()
+        )
     ]
-    return sorted(rows, key=lambda row: (-row["cost"], row["model"], row["tier"]))
+    return sorted(rows, key=lambda row: (-row.cost, row.model, row.tier))
 
 
-def summary(state: State) -> Doc:
-    """Return the summary of a run for `leadhand ls`, stored at each change of status."""
+def summary(state: State) -> RunSummary:
+    """Return what `leadhand ls` shows of a run, written beside its log at each change of status."""
     library = state.started.plan.get("library") if state.started else None
-    return {
-        "status": run_status(state),
-        "goal": goal_of(state).text[:500],
-        "plan": str(state.started.plan.get("plan_id", "")) if state.started else "",
-        "steps": len(state.steps),
-        "settled": settled(state),
-        "succeeded": state.succeeded,
-        "failed": _ended_as(state, "failed"),
-        "replaced": _ended_as(state, "superseded"),
-        "waiting": len(state.questions),
-        "cost": round(state.spent, 6),
-        "money": money_of(state),
-        **({"library": library} if library else {}),
-    }
+    return RunSummary(
+        status=run_status(state),
+        goal=goal_of(state).text[:500],
+        plan=str(state.started.plan.get("plan_id", "")) if state.started else "",
+        steps=len(state.steps),
+        settled=settled(state),
+        succeeded=state.succeeded,
+        failed=_ended_as(state, "failed"),
+        replaced=_ended_as(state, "superseded"),
+        waiting=len(state.questions),
+        cost=round(state.spent, 6),
+        money=money_of(state),
+        library=library or UNSET,
+    )
 
 
 def settled(state: State) -> int:

@@ -12,7 +12,18 @@ from leadhand.core.views.ledger import AMENDED
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from leadhand.core.plan.model import Doc
+
+class SpanRow(msgspec.Struct, kw_only=True):
+    """Something that took time, in seconds since the run began."""
+
+    step: str | None
+    kind: str
+    worker: str | None
+    attempt: int | None
+    start: float = msgspec.field(name="from")
+    end: float | None = msgspec.field(name="to")
+    """Null while it goes on."""
+    outcome: str | None
 
 
 class Span(msgspec.Struct, kw_only=True):
@@ -118,15 +129,14 @@ def timeline(log: Iterable[tuple[int, ev.Event]]) -> list[Span]:
     return sorted([*spans(logged), *waits(logged)], key=lambda span: span.start)
 
 
-def span_row(span: Span, start: int) -> Doc:
-    """Return an interval as a document, in seconds since the start of the run."""
-    end = None if not span.end else round((span.end - start) / 1e6, 3)
-    return {
-        "step": span.step or None,
-        "kind": span.kind,
-        "worker": span.worker or None,
-        "attempt": span.attempt or None,
-        "from": round((span.start - start) / 1e6, 3),
-        "to": end,
-        "outcome": span.outcome or None,
-    }
+def span_row(span: Span, start: int) -> SpanRow:
+    """Return a span as a document shows it; the run began at `start`."""
+    return SpanRow(
+        step=span.step or None,
+        kind=span.kind,
+        worker=span.worker or None,
+        attempt=span.attempt or None,
+        start=round((span.start - start) / 1e6, 3),
+        end=None if not span.end else round((span.end - start) / 1e6, 3),
+        outcome=span.outcome or None,
+    )

@@ -22,7 +22,7 @@ import msgspec
 from leadhand.core import events as ev
 from leadhand.core.calendar import iso
 from leadhand.core.review.decisions import NOBODY
-from leadhand.core.views.recovery_stats import RecoveryOutcome, rate_row, recoveries, win_rates
+from leadhand.core.views.recovery_stats import RecoveryOutcome, recoveries, win_rates
 from leadhand.core.views.run import run_status
 from leadhand.fleet.status.ladder import CODER, ladder, roots, totals
 
@@ -651,7 +651,7 @@ def _recovery(sources: Sources, tasks: Sequence[TaskFacts]) -> Doc:
             | {"open": row[0] - row[1] - row[2], "rate": _rate(row[1], row[1] + row[2])}
             for kind, row in sorted(rows.items())
         ],
-        "by_strategy": [rate_row(row) for row in win_rates(answers)],
+        "by_strategy": msgspec.to_builtins(win_rates(answers)),
     }
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Request, Response
 
-from leadhand.app.documents import inbox_page
+from leadhand.app.documents import InboxPage, inbox_page
 from leadhand.core.commands import Command
 from leadhand.core.review import protected_change
 from leadhand.engine.approvals import words_with
@@ -19,20 +19,19 @@ from leadhand.server.routes.common import Cursor, Limit, Saying, document, done,
 from leadhand.server.rules import APPROVER, may
 
 if TYPE_CHECKING:
-    from leadhand.core.plan.model import Doc
     from leadhand.core.state.model import Now, State
     from leadhand.server.cached_reader import CachedReader
 
 router = APIRouter(tags=["inbox"])
 
 
-@router.get("/inbox", responses=document(documents.InboxPage))
+@router.get("/inbox", responses=document(InboxPage))
 async def inbox(request: Request, cursor: Cursor = None, limit: Limit = 100) -> Response:
     """What waits for a person, oldest first; `total` is how much that is in all."""
 
-    def make(desk: CachedReader) -> Doc:
+    def make(desk: CachedReader) -> InboxPage:
         try:
-            return inbox_page(desk, cursor, limit)._asdict()
+            return inbox_page(desk, cursor, limit)
         except ValueError:
             raise RequestRefused(400, "this cursor is of no page that was given out") from None
 

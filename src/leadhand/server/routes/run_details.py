@@ -131,7 +131,7 @@ def _rows(desk: CachedReader, run: str) -> list[Doc]:
             "author": revision.author,
             "status": revision.status,
             "steps": len(revision.doc.get("steps", ())),
-            "approvals": [each.document() for each in given if each.revision == revision.number]
+            "approvals": [each for each in given if each.revision == revision.number]
             if revision.status != "amended"
             else [],
         }

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request, Response
 
-from leadhand.app.documents import run_row, shown_document, timed_row
+from leadhand.app.documents import RunRow, run_row, shown_document
 from leadhand.core.review.limits import limits_of
 from leadhand.core.rollback import rollback_id
 from leadhand.core.views.run import ENDED, run_status, summary
@@ -29,8 +29,8 @@ from leadhand.server.routes.common import Cursor, Limit, document, done, key_of,
 from leadhand.server.run_start import start
 
 if TYPE_CHECKING:
-    from leadhand.core.plan.model import Doc
     from leadhand.core.state.model import State
+    from leadhand.core.views.run import StepRow
     from leadhand.server.app_state import AppState
     from leadhand.server.cached_reader import CachedReader
     from leadhand.server.idempotency import Keyed
@@ -51,13 +51,15 @@ async def runs(
 ) -> Response:
     """Runs, the latest first."""
 
-    def make(desk: CachedReader) -> Doc:
+    def make(desk: CachedReader) -> documents.RunPage:
         return run_page(desk, status, (q or "").lower(), cursor, limit)
 
     return await seen(request, of_database, make)
 
 
-def run_page(desk: CachedReader, status: str | None, q: str, cursor: str | None, limit: int) -> Doc:
+def run_page(
+    desk: CachedReader, status: str | None, q: str, cursor: str | None, limit: int
+) -> documents.RunPage:
     """Return one page of runs; only those on it are folded."""
     headers = desk.runs()[::-1]
     if cursor is not None:
@@ -65,45 +67,49 @@ def run_page(desk: CachedReader, status: str | None, q: str, cursor: str | None,
         if not places:
             raise RequestRefused(400, "this cursor is of no page that was given out")
         headers = headers[places[0] + 1 :]
-    found: list[Doc] = []
+    found: list[RunRow] = []
     for header in headers:
         if len(found) == limit:
-            return {"items": found, "next": found[-1]["run"]}
+            return documents.RunPage(items=found, next=found[-1].run)
         row = run_row(desk, header, desk.driver)
-        words = f"{row['run']}\n{row['goal']}\n{row['plan']}".lower()
-        if status in (None, row["status"]) and q in words:
-            found.append(timed_row(row))
-    return {"items": found, "next": None}
+        words = f"{row.run}\n{row.goal}\n{row.plan}".lower()
+        if status in (None, row.status) and q in words:
+            found.append(row)
+    return documents.RunPage(items=found, next=None)
 
 
-@router.get("/runs/{run}", responses=document(documents.RunDocument))
+@router.get("/runs/{run}", responses=document(documents.ShownRun))
 async def run(request: Request, run: str, cursor: Cursor = None, limit: Limit = 500) -> Response:
     """One run: how it stands, a page of its steps, what waits, what it cost."""
     unhosted = app_state_of(request).conductor.unhosted.get(run)
 
-    def make(desk: CachedReader) -> Doc:
+    def make(desk: CachedReader) -> documents.ShownRun:
         state = desk.state(run)
         doc = shown_document(desk, state, desk.driver)
-        if "waiting_for" in doc:
-            doc["waiting_for"] = doc["waiting_for"][:WAITING_SHOWN]
-        more = {"limits": limits_of(state.policy), "paused": state.paused, "unhosted": unhosted}
-        return doc | more | _steps_page(doc["steps"], cursor, limit)
+        fields = {name: getattr(doc, name) for name in doc.__struct_fields__}
+        page, further = _steps_page(doc.steps, cursor, limit)
+        fields |= {"steps": page, "steps_total": len(doc.steps), "next": further}
+        if doc.waiting_for:
+            fields["waiting_for"] = doc.waiting_for[:WAITING_SHOWN]
+        limits = limits_of(state.policy)
+        return documents.ShownRun(**fields, limits=limits, paused=state.paused, unhosted=unhosted)
 
     known = of_run(run)
     return await seen(request, lambda desk: f"{known(desk)} {unhosted}", make)
 
 
-def _steps_page(steps: list[Doc], cursor: str | None, limit: int) -> Doc:
-    """The steps after a cursor, which is the id of the last one before them."""
+def _steps_page(
+    steps: list[StepRow], cursor: str | None, limit: int
+) -> tuple[list[StepRow], str | None]:
+    """Return the steps after a cursor, the id of the last one before them, and the next cursor."""
     first = 0
     if cursor is not None:
-        places = [place for place, row in enumerate(steps) if row["id"] == cursor]
+        places = [place for place, row in enumerate(steps) if row.id == cursor]
         if not places:
             raise RequestRefused(400, "this cursor is of no page that was given out")
         first = places[0] + 1
     page = steps[first : first + limit]
-    further = page[-1]["id"] if first + limit < len(steps) else None
-    return {"steps": page, "steps_total": len(steps), "next": further}
+    return page, page[-1].id if first + limit < len(steps) else None
 
 
 # Begin.
@@ -133,10 +139,10 @@ def _place(key: Keyed | None) -> dict[str, str]:
     return {"Location": f"/api/v1/runs/{key.run_id}"} if key is not None else {}
 
 
-async def _known(office: AppState, key: Keyed) -> Doc | None:
+async def _known(office: AppState, key: Keyed) -> documents.RunBegun | None:
     """The run that was started with this key, perhaps by an earlier server."""
 
-    def look(desk: CachedReader) -> Doc | None:
+    def look(desk: CachedReader) -> documents.RunBegun | None:
         if desk.store.header(key.run_id) is None:
             return None
         state = desk.state(key.run_id)
@@ -147,10 +153,11 @@ async def _known(office: AppState, key: Keyed) -> Doc | None:
     return await office.desks.read(look)
 
 
-def _started(state: State) -> Doc:
+def _started(state: State) -> documents.RunBegun:
     told = summary(state)
-    names = ("status", "goal", "steps")
-    return {"run": state.run, **{name: told[name] for name in names}, "seq": state.seq}
+    return documents.RunBegun(
+        run=state.run, status=told.status, goal=told.goal, steps=told.steps, seq=state.seq
+    )
 
 
 # Control.
@@ -192,7 +199,7 @@ async def rollback(request: Request, run: str, form: ReasonForm) -> Response:
         raise Conflict(f"run {run} is {run_status(state)}. Fix: end it first")
     if back is None:
         back = (await office.conductor.roll_back(run, person.name, state, form.reason)).state
-    return answer({"run": back.run, "status": run_status(back)})
+    return answer(documents.CommandDone(run=back.run, status=run_status(back)))
 
 
 @router.post("/runs/{run}/steps/{step}/redo", responses=done(documents.CommandDone))
