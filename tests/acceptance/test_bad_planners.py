@@ -6,7 +6,6 @@ the run and words that say why; the log verifies, and nobody is left waiting.
 
 import pytest
 
-
 pytestmark = pytest.mark.real
 
 WORKERS = """\

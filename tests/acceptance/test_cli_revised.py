@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-
 WORKERS = """\
 import asyncio
 from pathlib import Path

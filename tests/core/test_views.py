@@ -365,7 +365,7 @@ def test_every_choice_that_is_offered_says_where_it_leads():
                     known = question.kind != "planner" and "with this answer" in choice.leads_to
                     assert choice.leads_to, (name, row)
                     assert not known, (name, row)
-                    seen.add((question.kind, choice["answer"]))
+                    seen.add((question.kind, choice.answer))
     assert {("review", "approve"), ("failure", "retry"), ("unseen", "done")} <= seen
 
 
