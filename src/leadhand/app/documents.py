@@ -181,7 +181,7 @@ def run_row(reader: Reader, header: RunHeader, driver: Driver) -> RunRow:
 
 
 def queued_rows(driver: Driver, rows: list[RunRow]) -> list[RunRow]:
-    """Return the runs that a service elsewhere has and the log, of which `rows` are all, not yet."""
+    """Return the runs that a service elsewhere has and that no row of the log shows yet."""
     waiting = (driver.runs or frozenset()) - {row.run for row in rows}
     return [_queued_row(run, driver) for run in sorted(waiting)]
 

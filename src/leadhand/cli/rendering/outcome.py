@@ -31,7 +31,6 @@ from leadhand.core.views.run import (
 )
 
 if TYPE_CHECKING:
-    from leadhand.core.views.inbox import InboxRow
     from collections.abc import Iterable, Iterator, Sequence
 
     from leadhand.cli.console import Console
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from leadhand.core.review.approval import ApprovalRow
     from leadhand.core.state.model import State
     from leadhand.core.state.records import Question
+    from leadhand.core.views.inbox import InboxRow
 
 
 # A protected change on a terminal: what it is, its diff, and the command that approves it.
@@ -47,7 +47,9 @@ if TYPE_CHECKING:
 CHANGE_COLOURS = {"+": "green", "-": "red", "@": "cyan", "d": "bold"}
 
 
-def print_change(console: Console, row: InboxRow, lines_max: int = 0, *, data: bool = False) -> None:
+def print_change(
+    console: Console, row: InboxRow, lines_max: int = 0, *, data: bool = False
+) -> None:
     """Print the diff of a row of kind `protected_change`, in colours where there are some.
 
     With `lines_max` a longer diff is cut, with a line that says so and how to see all of it.
