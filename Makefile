@@ -1,13 +1,13 @@
 # Leadhand's commands. Each does its own set-up: all it needs is Python 3.11 or newer, git and make.
 #
 #   PYTHON=python3.12   the Python that .venv is made from
-#   TESTERS=3           tests at once: one more than cores, since many tests wait
+#   TESTERS=4           tests at once: two for each core, since many tests wait
 #   ARGS="..."          further arguments for pytest, the benchmark or the mutation run
 
 PYTHON ?= python3
 ARGS   ?=
 JOBS   ?= 2
-TESTERS ?= 3
+TESTERS ?= $(shell expr 2 \* $$(nproc 2>/dev/null || echo 2))
 SEEDS  ?= 10000
 SEED   ?=
 
@@ -26,11 +26,11 @@ help: ## list these commands
 demo: run-env ## see Leadhand work: a goal, a plan, four failures recovered; no key
 	@$(BIN)/leadhand demo
 
-test: dev-env ## run every test
-	@$(BIN)/python -m pytest -n $(TESTERS) --dist worksteal $(ARGS)
+test: dev-env ## run every test; the ten slowest are named
+	@$(BIN)/python -m pytest -n $(TESTERS) --dist worksteal --durations=10 $(ARGS)
 
 fast: dev-env ## run the quick tests: the inner loop
-	@HYPOTHESIS_PROFILE=fast $(BIN)/python -m pytest -n $(TESTERS) --dist worksteal -m "not slow" $(ARGS)
+	@HYPOTHESIS_PROFILE=fast $(BIN)/python -m pytest -n $(TESTERS) --dist worksteal -m "not slow" --durations=10 $(ARGS)
 
 check: dev-env ## lint, format, types, layers
 	@$(BIN)/ruff check .

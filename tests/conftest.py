@@ -1,9 +1,13 @@
-"""What every test may rely on: no network, no silent skip, one place for Hypothesis profiles."""
+"""What every test may rely on: no network, no silent skip, one place for Hypothesis profiles.
+
+Here too is decided what `make fast` runs: `QUICK` and nothing that is marked `slow` or `real`.
+"""
 
 import os
 import signal
 import socket
 import tempfile
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -15,6 +19,19 @@ pytest_plugins = [
     "tests.support.smollm",
     "tests.support.temporal",
 ]
+
+HERE = Path(__file__).resolve().parent
+QUICK = frozenset(
+    {
+        *("audit", "codec", "core", "engine", "golden", "planners", "testing"),
+        *("test_architecture.py", "test_house.py", "test_settings.py", "test_settings_fleet.py"),
+        "acceptance/test_cli_newcomers.py",
+        "fleet/test_train.py",
+        "stores/test_memory.py",
+        "workers/test_function.py",
+    }
+)
+"""Folders and files of tests that need no server and few processes; all others are slow."""
 
 # A deadline per example only measures how busy the machine is.
 settings.register_profile("default", deadline=None)
@@ -73,6 +90,28 @@ def forbid_network() -> None:
 
 def is_loopback(host: str) -> bool:
     return host in {"localhost", "::1"} or host.startswith(("127.", "::ffff:127."))
+
+
+def is_slow(path: Path) -> bool:
+    """Whether tests in a file are slow because of where they stand."""
+    if not path.is_relative_to(HERE):
+        return False
+    inside = path.relative_to(HERE)
+    return QUICK.isdisjoint({inside.parts[0], inside.as_posix()})
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not even import what is slow where only the quick tests are wanted."""
+    wanted = config.getoption("markexpr") == "not slow" and collection_path.suffix == ".py"
+    return True if wanted and is_slow(collection_path) else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as slow what stands outside the quick folders or starts real processes."""
+    for item in items:
+        if is_slow(item.path) or item.get_closest_marker("real"):
+            item.add_marker("slow")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -6,21 +6,7 @@ import sys
 from contextlib import contextmanager
 from pathlib import Path
 
-from leadhand.ports import Task
-
 PROGRAM = [sys.executable, str(Path(__file__).with_name("mcp_server.py"))]
-
-
-class Context:
-    """What a worker is told."""
-
-    key = "key-1"
-
-    def __init__(self):
-        self.said = []
-
-    def progress(self, message="", fraction=None):
-        self.said.append((message, fraction))
 
 
 @contextmanager
@@ -37,8 +23,3 @@ def served(*options, port=0):
 def noted(log):
     """What the server wrote down."""
     return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
-
-
-def task(**parameters):
-    """An attempt with these parameters."""
-    return Task("run", "step", 1, 1, "", parameters, 0)

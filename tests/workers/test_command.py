@@ -13,34 +13,14 @@ import msgspec
 import pytest
 
 from leadhand.codec.expressions import ExpressionError
-from leadhand.ports import Task
 from leadhand.workers.commands.worker import filled
 from leadhand.workers.declared import declared_workers
 from leadhand.workers.processes.processes import Processes
 from leadhand.workers.template import Template
+from tests.support.attempts import FakeContext, task
 
 PYTHON = sys.executable
 SHOW = "import json, sys; print(json.dumps(sys.argv[1:]))"
-
-
-class Context:
-    goal = None
-    run = "run-1"
-    step = "step-1"
-    attempt = 3
-    key = "key-1"
-    failures = ()
-    results = {}  # noqa: RUF012
-    cancelled = False
-
-    def __init__(self):
-        self.processes = []
-
-    def progress(self, message="", fraction=None):
-        pass
-
-    def spawned(self, spawned):
-        self.processes.append(spawned)
 
 
 @pytest.fixture
@@ -59,12 +39,8 @@ def made(processes, tmp_path):
     return make
 
 
-def task(**parameters):
-    return Task("run-1", "step-1", 3, 1, "", parameters, 0)
-
-
 async def perform(worker, context=None, **parameters):
-    return await worker.perform(task(**parameters), context or Context())
+    return await worker.perform(task(**parameters), context or FakeContext())
 
 
 def python(code, *arguments):
@@ -204,7 +180,7 @@ async def test_the_environment_is_built_from_nothing(made, monkeypatch):
         "FIXED": "1",
         "LEADHAND_RUN": "run-1",
         "LEADHAND_STEP": "step-1",
-        "LEADHAND_ATTEMPT": "3",
+        "LEADHAND_ATTEMPT": "2",
         "LEADHAND_KEY": "key-1",
     }
 
@@ -226,7 +202,7 @@ async def test_a_script_beside_the_settings(made, tmp_path):
 
 
 async def test_the_process_is_told_to_the_engine(made):
-    context = Context()
+    context = FakeContext()
     report = await perform(made(python("import os; print(os.getpid())"), output="json"), context)
     assert [spawned.pid for spawned in context.processes] == [report.data]
     assert context.processes[0].boot_id
@@ -379,7 +355,7 @@ async def test_without_a_supervisor_nothing_is_started(tmp_path):
 
 
 async def test_a_lost_supervisor_is_lost(made):
-    context = Context()
+    context = FakeContext()
     running = asyncio.create_task(perform(made(python("import time; time.sleep(60)")), context))
     while not context.processes:
         await asyncio.sleep(0.01)
@@ -402,7 +378,7 @@ def alive(pid):
 
 async def cancelled(worker, ready, *, twice=False):
     """Cancel an attempt once a file is there; gives the seconds it took."""
-    context = Context()
+    context = FakeContext()
     running = asyncio.create_task(perform(worker, context, file=str(ready)))
     while not context.processes or not ready.exists() or not ready.read_text():
         await asyncio.sleep(0.01)
@@ -469,15 +445,15 @@ async def test_probes(made):
     exits = "import sys; print('[1]'); sys.exit(int(sys.argv[1]))"
     worker = made(python("pass", "{code}"), probe=python(exits, "{code}"), output="json")
     assert worker.spec.offers[""].probe
-    assert (await worker.probe(task(code=0), Context())).data == [1]
-    assert await worker.probe(task(code=1), Context()) is None
+    assert (await worker.probe(task(code=0), FakeContext())).data == [1]
+    assert await worker.probe(task(code=1), FakeContext()) is None
     for code in (2, 77, 255):
         with pytest.raises(LookupError, match=f"cannot tell: exited with {code}"):
-            await worker.probe(task(code=code), Context())
+            await worker.probe(task(code=code), FakeContext())
     with pytest.raises(LookupError, match="declares no probe"):
-        await made(["true"]).probe(task(), Context())
+        await made(["true"]).probe(task(), FakeContext())
     with pytest.raises(LookupError, match="cannot tell"):
-        await made(["true", "{a}"], probe=["./gone", "{a}"]).probe(task(a=1), Context())
+        await made(["true", "{a}"], probe=["./gone", "{a}"]).probe(task(a=1), FakeContext())
 
 
 def test_checks_are_expressions(tmp_path):

@@ -13,7 +13,7 @@ import textwrap
 import threading
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
@@ -24,50 +24,24 @@ from leadhand import errors
 from leadhand.core.jsonschema import problems
 from leadhand.core.report import Failure, Report
 from leadhand.errors import UsageError
-from leadhand.ports import Context, Task
+from leadhand.ports import Context
 from leadhand.workers.functions.decorator import worker
 from leadhand.workers.functions.signature import Signature
 from leadhand.workers.processes import capture
 from leadhand.workers.processes.processes import Processes
 from leadhand.workers.registry import Registry, load_workers
 from leadhand.workers.reports import RULES, report_doc, report_from, report_from_doc, report_of
+from tests.support.attempts import FakeContext, task
 
 if TYPE_CHECKING:
     import leadhand.ports as known_to_type_checkers
 
 
-@dataclass
-class Ctx:
-    """A context as an engine would make it."""
-
-    goal: Any = "the goal"
-    run: str = "run-1"
-    step: str = "step-1"
-    attempt: int = 2
-    key: str = "key-1"
-    failures: tuple[Failure, ...] = ()
-    results: dict[str, Any] = field(default_factory=dict)
-    answers: tuple[Any, ...] = ()
-    cancelled: bool = False
-    said: list[tuple[str, float | None]] = field(default_factory=list)
-    processes: list[Any] = field(default_factory=list)
-
-    def progress(self, message: str = "", fraction: float | None = None) -> None:
-        self.said.append((message, fraction))
-
-    def spawned(self, spawned: Any) -> None:
-        self.processes.append(spawned)
-
-
-def task(action: str = "", **parameters: Any) -> Task:
-    return Task("run-1", "step-1", 2, 1, action, parameters, 0)
-
-
 async def perform(
-    given: Any, action: str = "", /, context: Ctx | None = None, **parameters: Any
+    given: Any, action: str = "", /, context: FakeContext | None = None, **parameters: Any
 ) -> Report:
     (made,) = Registry([given])
-    return await made.perform(task(action, **parameters), context or Ctx())
+    return await made.perform(task(action, **parameters), context or FakeContext())
 
 
 def spec_of(given: Any) -> Any:
@@ -215,9 +189,9 @@ async def test_one_worker_with_several_actions():
     db = registry.get("db")
     assert len(registry) == 1
     assert sorted(db.spec.offers) == ["read", "write"]
-    assert (await db.perform(task("read", key="a"), Ctx())).data == "read a"
-    assert (await db.perform(task("write", key="a", value=1), Ctx())).data == "wrote a"
-    report = await db.perform(task("drop"), Ctx())
+    assert (await db.perform(task("read", key="a"), FakeContext())).data == "read a"
+    assert (await db.perform(task("write", key="a", value=1), FakeContext())).data == "wrote a"
+    report = await db.perform(task("drop"), FakeContext())
     assert report.error.failure_class == "permanent"
     assert registry.catalog().risk("db", "write") == "high"
 
@@ -258,9 +232,9 @@ async def test_an_object_with_decorated_methods():
 
     shop = Shop(5)
     (made,) = Registry([shop])
-    assert (await made.perform(task("take", n=2), Ctx())).data == 3
-    assert (await made.perform(task("count"), Ctx())).data == 3
-    assert (await made.perform(task("name"), Ctx())).data == "shop"
+    assert (await made.perform(task("take", n=2), FakeContext())).data == 3
+    assert (await made.perform(task("count"), FakeContext())).data == 3
+    assert (await made.perform(task("name"), FakeContext())).data == "shop"
     assert shop.stock == 3
     with pytest.raises(UsageError, match=r"give an instance of it, Shop\(\)"):
         Registry([Shop])
@@ -445,7 +419,7 @@ async def test_the_context_is_given_to_those_who_ask():
         ctx.progress("half", 0.5)
         return {"n": n, "goal": ctx.goal, "key": ctx.key, "attempt": ctx.attempt}
 
-    context = Ctx()
+    context = FakeContext()
     report = await perform(curious, context=context, n=1)
     assert report.data == {"n": 1, "goal": "the goal", "key": "key-1", "attempt": 2}
     assert context.said == [("half", 0.5)]
@@ -455,7 +429,7 @@ async def test_the_context_is_given_to_those_who_ask():
 async def test_a_sync_function_speaks_through_the_loop():
     where = []
 
-    class Watching(Ctx):
+    class Watching(FakeContext):
         def progress(self, message: str = "", fraction: float | None = None) -> None:
             where.append((message, threading.current_thread() is threading.main_thread()))
 
@@ -704,7 +678,7 @@ async def test_an_abandoned_thread_learns_of_it_and_holds_its_slot():
                 seen.append(True)
 
     (made,) = Registry([stuck])
-    running = asyncio.create_task(made.perform(task(), Ctx()))
+    running = asyncio.create_task(made.perform(task(), FakeContext()))
     while not started:
         await asyncio.sleep(0.005)
     assert made.abandoned == 0
@@ -715,7 +689,7 @@ async def test_an_abandoned_thread_learns_of_it_and_holds_its_slot():
     async with asyncio.timeout(60):
         while not seen:
             await asyncio.sleep(0.005)
-    second = asyncio.create_task(made.perform(task(), Ctx()))
+    second = asyncio.create_task(made.perform(task(), FakeContext()))
     await asyncio.sleep(0.05)
     assert len(started) == 1, "the slot is held until the thread really ends"
     go_on.set()
@@ -733,14 +707,14 @@ async def test_a_call_cancelled_while_it_waits_never_runs():
         hold.wait(5)
 
     (made,) = Registry([one])
-    first = asyncio.create_task(made.perform(task(n=1), Ctx()))
-    second = asyncio.create_task(made.perform(task(n=2), Ctx()))
+    first = asyncio.create_task(made.perform(task(n=1), FakeContext()))
+    second = asyncio.create_task(made.perform(task(n=2), FakeContext()))
     await asyncio.sleep(0.02)
     second.cancel()
     await asyncio.wait([second])
     hold.set()
     await first
-    assert (await made.perform(task(n=3), Ctx())).status == "succeeded"
+    assert (await made.perform(task(n=3), FakeContext())).status == "succeeded"
     assert ran == [1, 3]
 
 
@@ -757,9 +731,11 @@ async def test_threads_grow_are_reused_and_are_daemons():
 
     (made,) = Registry([quick])
     for _ in range(50):
-        assert (await made.perform(task(), Ctx())).data is True
+        assert (await made.perform(task(), FakeContext())).data is True
     assert len(names) == 1
-    reports = await asyncio.gather(*(made.perform(task(meet=True), Ctx()) for _ in range(40)))
+    reports = await asyncio.gather(
+        *(made.perform(task(meet=True), FakeContext()) for _ in range(40))
+    )
     assert all(report.data is True for report in reports)
     assert len(names) == 40
     await made.close()
@@ -776,8 +752,8 @@ async def test_without_threads_the_attempt_fails_and_may_be_retried(monkeypatch)
     (made,) = Registry([quick])
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", none_left)
-        assert (await made.perform(task(), Ctx())).error.failure_class == "transient"
-    assert (await made.perform(task(), Ctx())).data == 1
+        assert (await made.perform(task(), FakeContext())).error.failure_class == "transient"
+    assert (await made.perform(task(), FakeContext())).data == 1
 
 
 async def test_context_variables_reach_the_thread():
@@ -800,7 +776,7 @@ def test_a_worker_serves_several_event_loops_one_after_the_other():
     (made,) = Registry([slow])
 
     async def twice() -> list[Report]:
-        return await asyncio.gather(*(made.perform(task(), Ctx()) for _ in range(3)))
+        return await asyncio.gather(*(made.perform(task(), FakeContext()) for _ in range(3)))
 
     for _ in range(3):
         assert [report.data for report in asyncio.run(twice())] == [1, 1, 1]
@@ -840,7 +816,7 @@ async def test_what_is_printed_belongs_to_the_attempt(capsys):
     with capturing():
         print("before")
         reports = await asyncio.gather(
-            *(each.perform(task(n=n), Ctx()) for n in range(3) for each in (one, two))
+            *(each.perform(task(n=n), FakeContext()) for n in range(3) for each in (one, two))
         )
         print("after")
     for n in range(3):
@@ -952,7 +928,7 @@ async def registry(module):
 
 
 async def test_effects_run_in_a_process_of_their_own(registry):
-    context = Ctx()
+    context = FakeContext()
     made = registry.get("with_effects")
     report = await made.perform(task(n=3, at={"x": 7}), context)
     assert report.status == "succeeded", report
@@ -965,7 +941,7 @@ async def test_effects_run_in_a_process_of_their_own(registry):
 
 async def test_the_child_knows_the_context_and_reports_progress(registry):
     answers = ({"answer": "yes"},)
-    context = Ctx(failures=(Failure("lost", "before"),), results={"a": 1}, answers=answers)
+    context = FakeContext(failures=(Failure("lost", "before"),), results={"a": 1}, answers=answers)
     report = await registry.get("async_one").perform(task(), context)
     assert report.data == ["the goal", "key-1", 2, "before", {"a": 1}, "yes"]
     assert context.said == [("working", 0.5)]
@@ -984,7 +960,7 @@ async def test_the_child_knows_the_context_and_reports_progress(registry):
     ],
 )
 async def test_failures_in_a_child_come_back_typed(registry, how, failure_class, effect, message):
-    error = (await registry.get("fails").perform(task(how=how), Ctx())).error
+    error = (await registry.get("fails").perform(task(how=how), FakeContext())).error
     assert (error.failure_class, error.effect) == (failure_class, effect)
     assert message in error.message
     if how == "typed":
@@ -993,7 +969,9 @@ async def test_failures_in_a_child_come_back_typed(registry, how, failure_class,
 
 async def test_a_cancelled_child_is_ended_and_gone(registry, tmp_path):
     marker = tmp_path / "marker"
-    running = asyncio.create_task(registry.get("sleeps").perform(task(marker=str(marker)), Ctx()))
+    running = asyncio.create_task(
+        registry.get("sleeps").perform(task(marker=str(marker)), FakeContext())
+    )
     while not marker.exists() or not marker.read_text():
         await asyncio.sleep(0.01)
     running.cancel()
@@ -1016,14 +994,14 @@ async def test_functions_inside_functions_fall_back_to_threads():
 
     async with Processes("test-function") as processes:
         made = Registry([inner], processes=processes).get("inner")
-        assert (await made.perform(task(), Ctx())).data == os.getpid()
+        assert (await made.perform(task(), FakeContext())).data == os.getpid()
     with pytest.raises(UsageError, match="isolate: a process can only run"):
         Registry([wants])
 
 
 async def test_a_process_that_cannot_be_had_is_said_so(module):
     made = Registry(load_workers(module)).get("fails")
-    assert (await made.perform(task(how="x"), Ctx())).error.failure_class == "unavailable"
+    assert (await made.perform(task(how="x"), FakeContext())).error.failure_class == "unavailable"
 
 
 # --- checks and probes ----------------------------------------------------------------------
@@ -1071,12 +1049,12 @@ async def test_probes(is_async):
 
     (made,) = Registry([order])
     assert made.spec.offers[""].probe
-    assert (await made.probe(task(key="a", amount=3), Ctx())).data == {"id": 1}
-    assert await made.probe(task(key="b"), Ctx()) is None
+    assert (await made.probe(task(key="a", amount=3), FakeContext())).data == {"id": 1}
+    assert await made.probe(task(key="b"), FakeContext()) is None
     with pytest.raises(LookupError, match="cannot tell: KeyError"):
-        await made.probe(task(key="c"), Ctx())
+        await made.probe(task(key="c"), FakeContext())
     with pytest.raises(LookupError, match="cannot be called: parameter key"):
-        await made.probe(task(), Ctx())
+        await made.probe(task(), FakeContext())
 
 
 async def test_without_a_probe_nobody_can_tell():
@@ -1085,7 +1063,7 @@ async def test_without_a_probe_nobody_can_tell():
 
     (made,) = Registry([order])
     with pytest.raises(LookupError, match="declares no probe"):
-        await made.probe(task(), Ctx())
+        await made.probe(task(), FakeContext())
 
 
 # --- cost -----------------------------------------------------------------------------------
@@ -1096,7 +1074,7 @@ async def test_the_quick_way_is_short():
     async def noop() -> None: ...
 
     (made,) = Registry([noop])
-    context, todo, calls = Ctx(), task(), 0
+    context, todo, calls = FakeContext(), task(), 0
     await made.perform(todo, context)
 
     def count(_frame: object, event: str, _arg: object) -> None:

@@ -17,26 +17,12 @@ import pytest
 
 from leadhand.codec.expressions import ExpressionError
 from leadhand.errors import UsageError
-from leadhand.ports import Task
 from leadhand.workers.declared import declared_workers
 from leadhand.workers.http.netguard import AddressRefused
 from leadhand.workers.http.request import Header, HttpAction, HttpRequest, Url
 from leadhand.workers.http.worker import Exchange, HttpWorker, Network, retry_after_s
+from tests.support.attempts import FakeContext, task
 from tests.support.need import need
-
-
-class Context:
-    goal = None
-    run = "run"
-    step = "step"
-    attempt = 1
-    key = "key-1"
-    failures = ()
-    results = {}  # noqa: RUF012
-    cancelled = False
-
-    def progress(self, message="", fraction=None):
-        pass
 
 
 class Server:
@@ -104,12 +90,8 @@ def made(server, path="/x", **table):
     return worker
 
 
-def task(**parameters):
-    return Task("run", "step", 1, 1, "", parameters, 0)
-
-
 async def perform(worker, **parameters):
-    return await worker.perform(task(**parameters), Context())
+    return await worker.perform(task(**parameters), FakeContext())
 
 
 # --- what is sent ---------------------------------------------------------------------------
@@ -630,13 +612,13 @@ async def test_a_probe_says_happened_or_not_or_cannot_tell(server):
         server, "/orders", method="POST", json={"id": "{id}"}, probe=server.base + "/orders/{id}"
     )
     server.answer("/orders/7", body={"id": 7})
-    assert (await worker.probe(task(id=7), Context())).data["json"] == {"id": 7}
-    assert await worker.probe(task(id=8), Context()) is None
+    assert (await worker.probe(task(id=7), FakeContext())).data["json"] == {"id": 7}
+    assert await worker.probe(task(id=8), FakeContext()) is None
     server.answer("/orders/9", 500)
     with pytest.raises(LookupError, match="cannot tell"):
-        await worker.probe(task(id=9), Context())
+        await worker.probe(task(id=9), FakeContext())
     with pytest.raises(LookupError):
-        await made(server).probe(task(), Context())
+        await made(server).probe(task(), FakeContext())
 
 
 async def test_a_probe_ignores_the_parameters_it_does_not_use(server):
@@ -649,8 +631,8 @@ async def test_a_probe_ignores_the_parameters_it_does_not_use(server):
         probe=server.base + "/{shop}/orders/{id}",
     )
     server.answer("/eu/orders/7", body={"id": 7})
-    assert (await worker.probe(task(id=7, items=[1]), Context())).data["json"] == {"id": 7}
-    assert await worker.probe(task(id=7, items=[1], shop="us"), Context()) is None
+    assert (await worker.probe(task(id=7, items=[1]), FakeContext())).data["json"] == {"id": 7}
+    assert await worker.probe(task(id=7, items=[1], shop="us"), FakeContext()) is None
 
 
 def test_checks_are_expressions(server):

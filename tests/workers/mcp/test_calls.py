@@ -12,8 +12,9 @@ import pytest
 
 from leadhand import Lead, McpServer
 from leadhand.errors import InvalidOutput, Permanent, Transient, UsageError, WorkerFailure
+from tests.support.attempts import FakeContext, task
 from tests.support.commands import running, until
-from tests.support.mcp_trial import PROGRAM, Context, noted, served, task
+from tests.support.mcp_trial import PROGRAM, noted, served
 
 pytestmark = pytest.mark.real
 
@@ -22,44 +23,44 @@ pytestmark = pytest.mark.real
 
 
 async def test_structured_content_is_the_data(server):
-    assert await server.tool("add").call({"a": 2}, Context()) == {"total": 3, "terms": [2, 1]}
-    assert await server.tool("say").call({"text": "hö"}, Context()) == "hö"
-    report = await server.tool("add").perform(task(a=1, b=5), Context())
+    assert await server.tool("add").call({"a": 2}, FakeContext()) == {"total": 3, "terms": [2, 1]}
+    assert await server.tool("say").call({"text": "hö"}, FakeContext()) == "hö"
+    report = await server.tool("add").perform(task(a=1, b=5), FakeContext())
     assert (report.status, report.data["total"]) == ("succeeded", 6)
 
 
 async def test_a_tools_own_error_is_permanent(server):
     """It has spoken: it is there, and the same words will get the same answer."""
-    report = await server.tool("fail").perform(task(), Context())
+    report = await server.tool("fail").perform(task(), FakeContext())
     assert report.error.failure_class == "permanent"
     assert report.error.effect == "none"
     assert report.error.message.startswith("trial: the tool failed: ")
     with pytest.raises(Permanent):
-        await server.tool("add").call({"a": "no number"}, Context())
+        await server.tool("add").call({"a": "no number"}, FakeContext())
 
 
 async def test_one_connection_is_shared(program):
     """However many call at once, first or later, one program serves them."""
     server, _ = program
     tools = [server.tool("environment") for _ in range(20)]
-    answers = await asyncio.gather(*(each.call({}, Context()) for each in tools))
+    answers = await asyncio.gather(*(each.call({}, FakeContext()) for each in tools))
     marks = {json.loads(each)["LEADHAND_SPAWN"] for each in answers}
     assert len(marks) == 1
 
 
 async def test_progress_is_passed_on(server):
-    context = Context()
+    context = FakeContext()
     assert await server.tool("nap").call({"seconds": 0.01}, context) == "slept"
     assert context.said == [("dozing", 0.25)]
 
 
 async def test_a_call_out_of_time_is_cancelled_on_the_server(program):
     server, log = program
-    await server.tool("say").call({"text": "warm"}, Context())
-    report = await server.tool("nap", timeout=0.3).perform(task(), Context())
+    await server.tool("say").call({"text": "warm"}, FakeContext())
+    report = await server.tool("nap", timeout=0.3).perform(task(), FakeContext())
     assert (report.error.failure_class, report.error.effect) == ("timeout", "unknown")
     await until(lambda: {"tool": "nap", "state": "cancelled"} in noted(log), 20)
-    harmless = await server.tool("nap", timeout=0.3, effects=()).perform(task(), Context())
+    harmless = await server.tool("nap", timeout=0.3, effects=()).perform(task(), FakeContext())
     assert (harmless.error.failure_class, harmless.error.effect) == ("timeout", "none")
 
 
@@ -69,7 +70,7 @@ async def test_a_call_over_http_out_of_time_is_cancelled_on_the_server(tmp_path)
         server = McpServer(name="trial", url=f"http://127.0.0.1:{port}/mcp")
         await server.load()
         with pytest.raises(WorkerFailure) as raised:
-            await server.tool("nap", timeout=1).call({}, Context())
+            await server.tool("nap", timeout=1).call({}, FakeContext())
         assert raised.value.failure_class == "timeout"
         await until(lambda: {"tool": "nap", "state": "cancelled"} in noted(log), 20)
         await server.close()
@@ -77,23 +78,23 @@ async def test_a_call_over_http_out_of_time_is_cancelled_on_the_server(tmp_path)
 
 async def test_cancelling_a_step_cancels_the_call(program):
     server, log = program
-    call = asyncio.ensure_future(server.tool("nap").call({}, Context()))
+    call = asyncio.ensure_future(server.tool("nap").call({}, FakeContext()))
     await until(lambda: any(each.get("state") == "started" for each in noted(log)), 20)
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
     await until(lambda: {"tool": "nap", "state": "cancelled"} in noted(log), 20)
-    assert await server.tool("say").call({"text": "still here"}, Context()) == "still here"
+    assert await server.tool("say").call({"text": "still here"}, FakeContext()) == "still here"
 
 
 async def test_a_result_that_is_too_large_fails_its_call_alone(server):
     """The others, and the connection, go on."""
-    nap = asyncio.ensure_future(server.tool("nap").call({"seconds": 0.5}, Context()))
+    nap = asyncio.ensure_future(server.tool("nap").call({"seconds": 0.5}, FakeContext()))
     with pytest.raises(InvalidOutput, match="larger than 100,000 bytes") as raised:
-        await server.tool("huge").call({"size": 300_000}, Context())
+        await server.tool("huge").call({"size": 300_000}, FakeContext())
     assert raised.value.effect == "done"
     assert await nap == "slept"
-    assert len(await server.tool("huge").call({"size": 50_000}, Context())) == 50_000
+    assert len(await server.tool("huge").call({"size": 50_000}, FakeContext())) == 50_000
 
 
 # --- death --------------------------------------------------------------------------------
@@ -102,19 +103,19 @@ async def test_a_result_that_is_too_large_fails_its_call_alone(server):
 async def test_a_server_that_dies_in_a_call(program):
     """What it did is unknown; how it died is said; the next call starts it again."""
     server, _ = program
-    report = await server.tool("die").perform(task(), Context())
+    report = await server.tool("die").perform(task(), FakeContext())
     assert (report.error.failure_class, report.error.effect) == ("lost", "unknown")
     assert "it exited with 3" in report.error.message
     assert "a last word" in report.error.message
-    assert await server.tool("say").call({"text": "back"}, Context()) == "back"
+    assert await server.tool("say").call({"text": "back"}, FakeContext()) == "back"
     with pytest.raises(Transient) as raised:
-        await server.tool("die", effects=()).call({}, Context())
+        await server.tool("die", effects=()).call({}, FakeContext())
     assert raised.value.effect == "none"
 
 
 async def test_a_server_that_is_killed_in_a_call(program):
     server, log = program
-    call = asyncio.ensure_future(server.tool("nap").perform(task(), Context()))
+    call = asyncio.ensure_future(server.tool("nap").perform(task(), FakeContext()))
     await until(lambda: any(each.get("state") == "started" for each in noted(log)), 20)
     os.kill(noted(log)[-1]["pid"], signal.SIGKILL)
     report = await call
@@ -126,13 +127,13 @@ async def test_a_server_over_http_that_dies_and_comes_back():
     with served() as (process, port):
         server = McpServer(name="trial", url=f"http://127.0.0.1:{port}/mcp")
         await server.load()
-        report = await server.tool("die").perform(task(), Context())
+        report = await server.tool("die").perform(task(), FakeContext())
         assert (report.error.failure_class, report.error.effect) == ("lost", "unknown")
         process.wait()
-        report = await server.tool("say").perform(task(text="x"), Context())
+        report = await server.tool("say").perform(task(text="x"), FakeContext())
         assert (report.error.failure_class, report.error.effect) == ("transient", "none")
         with served(port=port):
-            assert await server.tool("say").call({"text": "back"}, Context()) == "back"
+            assert await server.tool("say").call({"text": "back"}, FakeContext()) == "back"
         await server.close()
 
 
@@ -145,7 +146,7 @@ async def test_a_status_has_its_class(tmp_path, status, kind, wait):
         pinned = McpServer(name="trial", url=f"http://127.0.0.1:{port}/mcp")
         await pinned.load()
     with served("--status", str(status), port=port):
-        report = await pinned.tool("say").perform(task(text="x"), Context())
+        report = await pinned.tool("say").perform(task(text="x"), FakeContext())
     assert report.error.failure_class == kind
     assert f"answered {status}: not now" in report.error.message
     await pinned.close()

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from leadhand import McpServer
+from tests.support.attempts import FakeContext, task
 from tests.support.cli import Folder
-from tests.support.mcp_trial import Context, task
 
 pytestmark = pytest.mark.real
 PROGRAM = Path(__file__).parents[2] / "support" / "mcp_malformed.py"
@@ -44,8 +44,8 @@ async def called(tmp_path, answer, timeout=60):
     server = McpServer(name="m", command=reach, timeout=timeout)
     try:
         await server.load()
-        odd = await server.tool("odd", effects=()).perform(task(), Context())
-        good = await server.tool("good", effects=()).perform(task(), Context())
+        odd = await server.tool("odd", effects=()).perform(task(), FakeContext())
+        good = await server.tool("good", effects=()).perform(task(), FakeContext())
         return odd, good
     finally:
         await server.close()

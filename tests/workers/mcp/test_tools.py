@@ -23,7 +23,8 @@ from leadhand.workers.mcp.http import Edge
 from leadhand.workers.mcp.pins import Pins
 from leadhand.workers.processes.processes import Processes
 from leadhand.workers.registry import Registry
-from tests.support.mcp_trial import PROGRAM, Context, noted, served, task
+from tests.support.attempts import FakeContext, task
+from tests.support.mcp_trial import PROGRAM, noted, served
 
 TOKEN = "sekret-7d1f0c55"
 
@@ -132,9 +133,9 @@ async def test_a_tool_that_differs_from_what_was_approved_is_refused(tmp_path):
     server = McpServer(name="trial", command=[*PROGRAM, "--changed"], pins=tmp_path / "pins.json")
     assert server.tool("add").description == "Adds."  # what was approved, without asking
     with pytest.raises(Unavailable, match="add is not what was approved: its description") as why:
-        await server.tool("add").call({"a": 1}, Context())
+        await server.tool("add").call({"a": 1}, FakeContext())
     assert why.value.effect == "none"
-    assert await server.tool("say").call({"text": "untouched"}, Context()) == "untouched"
+    assert await server.tool("say").call({"text": "untouched"}, FakeContext()) == "untouched"
     await server.close()
 
 
@@ -155,7 +156,7 @@ async def test_a_change_is_heard_in_the_older_protocol_too(monkeypatch):
 
 async def turned(server):
     await server.load()
-    say, context = server.tool("say"), Context()
+    say, context = server.tool("say"), FakeContext()
     assert await say.call({"text": "a"}, context) == "a"
     assert await server.tool("turn").call({}, context) == "turned"
 
@@ -208,7 +209,7 @@ async def test_the_environment_is_what_was_named(monkeypatch):
     monkeypatch.setenv("GIVEN", "y")
     server = McpServer(name="t", command=PROGRAM, env=["GIVEN"], set_env={"SET": "z"})
     await server.load()
-    found = json.loads(await server.tool("environment").call({}, Context()))
+    found = json.loads(await server.tool("environment").call({}, FakeContext()))
     assert (found["GIVEN"], found["SET"]) == ("y", "z")
     assert set(found) <= {
         "PATH", "HOME", "LANG", "TZ", "TMPDIR", "GIVEN", "SET", "LEADHAND_SPAWN", "LC_CTYPE",
@@ -228,7 +229,7 @@ async def test_a_header_is_sent_and_never_shown(tmp_path, monkeypatch):
         plan = {"steps": [{"id": "a", "worker": "t.environment"}]}
         outcome = await Lead(workers=[tool], store=store).run(plan, approve=True)
         assert "TRIAL_TOKEN" in outcome.result
-        assert TOKEN not in await tool.call({}, Context())  # nor to a model
+        assert TOKEN not in await tool.call({}, FakeContext())  # nor to a model
         await server.close()
     sent = [each["headers"] for each in noted(log) if "headers" in each]
     assert {each.get("authorization") for each in sent} == {f"Bearer {TOKEN}"}
