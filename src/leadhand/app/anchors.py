@@ -1,8 +1,7 @@
-"""Writing anchors down: at the end of each run, when it waits, now and then, and at the close.
+"""Writing anchors: at the end of each run, when it waits, at intervals, and at the close.
 
-Nothing rests on it while a run goes on: an anchor that cannot be written is said, and tried
-again at the next occasion. Lines are appended and synced in a thread; ends of runs that come
-close together share one.
+No run depends on it: an anchor that cannot be written is reported, and tried again at the next
+occasion. Lines are appended and synced in a thread; ends of runs in quick succession share one.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ TAIL_BYTES = 1 << 16
 
 
 class Anchorer:
-    """Anchors one database for as long as it is hosted."""
+    """Anchors one database while it is hosted."""
 
     def __init__(
         self, store: KeptStore, anchoring: Anchoring, trouble: Callable[[str], None]
@@ -52,10 +51,10 @@ class Anchorer:
         self._task: asyncio.Task[None] | None = None
         self._said = ""
         self._known = 0
-        """The number of the last commit that is known to be anchored."""
+        """The number of the last commit known to be anchored."""
 
     def refuse_cut(self) -> None:
-        """A log that ends before its anchor is an older copy: what it would do was done already."""
+        """Raise `Conflict` if the log ends before its anchor: an older copy would repeat work."""
         known = last_anchor(self._file)
         here = self._store.commits()
         if known is not None and known.database == self._database and known.number > here:
@@ -67,10 +66,10 @@ class Anchorer:
             )
 
     def refuse_altered(self, run: str) -> None:
-        """Raise StoreCorrupt unless the commits of a run fit their hashes and the anchors.
+        """Raise `StoreCorrupt` unless the commits of a run fit their hashes and the anchors.
 
         All commits from the run's first entry to the first anchor after its last one are computed
-        again: whoever changes an entry changes what was anchored.
+        again: a changed entry changes an anchored hash.
         """
         places = self._store.places(run)
         if not places:
@@ -97,16 +96,16 @@ class Anchorer:
             )
 
     def latest(self) -> int:
-        """The time of the last anchor, in UTC microseconds; 0 when there is none."""
+        """Return the time of the last anchor, in UTC microseconds; 0 if there is none."""
         known = last_anchor(self._file)
         return known.at if known is not None and known.database == self._database else 0
 
     def open(self) -> None:
-        """Begin to anchor now and then."""
+        """Start to anchor at intervals."""
         self._set(self._every_s)
 
     def soon(self) -> None:
-        """Something worth an anchor became durable."""
+        """Anchor soon: something important became durable."""
         self._set(max(0.0, self._last_s + GAP_S - time.monotonic()))
 
     def _set(self, delay_s: float) -> None:
@@ -137,7 +136,7 @@ class Anchorer:
                 self._trouble(said)
 
     async def close(self) -> None:
-        """The last one, once the store is closed and its head can no longer move."""
+        """Write the last anchor, once the store is closed and its head can no longer move."""
         if self._timer is not None:
             self._timer.cancel()
         if self._task is not None:
@@ -146,7 +145,7 @@ class Anchorer:
 
 
 def _span(batches: list[Batch], first: int) -> tuple[Batch | None, list[Batch]]:
-    """The commit before the one that holds a position, and the commits from there."""
+    """Return the commit before the one that holds position `first`, and the commits from there."""
     earlier = [batch for batch in batches if batch.last < first]
     return (earlier[-1] if earlier else None), [b for b in batches if b.last >= first]
 
@@ -154,7 +153,7 @@ def _span(batches: list[Batch], first: int) -> tuple[Batch | None, list[Batch]]:
 def verify_span(
     before: Batch | None, batches: list[Batch], stored: list[tuple[int, bytes]]
 ) -> list[str]:
-    """What is wrong with some commits that follow each other, in words."""
+    """Return the problems of consecutive commits, in words."""
     prev, hashes = before.hash if before is not None else GENESIS, dict(stored)
     last = before.last if before is not None else 0
     found: list[str] = []
@@ -168,7 +167,7 @@ def verify_span(
 
 
 def all_anchors(file: Path) -> list[Anchor]:
-    """The lines of an anchor file that can be read."""
+    """Return the readable lines of an anchor file."""
     try:
         lines = lines_in(file.read_bytes())
     except OSError:
@@ -177,7 +176,7 @@ def all_anchors(file: Path) -> list[Anchor]:
 
 
 def last_anchor(file: Path) -> Anchor | None:
-    """The last line of an anchor file, if there is one that can be read."""
+    """Return the last line of an anchor file, if it is readable."""
     try:
         with file.open("rb") as opened:
             size = opened.seek(0, os.SEEK_END)
@@ -189,7 +188,7 @@ def last_anchor(file: Path) -> Anchor | None:
 
 
 def append(file: Path, head: Batch, database: str, signer: Signer | None) -> bool:
-    """Write a head down, unless the file's last line speaks of it; false then."""
+    """Append a head to an anchor file; return False if its last line already has it."""
     descriptor = os.open(file, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "r+b", buffering=0) as opened:
         fcntl.flock(descriptor, fcntl.LOCK_EX)  # several engines may share the file
@@ -202,7 +201,7 @@ def append(file: Path, head: Batch, database: str, signer: Signer | None) -> boo
         if not head.number or (known is not None and known.number >= head.number):
             return False
         torn = len(tail) - tail.rfind(b"\n") - 1
-        if torn:  # a power cut left half a line: it was never an anchor
+        if torn:  # a line torn by a power cut was never an anchor
             with suppress(OSError):
                 opened.truncate(size - torn)
         at = time.time_ns() // 1000
@@ -212,7 +211,7 @@ def append(file: Path, head: Batch, database: str, signer: Signer | None) -> boo
 
 
 def signer_of(anchoring: Anchoring) -> Signer | None:
-    """The key that signs, when one is configured; refused when others may read it."""
+    """Return the configured signing key, or None. Raise `NotAllowed` if others may read it."""
     if anchoring.key is None:
         return None
     from leadhand.audit.keys import PrivateKey
@@ -233,7 +232,7 @@ def signer_of(anchoring: Anchoring) -> Signer | None:
 def public_key(anchoring: Anchoring, given: str | Path | None = None) -> PublicKey | None:
     """Return the public key in the file `given`, else the one beside the configured key.
 
-    None when neither is there. Raise UsageError for a file that cannot be read or is no key.
+    None if there is neither. Raise `UsageError` for a file that cannot be read or is no key.
     """
     beside = None if anchoring.key is None else Path(f"{anchoring.key}.pub")
     file = Path(given) if given else beside if beside is not None and beside.exists() else None

@@ -1,4 +1,4 @@
-"""Approvals, answers and amendments: what a person decides, as what is recorded of it."""
+"""Approvals, answers and amendments: a person's decisions as commands to a run."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 Expiry = str | float | timedelta | datetime | None
-"""When an approval ends: "8 hours" from now, or an instant with its zone."""
+"""When an approval expires: "8 hours" from now, or an instant with its zone."""
 
 
 def approval_of(  # noqa: PLR0913 - all that an approval says
@@ -52,9 +52,10 @@ def approval_of(  # noqa: PLR0913 - all that an approval says
     context: str = "",
     widens: bool = False,
 ) -> Approval:
-    """An approval of a plan that was checked, with an id nobody has had.
+    """Return an approval of a checked plan, with a new id.
 
-    `widens`: whether the approver was shown what steps claim beyond their workers, and allows it.
+    `values` are those of the plan's parameters. `widens`: whether the approver was shown the claims
+    of steps beyond their workers, and allows them.
     """
     if expires and expires <= now:
         raise UsageError("an approval that has already ended allows nothing")
@@ -78,12 +79,15 @@ def approval_of(  # noqa: PLR0913 - all that an approval says
 
 
 def _pending(state: State) -> set[str]:
-    """The ids of steps that wait for a review."""
+    """Return the ids of steps that wait for a review."""
     return {str(doc.get("id")) for doc in (state.pending.add if state.pending else ())}
 
 
 def revision_of(state: State, doc: Doc) -> Doc:
-    """What a person says so that a run follows an edited plan; UsageError when it cannot."""
+    """Return the revision that makes a run follow an edited plan.
+
+    Raise `UsageError` if the run cannot follow it.
+    """
     delta = amendment(state, doc)
     if delta.head:
         steps = [name for name in delta.head if name in state.steps or name in _pending(state)]
@@ -104,14 +108,14 @@ def revision_of(state: State, doc: Doc) -> Doc:
 
 @dataclass(frozen=True)
 class Amendment:
-    """Changes by path to the plan of a run as it stands when they are made."""
+    """Changes by path to the current plan of a run."""
 
     sets: Mapping[str, Json]
     unset: tuple[str, ...]
     actor: str
 
     def word(self, state: State, _now: Now) -> Command:
-        """What is said to the run."""
+        """Return the command for the run."""
         doc, heirs = plan_of(state)
         doc = edit(doc, self.sets.items(), self.unset, heirs=heirs)
         return Command("amend", self.actor, {"revision": revision_of(state, doc)})
@@ -122,7 +126,7 @@ class Amendment:
 
 @dataclass(frozen=True)
 class answering:  # noqa: N801 - it reads as the verb that it is
-    """An answer, signed where it allows something and there is a key."""
+    """An answer, signed if it gives a permission and there is a key."""
 
     question: str
     choice: str
@@ -134,7 +138,7 @@ class answering:  # noqa: N801 - it reads as the verb that it is
     shown: str = ""
 
     def word(self, state: State, now: Now) -> Command:
-        """What is said to the run."""
+        """Return the command for the run."""
         more = words_with(
             state,
             self.question,
@@ -159,7 +163,7 @@ class answering:  # noqa: N801 - it reads as the verb that it is
 
 
 def to_approve(state: State, actor: str) -> str:
-    """The review that waits for somebody's approval; empty when none does."""
+    """Return the review that waits for `actor`'s approval; "" if none does."""
     revision = state.pending
     if revision is None or any(each.actor == actor for each in revision.approvals):
         return ""
@@ -167,7 +171,7 @@ def to_approve(state: State, actor: str) -> str:
 
 
 def moment(state: State) -> Now:
-    """Both clocks as whoever speaks to a run without hosting it knows them.
+    """Return both clocks for a caller that does not host the run.
 
     The run clock does not go behind the newest time in the run's log.
     """
@@ -176,7 +180,7 @@ def moment(state: State) -> Now:
 
 
 def ends(expires: Expiry, now_wall: int) -> int:
-    """When an approval ends, in UTC microseconds; 0 for never."""
+    """Return when an approval expires, in UTC microseconds; 0 for never."""
     if expires is None:
         return 0
     if isinstance(expires, datetime):
@@ -191,7 +195,7 @@ def ends(expires: Expiry, now_wall: int) -> int:
 
 
 def named(reviewers: Mapping[str, Reviewer] | Iterable[Reviewer]) -> dict[str, Reviewer]:
-    """Reviewers by the names that runs record."""
+    """Return reviewers by the names that runs record."""
     if hasattr(reviewers, "items"):
         return dict(reviewers.items())
     found: dict[str, Reviewer] = {}
@@ -205,13 +209,13 @@ def named(reviewers: Mapping[str, Reviewer] | Iterable[Reviewer]) -> dict[str, R
 
 
 def with_reviewers(policy: Policy, names: Iterable[str]) -> Policy:
-    """A policy under which these look at each revision."""
+    """Return a policy under which these reviewers examine each revision."""
     both = tuple(dict.fromkeys((*policy.reviewers, *names)))
     return policy if both == policy.reviewers else msgspec.structs.replace(policy, reviewers=both)
 
 
 def approver_key(key: PrivateKey | str | Path | None) -> PrivateKey | None:
-    """An approver's key, from its file; refused when others may read it."""
+    """Return an approver's key, from its file. Raise `NotAllowed` if others may read it."""
     if key is None or isinstance(key, PrivateKey):
         return key
     path = Path(key).expanduser()
@@ -227,7 +231,7 @@ def approver_key(key: PrivateKey | str | Path | None) -> PrivateKey | None:
 
 
 def as_approvals(given: Any) -> list[Doc]:
-    """Approvals as a run records them: none, one, or several."""
+    """Return approvals in the form that runs record: none, one, or several."""
     several = given if isinstance(given, list | tuple) else [] if given is None else [given]
     return [
         (each if isinstance(each, Approval) else Approval.from_doc(each)).to_doc()

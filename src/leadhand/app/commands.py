@@ -1,7 +1,7 @@
-"""The door to a database from any process: through its host if one is alive, else in person.
+"""Commands to a database from any process: through its live host, else directly.
 
-With no host alive, the command takes ownership for the moment, appends what was said, and
-lets go; `leadhand resume RUN` hosts the run again.
+Without a live host, the command owns the database for the moment, appends its event, and releases
+it; `leadhand resume RUN` hosts the run again.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ async def say(
     workers: Workers | Callable[[], Workers] | None = None,
     **details: Any,
 ) -> Doc:
-    """Say something to a run, or to the host (`stop_all`, `lift`); durable when it returns.
+    """Send a command to a run, or to the host (`stop_all`, `lift`); durable on return.
 
-    `workers`, where they are at hand, tell which of their secrets must not be written down, and
-    are known to the run from now on; a function gives them if nothing hosts the run.
+    `workers`, if known, tell which of their secrets must not be logged, and become the run's
+    current workers; a function returns them, called only if the run is not hosted.
     """
     request = {"verb": verb, "run": run, "actor": actor, "details": details}
     answer = await _ask(place, request)
     if answer is not None:
         return {**answer, "hosted": True}
-    # The library is no run's: nobody's workflow is forked by what is written there.
+    # The library belongs to no run: writing to it forks no workflow.
     store, lock = open_store(place, for_service=verb in library_store.VERBS)
     try:
         host = EmbeddedHost(store)
@@ -66,15 +66,15 @@ async def say(
 
 
 async def progress(place: Place, run: str) -> Doc | None:
-    """What workers say of how far they are; None when no host is alive."""
+    """Return the progress reported by workers; None without a live host."""
     return await _ask(place, {"verb": "progress", "run": run})
 
 
 async def step_back(place: Place) -> bool:
-    """Ask the host to leave the database to this process; false when it does not.
+    """Ask the host to leave the database to this process; return False if it refuses.
 
-    Only a run's own process does, which goes on beside the new host. One that is just opening or
-    letting go of the database says nothing: then it is worth asking again.
+    Only a run's own process does so, and continues beside the new host. A process that is just
+    opening or releasing the database does not answer: then it is worth asking again.
     """
     try:
         await _ask(place, {"verb": "step_back"})
@@ -86,7 +86,7 @@ async def step_back(place: Place) -> bool:
 
 
 async def hosted_runs(place: Place) -> list[str]:
-    """The runs that a database's host has in hand, as far as it says so."""
+    """Return the runs that a database's host drives, as far as it says."""
     try:
         answer = await _ask(place, {"verb": "ping"}) or {}
     except (LeadhandError, OSError):
@@ -95,7 +95,7 @@ async def hosted_runs(place: Place) -> list[str]:
 
 
 async def _ask(place: Place, request: Doc) -> Doc | None:
-    """Ask the host; None when nobody listens."""
+    """Send a request to the host; None if no host listens."""
     line = await ask_host(place, msgspec.json.encode(escaped(request)))
     if line is None:
         return None

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 class Compared(NamedTuple):
-    """Two plans, under the names people gave them."""
+    """Two plans, under the names that people gave them."""
 
     old: str
     new: str
     changes: list[Change]
 
     def document(self) -> Doc:
-        """As `diff --json` prints it."""
+        """Return the comparison in the form of `diff --json`."""
         return {
             "old": self.old,
             "new": self.new,
@@ -36,7 +36,7 @@ class Compared(NamedTuple):
 
 
 def compared(reader: Reader, run: str, start: int | None, end: int | None) -> Compared:
-    """Two revisions of a run: the last two, unless others are named; 0 is nothing."""
+    """Compare two revisions of a run: the last two by default; 0 is the empty plan."""
     events = [event for _entry, event in reader.events(run)]
     found = revisions(events)
     if end is None and start is None and len(found) < 2:
@@ -58,7 +58,7 @@ def compared(reader: Reader, run: str, start: int | None, end: int | None) -> Co
 
 
 def _held(events: Iterable[ev.Event], revision: str) -> dict[str, str]:
-    """The steps that were held when a revision was proposed, each with whose hold it was."""
+    """Return the steps held when a revision was proposed, each with the actor of the hold."""
     found: dict[str, str] = {}
     for event in events:
         match event:
@@ -74,7 +74,7 @@ def _held(events: Iterable[ev.Event], revision: str) -> dict[str, str]:
 
 
 def numbered(found: list[Revised], number: int, run: str) -> Revised:
-    """The revision of a number; of several that were rejected in turn, the last."""
+    """Return the revision with a number; the last of several that were rejected in turn."""
     for each in reversed(found):
         if each.number == number:
             return each

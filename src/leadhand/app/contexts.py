@@ -1,4 +1,4 @@
-"""A plan, or a choice of workers, as it is in one place: `[context.NAME]` of the settings."""
+"""A plan, or a choice of workers, in one context: `[context.NAME]` of the settings."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 
 class LocatedPlan(NamedTuple):
-    """A plan, and where it was found."""
+    """A plan, and its origin."""
 
     doc: Doc
     origin: Doc
-    """What a run of it records: `library: deploy@3`."""
+    """The origin that a run of it records: `library: deploy@3`."""
 
 
 def in_context(settings: Settings, doc: Doc, catalog: Catalog) -> LocatedPlan:
-    """A plan as it is in the chosen place, and what a run of it records of that."""
+    """Return a plan in the chosen context, and the origin that a run of it records."""
     from leadhand.core.binding import bind_workers, workers_of
 
     context = settings.context
@@ -40,7 +40,7 @@ def in_context(settings: Settings, doc: Doc, catalog: Catalog) -> LocatedPlan:
 
 
 def goal_registry(settings: Settings, sources: Iterable[str] | None = None) -> Registry:
-    """The workers a planner may choose from: those that are bound to others stand back."""
+    """Return the workers a planner may choose from: workers bound to others are left out."""
     registry = registry_of(settings, sources)
     if settings.context is not None:
         names = settings.context.workers

@@ -1,6 +1,6 @@
-"""A database as documents: what `--json` prints and what the server answers, in one shape.
+"""A database as documents, in one form for `--json` and the server.
 
-A document is made from a reader, never from a host's memory: it shows what is durable.
+A document is made from a reader, never from a host's memory: it shows durable state.
 """
 
 from __future__ import annotations
@@ -54,35 +54,35 @@ if TYPE_CHECKING:
 
 UNREADABLE = "unreadable"
 QUEUED = "queued"
-"""Of a run that a service elsewhere has, and no engine has begun."""
+"""The status of a run on a hosting service that no engine has started."""
 NOT_BEGUN = "not begun"
-"""Of a rollback that a run asked for when it failed."""
+"""The status of a rollback that is due and not started."""
 
 
 class Driver(NamedTuple):
-    """The process that hosts a database, and which of its owners it is; 0 for nobody."""
+    """The process that hosts a database, and the number of its ownership; 0 for none."""
 
     pid: int | str = 0
     """Or the service elsewhere that hosts runs: `temporal ADDRESS`."""
     owner: int = 0
     every: bool = False
-    """Whether all runs that are open are driven, by whomever: those that are hosted elsewhere."""
+    """Whether all open runs are driven: those that are hosted elsewhere."""
     runs: frozenset[str] | None = None
-    """Those that are driven, where that is known of each: by a service elsewhere."""
+    """The driven runs, if known for each: by a service elsewhere."""
 
     @classmethod
     def of(cls, place: Place, reader: Reader) -> Driver:
-        """Who hosts it now."""
+        """Return the current host of a database."""
         from leadhand.app.store_factory import host_info
 
         holder = host_info(place)
         return cls() if holder is None else cls(int(holder["pid"]), reader.host_state().owner)
 
     def drives(self, state: State) -> int | str:
-        """The process that drives a run now, or 0: a database may have a host that does not.
+        """Return the process that drives a run now, or 0: a host need not drive every run.
 
-        A run with a process of its own is driven as long as that lives, whichever host it writes
-        through: it outlives hosts.
+        A run with a process of its own is driven as long as that process lives, through any host:
+        it outlives hosts.
         """
         if self.runs is not None:
             return self.pid if state.run in self.runs else 0
@@ -92,7 +92,7 @@ class Driver(NamedTuple):
 
 
 def process_of(state: State) -> int:
-    """The pid of the run's own process, if it has one that lives; else 0."""
+    """Return the pid of the run's own process, if it has one that is alive; else 0."""
     from leadhand.workers.processes.machine import is_alive
 
     own = state.process
@@ -100,7 +100,7 @@ def process_of(state: State) -> int:
 
 
 def resume_command(run: str, process: GuestProcess, store: Place, verb: str = "resume") -> str:
-    """What takes a run up where its own process was started, typed as it stands."""
+    """Return the shell command that resumes a run where its own process was started."""
     usual = Path(process.folder) / FOLDER / DATABASE
     where = "" if home(store).resolve() == usual.resolve() else f" --store {quote(str(store))}"
     python = f"{quote(process.python)} -m leadhand.cli"
@@ -226,12 +226,10 @@ class InboxPage(Struct):
 
 
 def inbox_page(reader: Reader, cursor: str | None, limit: int) -> InboxPage:
-    """Return what waits, oldest first, after a cursor: as many rows as are wanted.
+    """Return open questions after a cursor, oldest first: at most `limit` rows.
 
-    Only the rows of the page are made. Runs that cannot be read are left out.
-
-    Raises:
-        ValueError: the cursor is none that was given out.
+    Only the rows of the page are made. Runs that cannot be read are left out. Raise `ValueError`
+    for a malformed cursor.
     """
     after = (0, "", "")
     if cursor:
@@ -253,7 +251,7 @@ def inbox_page(reader: Reader, cursor: str | None, limit: int) -> InboxPage:
 
 
 def _waiting(reader: Reader, left_out: Callable[[StoreError], None]) -> Iterator[State]:
-    """The runs that are open, folded one by one."""
+    """Yield the open runs, folded one by one."""
     for header in reader.runs():
         said = summary_of(header)
         if said is not None and said.status in ENDED:
@@ -271,7 +269,7 @@ def _asked(state: State, question: Question) -> InboxRow:
 
 
 def wants_words(state: State, question: Question) -> bool:
-    """Whether a step lacks something that only words can tell it."""
+    """Return whether a step lacks information that only text can give."""
     step = state.steps.get(question.step)
     return bool(step and step.failure and step.failure.get("class") == "needs_info")
 
@@ -329,7 +327,7 @@ def worker_rows(registry: Registry) -> list[WorkerRow]:
 
 
 def rollback_status(reader: Reader, state: State) -> str:
-    """How the taking back of a run stands; empty when nobody wants it."""
+    """Return the status of a run's rollback; empty if none is due."""
     header = reader.store.header(rollback_id(state.run))
     if header is not None:
         return run_status(reader.state(header.run))
@@ -408,7 +406,7 @@ def shown_document(reader: Reader, state: State, driver: Driver) -> RunDocument:
 
 
 def answers_of(reader: Reader, state: State) -> list[RecoveryOutcome]:
-    """The answers to a run's failures; a run without any is not read again."""
+    """Return the recovery decisions of a run; without failures its log is not read."""
     if not state.failed_attempts:
         return []
     return recoveries(event for _entry, event in reader.events(state.run))
@@ -426,7 +424,7 @@ def timeline_document(reader: Reader, state: State) -> list[SpanRow]:
 
 
 def review_document(state: State, now: Now) -> Doc:
-    """All that waits in a run, as `review RUN --json` prints it."""
+    """Return the review of a run in the form of `review RUN --json`."""
     doc = review_doc(state, now)
     doc["instants"] = {step: iso(at) for step, at in doc["instants"].items()}
     return doc
@@ -436,7 +434,7 @@ def review_document(state: State, now: Now) -> Doc:
 
 
 def setting_rows(settings: Settings) -> Iterator[tuple[str, Any, str]]:
-    """Every setting: its key, its value, and where that came from."""
+    """Yield every setting: its key, its value, and its origin."""
     values: dict[str, Any] = {
         "project.store": str(settings.store),
         "project.workers": [

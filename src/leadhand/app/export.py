@@ -1,4 +1,4 @@
-"""Reading what a bundle needs out of a database, at one moment."""
+"""Reading the content of a bundle from a database, at one moment."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ if TYPE_CHECKING:
 
 
 def export_run(store: Place, run: str, anchoring: Anchoring) -> bytes:
-    """A run as a bundle, signed when there is a key. Refused when its log does not verify."""
+    """Return a run as a bundle, signed if there is a key.
+
+    Raise `StoreCorrupt` if its log does not verify.
+    """
     signer = signer_of(anchoring)
     key = KeyedSigner(signer, signer.public.raw) if isinstance(signer, PrivateKey) else None
     lines = _lines(file_of(home(store), anchoring))
@@ -74,7 +77,7 @@ def _parts(reader: Reader, run: str, lines: Sequence[bytes]) -> Parts:
 
 
 def _covering(lines: Sequence[bytes], position: int) -> bytes:
-    """The first anchor that was taken after the run's last entry."""
+    """Return the first anchor taken after the run's last entry."""
     for line in lines:
         anchor = read_line(line)
         if anchor is not None and anchor.position >= position:
@@ -85,7 +88,7 @@ def _covering(lines: Sequence[bytes], position: int) -> bytes:
 def _commits(
     reader: Reader, batches: Sequence[Batch], positions: Sequence[int], anchor: bytes
 ) -> list[BundledCommit]:
-    """The commits from the run's first entry to its last, or to its anchor."""
+    """Return the commits from the run's first entry to its last, or to its anchor."""
     known = read_line(anchor) if anchor else None
     firsts = [batch.first for batch in batches]
     begin = bisect_right(firsts, positions[0]) - 1
@@ -100,7 +103,7 @@ def _commits(
 
 
 def _refuse_secrets(entries: Sequence[Entry], data: bytes) -> None:
-    """What was logged before it was known as a secret must not leave the house with a bundle."""
+    """Raise `NotAllowed` if a bundle contains a secret that was logged before it was known."""
     started = decode_all([(entries[0].version, entries[0].body)])[0]
     if not isinstance(started, ev.RunStarted):
         return
@@ -113,7 +116,7 @@ def _refuse_secrets(entries: Sequence[Entry], data: bytes) -> None:
 
 
 def _refuse_other(file: Path, data: bytes) -> None:
-    """Conflict when there is something else; the same export once more changes nothing."""
+    """Raise `Conflict` if the file holds something else; repeating an export changes nothing."""
     try:
         if file.stat().st_size == len(data) and file.read_bytes() == data:
             return
@@ -127,10 +130,10 @@ def _refuse_other(file: Path, data: bytes) -> None:
 
 
 def write_bundle(file: Path, data: bytes, *, force: bool = False) -> None:
-    """Write an export, all of it or nothing: a file that ends in the middle is no evidence.
+    """Write an export atomically: a truncated file is no evidence.
 
-    Raise Conflict when the file holds something else, unless `force`; NotAllowed when it cannot
-    be written.
+    Raise `Conflict` if the file holds something else, unless `force`; `NotAllowed` if it cannot be
+    written.
     """
     if not force:
         _refuse_other(file, data)

@@ -1,4 +1,4 @@
-"""Who drives the runs of a log now: a process of ours, or a service elsewhere."""
+"""The driver of a log's runs: a process of ours, or a service elsewhere."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 class LocalStatus:
-    """Who drives runs, as far as the log and this machine know."""
+    """The driver of runs, as far as the log and this machine know."""
 
     def __init__(self, settings: Settings, reader: Reader) -> None:
         self._settings = settings
         self._reader = reader
         self.notes: list[str] = []
-        """What keeps runs from going on."""
+        """Reasons why runs do not continue."""
 
     async def driver(self, _state: State | None = None) -> Driver:
         """Return the process that hosts the runs, or the server that the log names."""
@@ -35,12 +35,12 @@ class LocalStatus:
         return Driver(f"temporal {there.address}", every=True)
 
     async def forks(self, _run: str = "") -> dict[str, str]:
-        """Return none: a host here is the only one that writes the log."""
+        """Return none: a host here is the only writer of the log."""
         return {}
 
 
 def host_status(settings: Settings, reader: Reader) -> ServiceStatus:
-    """Return what looks who drives the runs of a log."""
+    """Return the status of the host of a log's runs."""
     service = hosting_service(settings)
     return LocalStatus(settings, reader) if service is None else service.status(reader)
 
@@ -48,6 +48,6 @@ def host_status(settings: Settings, reader: Reader) -> ServiceStatus:
 def looked(
     settings: Settings, reader: Reader, state: State | None = None
 ) -> tuple[Driver, list[str]]:
-    """Return who drives this run or all of them, and what keeps them; where no loop runs."""
+    """Return the driver of this run or of all, and notes; for callers without an event loop."""
     status = host_status(settings, reader)
     return asyncio.run(status.driver(state)), status.notes

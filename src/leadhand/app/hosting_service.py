@@ -1,11 +1,11 @@
 """Services elsewhere that host runs, such as a Temporal server: the port, and its one factory.
 
-A package that brings such a service registers two entry points under one name: a `HostPart`
-(leadhand/plugins.py) in the group `leadhand.hosts`, which names its option of the command line, and
-a `Section` in the group `leadhand.settings`. What the section makes of its table is a
-`HostingService`, or None where processes of ours host the runs.
+A package that provides such a service registers two entry points under one name: a `HostPart`
+(leadhand/plugins.py) in the group `leadhand.hosts`, which names its command-line option, and a
+`Section` in the group `leadhand.settings`. The section makes a `HostingService` from its table, or
+None if processes of ours host the runs.
 
-Whether runs are hosted elsewhere is asked here and nowhere else.
+Only this module asks whether runs are hosted elsewhere.
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ if TYPE_CHECKING:
     from leadhand.stores.log import KeptStore
 
     Notice = Callable[[str, str, str], None]
-    """Told what happened: its kind, the run, and a text."""
+    """Called with what happened: its kind, the run, and a text."""
 
 GROUP = "hosts"
 TEMPORAL = "temporal"
-"""The service that events of `core/host.py` and an argument of Lead name."""
+"""The service named by events of `core/host.py` and by an argument of Lead."""
 
 
 class HostingService(Protocol):
     """A service elsewhere that hosts the runs of a log.
 
     The log stays where the settings say; the service's engines write it. Every method raises
-    UsageError when the service cannot be reached as configured, and Unreachable when it stops
+    `UsageError` if the service cannot be reached as configured, and `Unreachable` if it stops
     answering.
     """
 
     @property
     def name(self) -> str:
-        """What messages call it: `Temporal`."""
+        """Its name in messages: `Temporal`."""
 
     @property
     def address(self) -> str:
-        """Where it is reached: `temporal.example:7233`."""
+        """Its address: `temporal.example:7233`."""
 
     @property
     def setting(self) -> str:
@@ -63,40 +63,40 @@ class HostingService(Protocol):
         """Return the host of the runs of a log. An open store is lent: it is not closed."""
 
     async def say(self, place: Place, run: str, verb: str, actor: str, details: Doc) -> Doc:
-        """Send a command to a run, or to all when `run` is empty; in the log when it returns."""
+        """Send a command to a run, or to all if `run` is empty; in the log on return."""
 
     async def give_up(self, place: Place, run: str, actor: str, reason: str) -> None:
-        """End what drives a run; its log is what counts, and it can be taken up from there."""
+        """End the driver of a run; the run can be resumed from its log."""
 
     async def withdraw(self, place: Place, run: str, actor: str, reason: str) -> bool:
-        """Take back a run that no engine has begun. Return False when there is none of this id."""
+        """Withdraw a run that no engine has started. Return False if there is none of this id."""
 
     async def take_back(
         self, place: Place, actor: str, reason: str, tell: Callable[[str], None]
     ) -> bool:
         """Let processes of ours host the runs of a log again; engines must have ended.
 
-        Return False when they do already. `tell` hears what became of each run.
+        Return False if they already do. `tell` is called with the outcome for each run.
         """
 
     def status(self, reader: Reader) -> ServiceStatus:
-        """Return what knows who drives the runs of a log."""
+        """Return the status of the runs of a log."""
 
     def engine(self, settings: Settings, notice: Notice) -> AbstractAsyncContextManager[Engine]:
         """Serve the runs of a log from this process (planners, the log), until the block ends."""
 
 
 class ServiceStatus(Protocol):
-    """Looks who drives the runs of one log; asked again and again for a run that is followed."""
+    """The status of the runs of one log; asked repeatedly for a run that is followed."""
 
     notes: list[str]
-    """What keeps runs from going on, as far as the service knows."""
+    """Reasons why runs do not continue, as far as the service knows."""
 
     async def driver(self, state: State | None = None) -> Driver:
-        """Return who drives a run, or all of them. Never raises for a service that is away."""
+        """Return the driver of a run, or of all. Never raises for an unreachable service."""
 
     async def forks(self, run: str = "") -> dict[str, str]:
-        """Return the open runs whose log is not what the service wrote, and what is wrong."""
+        """Return the open runs whose log differs from what the service wrote, with the problem."""
 
 
 class Engine(Protocol):
@@ -105,11 +105,11 @@ class Engine(Protocol):
     store: KeptStore
     """The log, which the engine writes."""
     began: int
-    """Where the log ended before the engine served anything."""
+    """The end of the log before the engine served anything."""
 
 
 def hosting_service(settings: Settings) -> HostingService | None:
-    """Return the service that hosts the runs; None where processes of ours do."""
+    """Return the service that hosts the runs; None if processes of ours do."""
     for name in plugins.parts(GROUP):
         if (found := settings.sections.get(name)) is not None:
             service: HostingService = found
@@ -125,12 +125,12 @@ def without_service(settings: Settings) -> Settings:
 
 
 def temporal_at(given: HostingService | str | None) -> HostingService | None:
-    """Return the Temporal server at an address; a service, or None, as it is."""
+    """Return the Temporal server at an address; a service, or None, is returned unchanged."""
     return _named(TEMPORAL, given) if isinstance(given, str) else given
 
 
 def service_in_log(state: HostState) -> HostingService | None:
-    """Return the service that a log says hosts its runs; None where processes of ours do."""
+    """Return the service that hosts the runs according to a log; None if processes of ours do."""
     return None if state.temporal is None else _named(TEMPORAL, state.temporal.address)
 
 

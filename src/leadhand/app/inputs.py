@@ -1,4 +1,4 @@
-"""What a Lead is given, in whatever form: plans, goals, stores, names."""
+"""The inputs of a Lead in their various forms: plans, goals, names."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RUN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 
 
 def as_document(what: Plan | Doc | str | Path) -> Doc:
-    """A plan document, from whatever form it has."""
+    """Return a plan in any form as a document. Raise `UsageError` if it is not JSON-like."""
     if isinstance(what, (Plan, dict)):
         doc = what.to_doc() if isinstance(what, Plan) else what
         try:
@@ -35,7 +35,7 @@ def as_document(what: Plan | Doc | str | Path) -> Doc:
 
 
 def as_plain(value: Json, place: str) -> Any:
-    """A value that a caller gave, as JSON-like data; UsageError names the place of what is not."""
+    """Return a caller's value as JSON-like data. Raise `UsageError`, which names the place."""
     try:
         return plain(value, place=place)
     except ValueError as error:
@@ -52,18 +52,21 @@ def refuse_name(host: EmbeddedHost, run_id: str, *, rollback: bool = False) -> N
 
 
 def refuse_errors(findings: Iterable[Finding]) -> None:
+    """Raise `PlanInvalid` if any finding is an error."""
     errors = [finding for finding in findings if finding.level == "error"]
     if errors:
         raise PlanInvalid(errors)
 
 
 def as_goal(goal: Goal | str, more: Doc) -> Goal:
+    """Return a goal, or make one from its text and further fields."""
     if isinstance(goal, Goal):
         return goal
     return Goal(text=goal, **more)
 
 
 def whoami() -> str:
+    """Return the name of this account."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):

@@ -1,4 +1,4 @@
-"""How the plans of the library fared: computed from the logs of the runs that used them."""
+"""The history of the library's plans: computed from the runs that used them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class LibraryUse(NamedTuple):
 
 
 def uses(reader: Reader) -> list[LibraryUse]:
-    """Every run that was started from the library, oldest first; no log is opened for it."""
+    """Return every run started from the library, oldest first, without opening its log."""
     return [use for header in reader.runs() if (use := _use(header)) is not None]
 
 
@@ -45,16 +45,16 @@ def _use(header: RunHeader) -> LibraryUse | None:
 
 
 def recoveries(reader: Reader, run: str) -> Counter[str]:
-    """How often each answer to a failure was given in a run."""
+    """Return how often each recovery strategy was used in a run."""
     try:
         log = reader.events(run)
-    except StoreError:  # damaged: `leadhand verify` says how
+    except StoreError:  # damaged: `leadhand verify` reports it
         return Counter()
     return Counter(event.strategy for _, event in log if isinstance(event, ev.RecoveryDecided))
 
 
 def record(found: list[LibraryUse]) -> Doc:
-    """What some uses amount to: how many, how they ended, how long they took."""
+    """Return totals of some uses: their number, outcomes and durations."""
     ended = [use.took_s for use in found if use.status == "succeeded"]
     return {
         "uses": len(found),
@@ -65,7 +65,7 @@ def record(found: list[LibraryUse]) -> Doc:
 
 
 def saved_row(saved: Saved) -> Doc:
-    """A plan of the library, as its lists show it."""
+    """Return a plan of the library as a row of its lists."""
     goal = saved.document.get("goal", "")
     return {
         "name": saved.name,
@@ -81,12 +81,12 @@ def saved_row(saved: Saved) -> Doc:
 
 
 def timed_saved(row: Doc) -> Doc:
-    """The same with times for machines."""
+    """Return the row with ISO 8601 times."""
     return row | {key: iso(row[key]) for key in ("saved", "last_used") if row.get(key)}
 
 
 def history_rows(reader: Reader, versions: list[Saved], used: list[LibraryUse]) -> list[Doc]:
-    """How each version fared."""
+    """Return the history of each version."""
     found = []
     for saved in versions:
         mine = [use for use in used if use.version == saved.version]

@@ -1,4 +1,4 @@
-"""From settings to what a Lead is made of: workers, planners, reviewers, MCP servers."""
+"""From settings to the parts of a Lead: workers, planners, reviewers, MCP servers."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 
 def registry_of(settings: Settings, sources: Iterable[str] | None = None) -> Registry:
-    """The workers that are configured: from modules, and declared in settings files.
+    """Return the configured workers: from modules, and declared in settings files.
 
-    Raises NotTrusted for a source that neither trusted settings nor the person named.
+    Raise `NotTrusted` for a source named by neither trusted settings nor the person.
     """
     from leadhand.workers.declared import declared_workers
     from leadhand.workers.registry import Registry, load_workers
@@ -65,7 +65,7 @@ def registry_of(settings: Settings, sources: Iterable[str] | None = None) -> Reg
 
 
 def _private(settings: Settings) -> Iterable[Path]:
-    """What a process could decide with in the name of a person."""
+    """Yield the files that would let a process act on behalf of a person."""
     keys = [settings.approver_key, settings.anchoring.key, settings.anchoring.file]
     yield from (key for key in keys if key is not None)
     for section in map(section_of, settings.sections):
@@ -76,12 +76,12 @@ def _private(settings: Settings) -> Iterable[Path]:
 
 
 def known_catalog(settings: Settings, registry: Registry) -> Catalog:
-    """The catalog to check a plan against: empty where workers of the settings are not loaded."""
+    """Return the catalog to check a plan against: empty if configured workers are not loaded."""
     return Catalog(()) if settings.not_loaded else registry.catalog()
 
 
 def mcp_servers_of(settings: Settings) -> dict[str, McpServer]:
-    """The MCP servers that are configured, by name; none of them is spoken to."""
+    """Return the configured MCP servers by name; none of them is contacted."""
     from leadhand.workers.mcp.declared import declared_servers
 
     made = _declared(
@@ -101,7 +101,7 @@ def _declared(
     folders: Mapping[str, Path],
     make: Callable[[dict[str, Doc], Path], list[Any]],
 ) -> list[Any]:
-    """What the tables of all files declare; what is wrong is said with the file it stands in."""
+    """Return the declarations of all files; errors name the file they are in."""
     found: list[Any] = []
     for origin in dict.fromkeys(settings.origin(f"{table}.{name}") for name in declared):
         tables = {
@@ -118,10 +118,10 @@ def _declared(
 
 
 def planner_of(name: str, settings: Settings) -> Any:
-    """Return the planner of a name. Raise UsageError when there is none.
+    """Return the planner of a name. Raise `UsageError` if there is none.
 
     `name`: `goal`, a model or a tier, `module:function` or `file.py:function`, or the name of a
-    planner that an installed package brings (entry points `leadhand.planners`).
+    planner that an installed package provides (entry points `leadhand.planners`).
     """
     if name == "goal":
         from leadhand.planners.goal.planner import GoalPlanner
@@ -157,7 +157,7 @@ def planner_of(name: str, settings: Settings) -> Any:
 
 
 def _as_planner(found: Any, source: str, what: str) -> Any:
-    """Return what was loaded as a planner: a planner, a class of planners, or a function."""
+    """Return a loaded object as a planner: a planner, a class of planners, or a function."""
     from leadhand.planners.script import ScriptPlanner
 
     if not callable(found) and not hasattr(found, "decide"):
@@ -166,18 +166,19 @@ def _as_planner(found: Any, source: str, what: str) -> Any:
         found = found()
     made = found if hasattr(found, "decide") else ScriptPlanner(found)
     if hasattr(made, "source"):
-        made.source = source  # a run that is taken up again finds it there
+        made.source = source  # a resumed run finds it there
     return made
 
 
 def planner_problem(
     name: str, settings: Settings, *, running: bool = True, served: bool = False
 ) -> tuple[str, str, Level] | None:
-    """Why a plan document cannot name this planner here, with a fix and a level; None if it can.
+    """Return why a plan document cannot name this planner here, a fix and a level; or None.
 
-    A document comes from anywhere: it chooses neither code to be loaded nor an address to be asked.
-    Those are named by `--planner` or by settings. Nothing is loaded here. `running`: whether the
-    plan is about to run. `served`: whether it came in a request: then models are those of settings.
+    A document may come from anywhere: it chooses neither code to be loaded nor an address to be
+    contacted. Those are named by `--planner` or by settings. Nothing is loaded here. `running`:
+    whether the plan is about to run. `served`: whether it came in a request: then only models of
+    the settings are allowed.
     """
     if name == GOAL_PLANNER or same_planner(name, settings.planner):
         return None
@@ -203,16 +204,16 @@ def planner_problem(
 
 
 def planner_name(settings: Settings) -> str:
-    """The name of the configured planner, as plans and runs record it.
+    """Return the name of the configured planner, as plans and runs record it.
 
-    As it was given, if that leads to it from the working folder; else with its file's full path.
+    As given, if that finds it from the working folder; else with its file's full path.
     """
     given = settings.planner_given
     return given if same_planner(given, settings.planner) else settings.planner
 
 
 def same_planner(one: str, other: str) -> bool:
-    """Whether two names are of the same planner; files are compared by their place."""
+    """Return whether two names are of the same planner; files are compared by their paths."""
     return bool(one) and _placed(one) == _placed(other)
 
 
@@ -222,7 +223,7 @@ def _placed(name: str) -> str:
 
 
 def telemetry_of(settings: Settings) -> None:
-    """Send spans, if the settings say so."""
+    """Enable the export of spans, if the settings say so."""
     if settings.telemetry.get("contents"):
         from leadhand.models.call_record import record_contents
 
@@ -254,7 +255,7 @@ def reviewers_of(settings: Settings) -> dict[str, Any]:
 
 
 def _importable(root: Path) -> None:
-    """Modules named in settings are found beside them, as with `python -m`."""
+    """Make modules importable beside the settings that name them, as with `python -m`."""
     for folder in (str(root), str(Path.cwd())):
         if folder not in sys.path:
             sys.path.append(folder)

@@ -1,4 +1,4 @@
-"""What all runs of a database amount to: the document of `leadhand metrics --json`."""
+"""Totals over all runs of a database: the document of `leadhand metrics --json`."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
 
 
 Counted = dict[str, tuple[int, Metrics]]
-"""What was counted of runs that have ended, and how long their logs were then."""
+"""The counts of runs that have ended, and the length of their logs then."""
 
 
 class Figures(NamedTuple):
-    """Runs by status, what was tried in them, circuits that are open, and logs left out."""
+    """Runs by status, their attempts, open circuits, and unreadable logs."""
 
     runs: dict[str, int]
     found: Metrics
     circuits: list[Doc]
     unread: list[str]
     cost: float
-    """What all runs have spent: money, and the cost units of workers."""
+    """The cost of all runs: money, and the cost units of workers."""
     money: float
-    """What of it was money, in dollars."""
+    """The part of it that is money, in dollars."""
 
     def document(self) -> Doc:
-        """As `metrics --json` prints it."""
+        """Return the totals in the form of `metrics --json`."""
         found = self.found
         return {
             "runs": self.runs,
@@ -60,7 +60,7 @@ class Figures(NamedTuple):
 def figures(
     reader: Reader, driver: Driver, counted: Counted | None = None, *, since: int = 0
 ) -> Figures:
-    """Read every log; with `counted`, which is added to, only those that may have changed.
+    """Read every log; with `counted`, which is updated, only those that may have changed.
 
     `since` leaves out runs that started before that moment, in UTC microseconds.
     """
@@ -90,7 +90,7 @@ def figures(
 
 
 def open_circuits(reader: Reader) -> list[Doc]:
-    """Workers that all runs leave alone, and until when."""
+    """Return the workers with an open circuit, and until when."""
     circuits = reader.host_state().circuits
     return [
         {"worker": name, "until": iso(each.until), "times": each.trips}

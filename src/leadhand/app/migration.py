@@ -1,7 +1,7 @@
-"""A log moved to another store: copied, proved equal, with its anchors; and roles given rights.
+"""Moving a log to another store: copied, proved equal, with its anchors; and rights of roles.
 
-Nobody hosts either log meanwhile: the locks of both are held. The source is only read. A copy
-that was cut short goes on where it ended, and one that is whole is only proved again.
+Neither log can be hosted meanwhile: the locks of both are held. The source is only read. An
+interrupted copy is resumed, and a complete one is only proved again.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """What was done, and what both logs amount to."""
+    """The result of a migration, with the totals of both logs."""
 
     copied: Copied
     source: Proof
     target: Proof
     anchors: int
-    """Lines of the anchor file that hold for the copy too."""
+    """The number of anchor lines that hold for the copy too."""
 
     def document(self) -> Doc:
-        """As `leadhand migrate --json` prints it."""
+        """Return the result in the form of `leadhand migrate --json`."""
         return {
             "equal": self.source == self.target,
             "resumed_at": self.copied.resumed,
@@ -179,7 +179,7 @@ def _receiving(place: Path | Address) -> Iterator[Copy]:
 
 
 def _anchors(source: Place, target: Place, anchoring: Anchoring) -> list[bytes]:
-    """The anchors of the source; Conflict when the target's file has others."""
+    """Return the anchors of the source. Raise `Conflict` if the target's file has others."""
     lines = _lines(file_of(home(source), anchoring))
     file = file_of(home(target), anchoring)
     if there_already := _lines(file):
@@ -201,7 +201,7 @@ def _lines(file: Path) -> list[bytes]:
 
 
 def _keep_anchors(lines: list[bytes], log: Log, target: Place, anchoring: Anchoring) -> None:
-    """Put the anchors beside the copy, once they are seen to hold for it."""
+    """Write the anchors beside the copy, once they are verified against it."""
     batches = {batch.number: batch for batch in log.batches()}
     found = verify_anchors(lines, batches, log.database_id)
     if found.problems:

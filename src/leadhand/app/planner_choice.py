@@ -1,8 +1,8 @@
-"""Which planner: from what a person wrote to the one that plans a goal.
+"""The choice of the planner: from a person's input to the planner of a goal.
 
 None, "goal"            the goal planner
-a function              asked as it is
-"anthropic:…", "lead"   a model; behind it the goal planner, where the goal names wanted facts
+a function              called as it is
+"anthropic:…", "lead"   a model; behind it the goal planner, if the goal names wanted facts
 a planner               itself
 """
 
@@ -45,12 +45,12 @@ CONSULT = {"next_step": "every_report", "whole": "on_surprise"}
 
 
 def consulting(goal: Goal) -> Doc:
-    """When the planner is asked again, where the mode says so; else that is the planner's word."""
+    """Return when the planner is asked again, if the mode says; else the planner decides."""
     return {"consult": CONSULT[goal.mode]} if goal.mode in CONSULT else {}
 
 
 def in_mode(goal: Goal, mode: str) -> Goal:
-    """The goal with a mode that was asked for, which is one."""
+    """Return the goal with `mode` set. Raise `UsageError` if the mode is unknown."""
     mode = mode or goal.mode or ""
     if mode and mode not in MODES:
         raise UsageError(f"{mode!r} is no mode. Fix: take one of {', '.join(MODES)}.")
@@ -60,13 +60,16 @@ def in_mode(goal: Goal, mode: str) -> Goal:
 def planner_in(
     goal: Goal, registry: Registry, known: Callable[[Goal], Planner], *, given: bool
 ) -> Planner:
-    """The planner of a goal by its mode; `known` gives the one that plans, `given` if one was."""
+    """Return the planner of a goal by its mode.
+
+    `known` returns the planner that plans; `given`: whether the caller chose one.
+    """
     direct = direct_in(goal, registry, given=given)
     return known(goal) if direct is None else direct
 
 
 def direct_in(goal: Goal, registry: Registry, *, given: bool) -> DirectPlanner | None:
-    """The planner that skips planning, where the mode asks for it or an agent is all there is."""
+    """Return the planner that skips planning, if the mode asks for it or there is only an agent."""
     words = bool(goal.text) and not goal.want
     if goal.mode == "direct":
         return _asked(goal, registry) if words else _direct(goal, registry.catalog())
@@ -111,7 +114,7 @@ def as_planner(
     methods: Sequence[Method],
     book: ModelRegistry | None,
 ) -> Planner | None:
-    """The planner that was meant; None when nothing was said."""
+    """Return the planner for an input; None if nothing was given."""
     if given == GoalPlanner.name:
         return GoalPlanner(methods)
     if isinstance(given, str):
@@ -124,7 +127,7 @@ def as_planner(
 
 
 def model_planner(name: str, book: ModelRegistry | None = None, **more: Any) -> Hybrid:
-    """A model by name, with the goal planner behind it."""
+    """Return a planner for a model by name, with the goal planner behind it."""
     from leadhand.models.registry import ModelRegistry
     from leadhand.planners.model.planner import ModelPlanner
 
@@ -140,7 +143,7 @@ def model_planner(name: str, book: ModelRegistry | None = None, **more: Any) -> 
 
 
 def planner_for(given: Planner | None, goal: Goal, methods: Sequence[Method]) -> Planner:
-    """The planner of a goal: the one that was given, else the goal planner."""
+    """Return the planner of a goal: the given one, else the goal planner."""
     planner = given or GoalPlanner(methods)
     in_the_end = planner.then if isinstance(planner, Hybrid) else planner
     if not isinstance(in_the_end, GoalPlanner) or goal.want:
@@ -154,7 +157,7 @@ def planner_for(given: Planner | None, goal: Goal, methods: Sequence[Method]) ->
 
 
 def planner_label(planner: Planner | None) -> str:
-    """The name under which a plan document can name a planner; empty for none."""
+    """Return the name by which a plan document can refer to a planner; "" for none."""
     if planner is None:
         return ""
     if isinstance(planner, GoalPlanner):
@@ -166,19 +169,19 @@ def planner_label(planner: Planner | None) -> str:
 
 
 def goal_of_document(doc: Doc) -> Json:
-    """The goal of a document that a planner may revise: planned whole, unless it says otherwise."""
+    """Return the goal of a document that a planner may revise: planned whole by default."""
     goal = Goal.from_doc(doc.get("goal"))
     whole = "whole" if doc.get("final", True) else None
     return replace(goal, mode=goal.mode or doc.get("mode") or whole).to_doc()
 
 
 def successor(workers: Any) -> GoalPlanner:
-    """The planner of a run that a person hands over: the goal planner, with the run's methods."""
+    """Return the planner of a run that is handed over: the goal planner, with the run's methods."""
     return GoalPlanner(getattr(workers, "methods", ()))
 
 
 def taken_up(planned_by: str, given: Planner | None, methods: Sequence[Method]) -> Planner | None:
-    """The planner of a run that is driven again, by the name in its log."""
+    """Return the planner of a resumed run, by the name in its log."""
     match planned_by:
         case DocumentPlanner.name:
             return DocumentPlanner()

@@ -1,4 +1,4 @@
-"""Reading runs without owning them: what `show`, `watch`, `ls` and `logs` stand on."""
+"""Reading runs without owning them: the basis of `show`, `watch`, `ls` and `logs`."""
 
 from __future__ import annotations
 
@@ -46,22 +46,25 @@ def reading(place: Place) -> Iterator[Reader]:
 
 
 class Reader:
-    """A database, read only; a host may be writing to it meanwhile."""
+    """A database for reading; a host may write to it at the same time."""
 
     def __init__(self, place: Place) -> None:
         self.store = open_reader(place)
         self._heads: dict[str, tuple[int, bytes]] = {}
 
     def runs(self) -> list[RunHeader]:
-        """All runs, oldest first."""
+        """Return the headers of all runs, oldest first."""
         return [header for header in self.store.runs() if header.run[:1] != "$"]
 
     def resolve(self, prefix: str) -> str:
-        """The one run whose id begins like that."""
+        """Return the only run whose id begins with `prefix`.
+
+        Raise `UsageError` if there is none.
+        """
         found = [header.run for header in self.runs() if header.run.startswith(prefix)]
         if prefix in found:
             return prefix
-        # A rollback has the id of its run with an ending: only who writes that means it.
+        # A rollback has the id of its run with a suffix: it is meant only if the suffix is given.
         found = [r for r in found if not (r.endswith(SUFFIX) and r.removesuffix(SUFFIX) in found)]
         if not found:
             raise UsageError(f"there is no run {prefix}; `leadhand ls` lists them")
@@ -70,11 +73,11 @@ class Reader:
         return found[0]
 
     def entries(self, run: str, after: int = 0) -> list[Entry]:
-        """A run's stored entries, as they are."""
+        """Return a run's stored entries, unverified."""
         return self.store.read(run, after)
 
     def verified(self, run: str, after: int = 0) -> list[Entry]:
-        """A run's stored entries; StoreCorrupt when they are not what was written."""
+        """Return a run's stored entries. Raise `StoreCorrupt` if they were altered."""
         header = self.store.header(run)  # first: a host may be appending meanwhile
         entries = self.store.read(run, after)
         seq, head = self._heads.get(run, (0, GENESIS)) if after else (0, GENESIS)
@@ -91,30 +94,30 @@ class Reader:
         return entries
 
     def events(self, run: str, after: int = 0) -> list[tuple[Entry, Event]]:
-        """A run's events, with their headers."""
+        """Return a run's events, with their headers."""
         with collector_resting():
             entries = self.verified(run, after)
             events = decode_all([(entry.version, entry.body) for entry in entries])
             return list(zip(entries, events, strict=True))
 
     def state(self, run: str) -> State:
-        """A run, folded."""
+        """Return the folded state of a run."""
         state = fold(self.verified(run))
         if state.started is None:
             raise StoreCorrupt(f"the log of run {run} has no beginning")
         return state
 
     def host_state(self) -> HostState:
-        """What all runs share, folded."""
+        """Return the state shared by all runs."""
         state = HostState()
         for _entry, event in self.events(HOST_STREAM):
             evolve_host(state, event)
         return state
 
     def library(self) -> LibraryState:
-        """The plans of the library."""
+        """Return the plans of the library."""
         return library_of(self.store)
 
     async def close(self) -> None:
-        """Let go of the file."""
+        """Close the database."""
         await self.store.close()

@@ -1,4 +1,4 @@
-"""Everything that is needed to go on with a run: its workers and its planner, found again."""
+"""Resuming a run: its workers and its planner, found again."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A run and everything that is needed to go on with it."""
+    """A run with everything needed to resume it."""
 
     settings: Settings
     run: str
     registry: Registry
     planner: Any
     named: str
-    """The planner that its plan names; empty when nobody may revise it, or it has no document."""
+    """The planner that its plan names; "" if it may not be revised, or has no document."""
     seq: int
-    """Where its log ends."""
+    """The end of its log."""
 
 
 def loaded(
@@ -39,9 +39,9 @@ def loaded(
     *,
     shared: Registry | None = None,
 ) -> Loaded:
-    """Find the workers and the planner of a run; UsageError names what is missing.
+    """Find the workers and the planner of a run. Raise `UsageError`, which names what is missing.
 
-    `shared` is taken where it has all that the run needs, so that many runs load nothing twice.
+    `shared` is used if it has all workers of the run, so that many runs load nothing twice.
     """
     started, ident = state.started, state.run
     if started is None:
@@ -63,14 +63,14 @@ def loaded(
 
 
 def workers_of(settings: Settings, state: State) -> Registry:
-    """Return the workers that a run would go on with, as they are now."""
+    """Return the workers that a run would continue with, as they are now."""
     return _registry(settings, (), state.started.workers if state.started else ())[0]
 
 
 def _registry(
     settings: Settings, workers: tuple[str, ...], recorded: tuple[str, ...]
 ) -> tuple[Registry, list[str]]:
-    """Workers as given, else from where the run had them and from the settings."""
+    """Return the given workers, else those from the run's sources and from the settings."""
     if workers:
         return registry_of(settings, workers), []
     bare = replace(settings, declared={}, folders={})
@@ -86,14 +86,14 @@ def _registry(
                 str(error).partition(" Fix: ")[0]
             )  # it matters only if a worker is missing in the end
             continue
-        # A copied project has its own of all of them; where the run began, the others lie.
+        # A copied project has all sources of its own; otherwise the rest is where the run began.
         if not all(here.get(name) is not None for name in names):
             sources.append(source)
     return registry_of(settings, [*sources, *settings.workers]) if sources else here, trouble
 
 
 def needed(state: State) -> set[str]:
-    """The workers that steps which have not ended may use."""
+    """Return the workers that steps which have not ended may use."""
     from leadhand.core.catalog import doers
     from leadhand.core.state.model import SETTLED
 
@@ -109,9 +109,9 @@ def needed(state: State) -> set[str]:
 def planner_again(
     settings: Settings, state: State, name: str = "", methods: Sequence[Method] = ()
 ) -> Any:
-    """The planner of a run, found again by what its log says of it.
+    """Return the planner of a run, found again from its log.
 
-    `name` is the one that was asked for; a plan that names its planner is revised by no other.
+    `name` is the requested planner; a plan that names its planner is revised by no other.
     """
     from leadhand.app.planner_choice import as_planner, taken_up
     from leadhand.planners.direct import DirectPlanner

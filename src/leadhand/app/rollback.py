@@ -1,4 +1,4 @@
-"""Taking back what a run did, from any process that may host."""
+"""Rolling back a run, from any process that may host."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 async def roll_back(
     lead: Lead, host: EmbeddedHost, run_id: str, sources: tuple[str, ...] = (), reason: str = ""
 ) -> Run:
-    """Begin the rollback of a run that has ended, or take it up where it stands.
+    """Start the rollback of a run that has ended, or resume it.
 
-    `reason` is recorded when it begins.
+    `sources` and `reason` are recorded when it starts.
     """
     ident = rollback_id(run_id)
     if host.store.header(ident) is not None:
@@ -43,7 +43,7 @@ async def roll_back(
         name: load_apart(value, lambda part: decoded(host.store, part.ref), hidden)
         for name, value in wanted.params.items()
     }
-    # An undo that gets what does not fit fails when its turn comes: no reason to undo nothing.
+    # An undo with values that do not fit fails in its turn: no reason to undo nothing.
     checked = lead.check(wanted.plan, params, values_too=not wanted.lenient)
     origin = {"rollback_of": run_id, **({"rollback_reason": reason} if reason else {})}
     return await lead.begin(

@@ -1,8 +1,8 @@
-"""A run's constants: what the host allows, and what the plan asks for. It may only ask for less.
+"""The policy of a run: the host's limits, and those of the plan, which can only be tighter.
 
 A run that a model plans, and a goal that agents may work on, has a budget and a number of planner
-calls also where nothing was said: `model_policy` fills them in, `limits_doc` and `limits_text` show
-them before the run starts.
+calls even by default: `model_policy` fills them in, `limits_doc` and `limits_text` show them before
+the run starts.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def plan_policy(policy: Policy, head: Doc, goal: Any, wall: int) -> Policy:
-    """The run's constants: the host's, with what the plan asks for; it may only ask for less."""
+    """Return the run's policy: the host's, tightened by the limits of the plan."""
     limits = head.get("limits") or {}
     of_goal = goal if isinstance(goal, dict) else {}
     wanted: Doc = {
@@ -42,10 +42,10 @@ def plan_policy(policy: Policy, head: Doc, goal: Any, wall: int) -> Policy:
 
 
 def model_policy(policy: Policy, planner: Planner, agents: Sequence[Any]) -> Policy:
-    """Return `policy` with the default limits of models in place of those that are not set.
+    """Return `policy` with the default limits of models where none are set.
 
-    `agents` are the workers that ask models and may be used. The budget stays open where the price
-    of a model is not known: with one, that model could not be asked at all.
+    `agents` are the workers that call models and may be used. The budget stays open if the price of
+    a model is unknown: with a budget, that model could not be called at all.
     """
     calls: int | None = getattr(planner, "calls", None)
     wanted: Doc = {}
@@ -71,7 +71,7 @@ def limits_doc(policy: Policy) -> SpendingLimits:
 
 
 def limits_text(policy: Policy) -> str:
-    """Return the same for people."""
+    """Return a run's budget and maximum of planner calls as a sentence."""
     money = (
         "spends without a limit (the price of a model is not known)"
         if policy.budget is None
@@ -95,7 +95,7 @@ def _cost(budget: Any) -> float | None:
 
 
 def _left(deadline: Any, wall: int) -> float | None:
-    """How long a run has: a duration, or until a moment or the next time of day."""
+    """Return how long a run has: a duration, or the time until an instant or time of day."""
     if deadline is None:
         return None
     try:

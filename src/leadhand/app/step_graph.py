@@ -1,4 +1,4 @@
-"""A run's steps for a page: the graph with how each step stands, and all there is of one step."""
+"""A run's steps for a page: the graph with the status of each step, and one step in detail."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 
 
 TRIES_SHOWN = 50
-"""Attempts of a step that a timeline shows: the last ones."""
+"""The number of attempts of a step that a timeline shows: the last ones."""
 TAIL_CHARS = 4000
-"""How much of what a step printed is shown with it; the rest is a text of its own."""
+"""The length of a step's output shown with it; the rest is a separate document."""
 
 
 def graph_document(state: State) -> Doc:
-    """All steps with what depends on what; those that are only proposed or expected are marked.
+    """Return all steps and dependencies; proposed and expected steps are marked.
 
-    `replaces` holds pairs of steps: the one that was given up, and the one in its place.
+    `replaces` holds pairs of steps: the superseded one, and its successor.
     """
     nodes = [node_row(state, step) for step in state.steps.values()]
     edges = [[name, ident] for ident, names in run_edges(state).items() for name in names]
@@ -48,7 +48,7 @@ def graph_document(state: State) -> Doc:
         ("outlook", state.outlook),
     ):
         for doc in steps:
-            if isinstance(doc, str):  # a text says what may follow, and names no step
+            if isinstance(doc, str):  # a text describes what may follow, and names no step
                 continue
             ident = str(doc.get("id", ""))
             if ident and ident not in known:
@@ -62,10 +62,10 @@ def graph_document(state: State) -> Doc:
 
 
 def run_edges(state: State) -> dict[str, list[str]]:
-    """What each step of a run waited for, or waits for now.
+    """Return the dependencies of each step of a run, then or now.
 
-    A step that was given up keeps the edges of its plan. One that outlived the replacement of a
-    step before it waits for the replacement.
+    A superseded step keeps the edges of its plan. A step that outlived the replacement of its
+    dependency waits for the replacement.
     """
     return {
         step.id: list(dict.fromkeys(_waited(state, step, name) for name in dependencies(step.doc)))
@@ -74,18 +74,18 @@ def run_edges(state: State) -> dict[str, list[str]]:
 
 
 def replacements(state: State) -> list[tuple[str, str]]:
-    """Each step that another one took the place of, and that other one."""
+    """Return each superseded step with its successor."""
     steps = state.steps.values()
     return [(step.id, step.superseded_by) for step in steps if step.superseded_by]
 
 
 def _waited(state: State, step: StepState, name: str) -> str:
-    """The step behind a name that `step` waits for, by what can be known to have been so."""
+    """Return the step behind a name that `step` waits for, as far as it can be known."""
     found = state.steps.get(name)
     while found is not None and found.superseded_by:
         heir = state.steps[found.superseded_by]
         if step.superseded_by and state.steps[step.superseded_by].revision <= heir.revision:
-            break  # it was given up before there was anything else to wait for
+            break  # it was superseded before there was another step to wait for
         if step.started and not (heir.ended and heir.ended <= step.started):
             break
         if step.settled and not step.started and not heir.started:
@@ -95,7 +95,7 @@ def _waited(state: State, step: StepState, name: str) -> str:
 
 
 def node_row(state: State, step: StepState) -> Doc:
-    """How one step stands."""
+    """Return the row of one step."""
     failure = step.failure or {}
     return {
         "id": step.id,
@@ -133,10 +133,10 @@ def _planned_row(doc: Doc, status: str) -> Doc:
 
 
 def _waits_for(doc: Doc) -> list[str]:
-    """The steps that a step waits for; none where it is only expected and not in a step's form."""
+    """Return the dependencies of a step; none for an expected step that is not in a step's form."""
     try:
         return [*dependencies(doc)]
-    except (TypeError, KeyError, AttributeError):  # nothing checks the form of an outlook
+    except (TypeError, KeyError, AttributeError):  # the form of an outlook is not checked
         return []
 
 
@@ -146,7 +146,7 @@ def _heir(state: State, name: str) -> str:
 
 
 def step_document(reader: Reader, state: State, step: StepState) -> Doc:
-    """One step: as planned, every attempt with what followed it, what it gave and printed."""
+    """Return one step: as planned, every attempt with its recovery, its result and output."""
     log = [(e, event) for e, event in reader.events(state.run) if _concerns(event, step.id)]
     failure = step.failure
     tally = state.models.by_step.get(step.id)
@@ -179,9 +179,9 @@ def step_document(reader: Reader, state: State, step: StepState) -> Doc:
 def inputs_of(
     reader: Reader, state: State, step: StepState, log: Iterable[tuple[Entry, ev.Event]]
 ) -> Doc | None:
-    """The parameters as the worker of the last attempt got them; None before there was one.
+    """Return the parameters that the last attempt's worker got; None before the first attempt.
 
-    Secrets are told by their names, and what is stored apart by its reference.
+    Secrets are shown by their names, and separately stored data by its reference.
     """
     started = [event for _entry, event in log if isinstance(event, ev.AttemptStarted)]
     if not started:
@@ -191,7 +191,7 @@ def inputs_of(
         return dict(fresh(template))
     found = _resolved(state, template)
     if found is None or digest(last.spec, canonical(found)) != last.exec:
-        then = State()  # what it refers to has changed since
+        then = State()  # its references have changed since
         for entry, event in reader.events(state.run):
             if event == last:
                 break
@@ -209,7 +209,7 @@ def _resolved(state: State, template: Doc) -> Doc | None:
 
 
 def _told(value: Json) -> Json:
-    """A resolved value for people: without the values of secrets."""
+    """Return a resolved value for people, without the values of secrets."""
     if isinstance(value, Secret):
         return f"[secret:{value.name}]"
     if isinstance(value, SecretText):
@@ -223,8 +223,11 @@ def _told(value: Json) -> Json:
 
 
 def others_for(state: State, step: StepState) -> list[str]:
-    """Who else could do a step: its alternatives, whoever offers the same action by name, and
-    for one without a name whoever takes it and gives the same facts."""
+    """Return other workers that could do a step.
+
+    These are its alternatives, workers with the same action by name, and for an unnamed action
+    workers that give the same facts.
+    """
     own = state.catalog.offer(step.worker, step.action)
     found = dict.fromkeys(step.doc.get("alternatives", ()))
     for name, spec in sorted(state.catalog.workers.items()):
@@ -237,7 +240,7 @@ def others_for(state: State, step: StepState) -> list[str]:
 
 
 def attempts_document(reader: Reader, state: State) -> Doc:
-    """When each attempt was, of the steps that had more than one; and every wait, by its step.
+    """Return the times of each attempt for steps with more than one; and every wait, by step.
 
     Waits of the plan for an approval, and of its planner for a person, are under the empty name.
     """
@@ -280,9 +283,9 @@ def _concerns(event: ev.Event, step: str) -> bool:
 def attempts_of(
     log: Iterable[tuple[Entry, ev.Event]], paid: Callable[[str], bool] = lambda _worker: False
 ) -> list[Doc]:
-    """Every attempt of a step, oldest first, each with what was decided when it failed.
+    """Return every attempt of a step, oldest first, each with the recovery if it failed.
 
-    `paid` says whether what a worker reports as its cost is money.
+    `paid` tells whether a worker reports its cost in money.
     """
     found: dict[int, Doc] = {}
     current = 0
@@ -360,7 +363,7 @@ def _reported(row: Doc, event: ev.AttemptReported, at: int, paid: Callable[[str]
 def output_of(
     reader: Reader, log: Iterable[tuple[Entry, ev.Event]], attempt: int | None = None
 ) -> str:
-    """What a step printed, in one attempt or in its last; fetched when it is stored apart."""
+    """Return the output of a step, in one attempt or in its last; loaded if stored separately."""
     text = ""
     for _entry, event in log:
         if isinstance(event, ev.AttemptReported) and attempt in (None, event.attempt):

@@ -1,7 +1,7 @@
-"""Opening a log wherever it is kept, and speaking to its host.
+"""Opening a log in any store, and contacting its host.
 
-The one place that knows all stores. A store in PostgreSQL needs a driver that is an extra;
-who does not have it is told how to get it.
+The only module that knows all stores. A store in PostgreSQL needs a driver that is an extra;
+without it, the error says how to install it.
 """
 
 from __future__ import annotations
@@ -45,10 +45,11 @@ def as_place(store: str | Path | StoreAddress | Store) -> Place | Store:
 def open_store(
     place: Place, *, for_service: bool = False, beside: bool = False
 ) -> tuple[KeptStore, Lock]:
-    """A store to write to, made when it is not there yet, with the lock that its host holds.
+    """Open a store for writing, created if missing, with the lock of its host.
 
-    Conflict when a service elsewhere hosts its runs, unless it is opened for that (`for_service`);
-    `beside`: next to other processes that do the same, where the store lets several write.
+    Raise `Conflict` if a service elsewhere hosts its runs, unless it is opened for that
+    (`for_service`); `beside`: next to other processes that do the same, if the store lets several
+    write.
     """
 
     def check(store: KeptStore) -> None:
@@ -65,12 +66,12 @@ def open_store(
 
 
 def host_state(log: Store | Log) -> hosting.HostState:
-    """What all runs of a log share."""
+    """Return the state shared by all runs of a log."""
     return host_folded(log.read(hosting.HOST_STREAM))
 
 
 def host_folded(entries: Iterable[Entry]) -> hosting.HostState:
-    """The host's own stream, folded."""
+    """Return the folded state of the host's own stream."""
     state = hosting.HostState()
     for entry in entries:
         hosting.evolve_host(state, decode(entry.version, entry.body))
@@ -78,7 +79,7 @@ def host_folded(entries: Iterable[Entry]) -> hosting.HostState:
 
 
 def _refuse_marked(place: Path, *, for_service: bool) -> None:
-    """The process that holds a file may be an engine: then the service is to be spoken to."""
+    """Raise `Conflict` if the process that holds a file is an engine of a hosting service."""
     if for_service or not there(place):
         return
     log = open_reader(place)
@@ -120,9 +121,9 @@ def service_of(host: EmbeddedHost, place: Place) -> Listening:
 
 
 async def joining(place: Path, hello: dict[str, Any]) -> GuestLine | None:
-    """Open a line to the host of a database; None when nobody listens.
+    """Open a connection to the host of a database; None if no host listens.
 
-    Raises NotAllowed when the host belongs to another user.
+    Raise `NotAllowed` if the host belongs to another user.
     """
     path = str(socket_path(place))
     try:
@@ -136,7 +137,7 @@ async def joining(place: Path, hello: dict[str, Any]) -> GuestLine | None:
 
 
 def other_user(place: Path) -> NotAllowed:
-    """What is said when the host's socket is not ours to speak to."""
+    """Return the error for a host's socket of another user."""
     return NotAllowed(
         f"{place}: its host belongs to another user, who alone may have runs driven beside it. "
         "Fix: start the run as that user, or over HTTP where `leadhand serve` hosts it "
@@ -145,7 +146,7 @@ def other_user(place: Path) -> NotAllowed:
 
 
 def artifacts_of(place: Path) -> ArtifactFolder:
-    """Where large results of a log in a file are kept; any process of its user may add some."""
+    """Return the folder of large results of a log in a file, for all processes of its user."""
     from leadhand.stores.artifacts import ArtifactFolder
 
     return ArtifactFolder(Path(f"{place.resolve()}.artifacts"))

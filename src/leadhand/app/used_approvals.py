@@ -1,9 +1,9 @@
 """Approvals of plans that this account has used, in a file outside of every database.
 
 A database remembers which approvals its runs have used up. A second database, or an older copy of
-the same one, does not: so each use is also written to `$XDG_STATE_HOME/leadhand/approvals.used`
-(mode 0600, one JSON document a line) before the run starts. What another account or another
-machine has used is not known here.
+the same one, does not: so each use is also recorded in `$XDG_STATE_HOME/leadhand/approvals.used`
+(mode 0600, one JSON document per line) before the run starts. Uses by another account or another
+machine are not known here.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FILE = "approvals.used"
 
 
 class ApprovalUse(msgspec.Struct, frozen=True):
-    """One approval, and what it was used for."""
+    """One approval, and the run that used it."""
 
     approval: str
     run: str
@@ -33,7 +33,7 @@ class ApprovalUse(msgspec.Struct, frozen=True):
 
 
 def used_file() -> Path:
-    """Where uses are written down."""
+    """Return the file of uses."""
     return state_folder(os.environ) / FILE
 
 
@@ -45,9 +45,11 @@ class UsedApprovals:
         self._file = file or used_file()
 
     def claim(self, approval: Approval, run: str) -> None:
-        """Write a use down, durably; Conflict when another run, anywhere, has used the approval.
+        """Record a use durably.
 
-        Where the file cannot be written, the database alone knows of the use.
+        Raise `Conflict` if another run, in any database, has used the approval.
+
+        If the file cannot be written, only the database knows of the use.
         """
         try:
             self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -72,7 +74,7 @@ class UsedApprovals:
 
 
 def _uses(data: bytes) -> list[ApprovalUse]:
-    """The lines that can be read; half a line of a power cut is none."""
+    """Return the readable lines; a line torn by a power cut is ignored."""
     found = []
     for line in data.splitlines():
         try:

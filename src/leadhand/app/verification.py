@@ -1,4 +1,4 @@
-"""Whether a database is what its host wrote: chains, invariants, what stands beside them, anchors.
+"""Verification of a database: chains, log rules, headers, signatures, anchors.
 
     run chain      each entry follows from the one before it             change, gap, order
     head           the log ends where its header says, and says the same  a cut end, a summary
@@ -46,23 +46,23 @@ if TYPE_CHECKING:
 
 @dataclass
 class Verification:
-    """What was found, and what could not be looked at."""
+    """The result of a verification, and what could not be checked."""
 
     problems: list[ChainProblem] = field(default_factory=list)
     runs: int = 0
     entries: int = 0
     file: Path | None = None
     lines: int = 0
-    """Of the anchor file."""
+    """The number of lines of the anchor file."""
     held: Anchor | None = None
     signed: int = 0
     since: int = 0
-    """Entries that no anchor covers."""
+    """The number of entries that no anchor covers."""
     checked_key: str = ""
     signatures: Signatures = field(default_factory=Signatures)
 
     def document(self) -> Doc:
-        """As `verify --json` prints it."""
+        """Return the result in the form of `verify --json`."""
         held = self.held
         return {
             "valid": not self.problems,
@@ -82,7 +82,7 @@ class Verification:
         }
 
     def unshown(self) -> list[str]:
-        """What this look at the log cannot exclude, in plain words."""
+        """Return a sentence for each thing that this verification cannot exclude."""
         return [*self._unanchored(), *self.signatures.unshown()]
 
     def _unanchored(self) -> list[str]:
@@ -104,7 +104,10 @@ def verify_database(
     key: PublicKey | None = None,
     approvers: Mapping[str, str] | None = None,
 ) -> Verification:
-    """Look at everything, or at one run and what holds it; `approvers`: whose keys are at hand."""
+    """Verify everything, or one run and the commits that hold it.
+
+    `key` must have signed the anchors; `approvers` are the known approvers with their keys.
+    """
     verdict = Verification(file=file_of(home(store), anchoring))
     lines = _lines(verdict.file)  # before the snapshot: anchors are never ahead of the log
     with reader.store.snapshot():
@@ -135,7 +138,7 @@ def verify_database(
 
 
 def _damage(reader: Reader) -> list[ChainProblem]:
-    """What the database's own check finds, with what to do."""
+    """Return the findings of the database's own check, with a fix."""
     then = "Fix: put back a copy; what the log says and the chains confirm can be exported before"
     return [
         ChainProblem("", 0, "store", f"{each}. {then}" if "Fix:" not in each else each)
@@ -168,7 +171,7 @@ def _name(reader: Reader) -> str:
 
 
 def _used(reader: Reader) -> dict[str, str] | None:
-    """Which run used each approval up; None when the host's own log cannot be read."""
+    """Return the run that used each approval; None if the host's own log is unreadable."""
     found: dict[str, str] = {}
     try:
         for entry in reader.entries(HOST_STREAM):
@@ -183,7 +186,7 @@ def _used(reader: Reader) -> dict[str, str] | None:
 def check_run(
     reader: Reader, header: RunHeader, signatures: Signatures
 ) -> tuple[list[ChainProblem], int]:
-    """What is wrong with one run; the chain first, since nothing else counts without it."""
+    """Return the problems of one run; the chain first, since the rest depends on it."""
     ident = header.run
     entries: list[Entry] = []
     try:
@@ -213,7 +216,7 @@ def _check_artifacts(reader: Reader, ident: str, entries: Sequence[Entry]) -> li
 
 
 def _strays(reader: Reader) -> list[ChainProblem]:
-    """Entries whose run is not there: their hashes stand in the chain, and nobody reads them."""
+    """Return entries whose run does not exist: the chain covers them, but no run shows them."""
     return [
         ChainProblem("", position, "run", f"entry {position} belongs to no run")
         for position in reader.store.strays()
@@ -228,7 +231,7 @@ def _odd(reader: Reader) -> list[ChainProblem]:
 
 
 def _check_owner(reader: Reader) -> list[ChainProblem]:
-    """Each host raises the count of hosts and says so as the first thing it does."""
+    """Check the owner count: each host raises it and records that first."""
     entries = reader.entries(HOST_STREAM)
     known = 0
     for entry in entries:
@@ -236,7 +239,7 @@ def _check_owner(reader: Reader) -> list[ChainProblem]:
         if isinstance(event, (HostOpened, RunJoined)):
             known = max(known, event.owner)
     epoch = reader.store.epoch()
-    if epoch == known or not known:  # no host so far (engines of Temporal are none): tables count
+    if epoch == known or not known:  # no host so far (engines of Temporal are none)
         return []
     message = (
         f"the count of hosts is {epoch}, and the log knows of {known}: it was changed by hand, "
@@ -263,4 +266,4 @@ def _check_anchors(
         last = max((batch.last for batch in batches.values()), default=0)
         verdict.since = last - (found.held.position if found.held else 0)
     except TypeError:
-        verdict.since = 0  # damage, and reported as such
+        verdict.since = 0  # damage, which is reported
