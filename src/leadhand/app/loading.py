@@ -235,7 +235,7 @@ def telemetry_of(settings: Settings) -> None:
 
 
 def reviewers_of(settings: Settings) -> dict[str, Any]:
-    """The automatic reviewers that the settings name, by those names."""
+    """Return the automatic reviewers of the settings, by name."""
     from leadhand.workers.functions.snapshot import load_module
 
     found: dict[str, Any] = {}

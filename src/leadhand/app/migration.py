@@ -60,7 +60,7 @@ def move(
     anchoring: Anchoring,
     told: Callable[[int, int], None] = lambda _done, _all: None,
 ) -> Migration:
-    """Copy a log and prove the copy equal to it."""
+    """Copy a log and prove the copy equal to it. `told` is called with the progress."""
     source, target = _movable(source), _movable(target)
     if there(target):  # what it holds says more than the anchors beside it
         with _reading(source) as log, _reading(target) as held:
@@ -77,7 +77,7 @@ def move(
 
 
 def check_places(source: Place, target: Place) -> None:
-    """UsageError unless there is something to move, and somewhere else to move it to."""
+    """Raise `UsageError` unless there is a log to move, and another place to move it to."""
     if _same(_movable(source), _movable(target)):
         raise UsageError("the source and the target are the same log")
     if not there(source):
@@ -85,7 +85,7 @@ def check_places(source: Place, target: Place) -> None:
 
 
 def prepare(target: Place, readers: Sequence[str] = (), writers: Sequence[str] = ()) -> int:
-    """Make the tables, or bring them up to date, and give roles their rights; the version."""
+    """Create or migrate the tables, and give roles their rights; return the schema version."""
     target = _movable(target)
     make_store_folder(target)
     if not isinstance(target, Address):
@@ -134,7 +134,7 @@ def _reading(place: Place) -> Iterator[Log]:
 
 @contextmanager
 def _unhosted(place: Path | Address) -> Iterator[None]:
-    """Keep hosts away from a log that is only read; Conflict when it has one."""
+    """Keep hosts away from a log that is only read. Raise `Conflict` if it has one."""
     if isinstance(place, Address):
         from leadhand.stores.postgres.lock import kept_from_hosts
 

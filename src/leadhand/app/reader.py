@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def summary_of(header: RunHeader) -> RunSummary | None:
-    """What stands beside a run's log; None when there is nothing, or nothing that makes sense."""
+    """Return the summary beside a run's log; None if it is missing or unreadable."""
     try:
         return msgspec.json.decode(header.summary, type=RunSummary)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

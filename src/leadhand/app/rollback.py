@@ -52,7 +52,7 @@ async def roll_back(
 
 
 def _refuse_namesake(host: EmbeddedHost, lead: Lead, ident: str, run_id: str) -> None:
-    """Conflict when a run only has the name of the rollback: it takes nothing back."""
+    """Raise `Conflict` if a run only has the name of the rollback: it undoes nothing."""
     started = host.load(ident, lead.registry).state.started
     if started is None or started.plan.get("rollback_of") != run_id:
         raise Conflict(

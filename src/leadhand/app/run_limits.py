@@ -66,7 +66,7 @@ class SpendingLimits(msgspec.Struct, kw_only=True):
 
 
 def limits_doc(policy: Policy) -> SpendingLimits:
-    """Return what a run may spend and how often its planner is asked, for machines."""
+    """Return a run's budget and maximum of planner calls as a document."""
     return SpendingLimits(budget=policy.budget, planner_calls=policy.planner_calls_max)
 
 

@@ -34,7 +34,7 @@ ANSWER_WAIT_S = 30.0
 
 
 def as_place(store: str | Path | StoreAddress | Store) -> Place | Store:
-    """A store as a Lead is given it: a path, an address, or the store itself."""
+    """Return a store as given to a Lead: a path, an address, or the store itself."""
     if isinstance(store, str) and store == ":memory:":
         raise UsageError("a store is a file: pass a path, or leadhand.testing's MemoryStore()")
     if is_address(store):
@@ -90,24 +90,24 @@ def _refuse_marked(place: Path, *, for_service: bool) -> None:
 
 
 def open_reader(place: Place) -> Log:
-    """A log to read, whether it has a host or not."""
+    """Open a log for reading, whether it has a host or not. Raise `UsageError` if there is none."""
     if isinstance(place, Path) and not there(place):
         raise UsageError(f"there is no database at {place}; run something first, or give --store")
     return kind_of(place).reader(place)
 
 
 def schema_version(place: Place) -> int:
-    """The version of the tables that this code writes there."""
+    """Return the version of the tables that this code writes there."""
     return kind_of(place).version()
 
 
 def host_info(place: Place) -> dict[str, Any] | None:
-    """Who hosts a log now."""
+    """Return the current host of a log, or None."""
     return kind_of(place).holder(place)
 
 
 def marker(place: Place | Store, store: Store) -> str:
-    """What this host's processes are marked with: the log's own, so that a copy has another."""
+    """Return the marker of this host's processes: unique to the log, so that a copy has another."""
     if isinstance(place, StoreAddress):
         return f"{store.database_id}-{place.home.name.rpartition('-')[2]}"
     file = place.stat().st_ino if isinstance(place, Path) else 0
@@ -115,7 +115,7 @@ def marker(place: Place | Store, store: Store) -> str:
 
 
 def service_of(host: EmbeddedHost, place: Place) -> Listening:
-    """How other processes reach a host: a socket beside the file, or the database itself."""
+    """Return the listener of a host: a socket beside the file, or the database itself."""
     own = kind_of(place).service(place, Answers(host).answer)
     return Service(host, socket_path(home(place))) if own is None else own
 
@@ -153,7 +153,7 @@ def artifacts_of(place: Path) -> ArtifactFolder:
 
 
 async def ask_host(place: Place, request: bytes) -> bytes | None:
-    """Say one thing to the host of a log; its answer, None when there is no host."""
+    """Send one request to the host of a log; return its answer, or None without a host."""
     kind = kind_of(place)
     if kind.is_asked_by_itself:
         return await kind.ask(place, request, ANSWER_WAIT_S)
