@@ -1,7 +1,7 @@
-"""One frozen `Settings`: what was configured, and where each value came from.
+"""One frozen `Settings`: the configuration, with the origin of each value.
 
-Precedence: flag > LEADHAND_* > leadhand.toml > pyproject.toml [tool.leadhand] > user config.
-The two project files are looked for in the working folder and upwards; the user's is
+Precedence: flag > LEADHAND_* > leadhand.toml > pyproject.toml [tool.leadhand] > user config. The
+two project files are looked for in the working folder and upwards; the user's is
 `$XDG_CONFIG_HOME/leadhand/config.toml`.
 
     [project]
@@ -37,11 +37,11 @@ The two project files are looked for in the working folder and upwards; the user
     [mcp.files]
     command = ["files-server", "/data"]
 
-In the environment a key of `[project]` is LEADHAND_STORE, LEADHAND_WORKERS (a list with
-commas) and so on; keys of other tables have two underscores: LEADHAND_POLICY__TIMEOUT.
+In the environment a key of `[project]` is LEADHAND_STORE, LEADHAND_WORKERS (a list with commas) and
+so on; keys of other tables have two underscores: LEADHAND_POLICY__TIMEOUT.
 
-A key nobody knows is an error, with its file and the key that was probably meant: a misspelt
-limit that is silently ignored is no limit. Paths are relative to the file they stand in.
+A key that is not known is an error, with its file and the key that was probably meant: a misspelt
+limit that is silently ignored is no limit. Paths are relative to the file that contains them.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ DATABASE = "leadhand.db"
 FILE_BYTES_MAX = 1 << 20
 DEFAULT = "default"
 DECLARING = ("workers", "mcp", "agents")
-"""Tables in which every key is a name and declares something."""
+"""Tables in which every key is a name and declares a part."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,62 +85,62 @@ class Settings:
     """Everything that can be configured."""
 
     root: Path
-    """The folder of the project: where its settings file stands, else the working folder."""
+    """The folder of the project: that of its settings file, else the working folder."""
     store: Place
     workers: tuple[str, ...] = ()
-    """Modules, or absolute paths of Python files, that hold workers."""
+    """Modules, or absolute paths of Python files, with workers."""
     declared: Mapping[str, Doc] = field(default_factory=dict)
-    """`[workers.NAME]` tables as they stand in the file."""
+    """`[workers.NAME]` tables as written in the file."""
     folders: Mapping[str, Path] = field(default_factory=dict)
     """For each declared worker, the folder of the file that declares it."""
     mcp: Mapping[str, Doc] = field(default_factory=dict)
-    """`[mcp.NAME]` tables as they stand in the file."""
+    """`[mcp.NAME]` tables as written in the file."""
     mcp_folders: Mapping[str, Path] = field(default_factory=dict)
     """For each MCP server, the folder of the file that declares it."""
     agents: Mapping[str, Doc] = field(default_factory=dict)
-    """`[agents.NAME]` tables as they stand in the file."""
+    """`[agents.NAME]` tables as written in the file."""
     agent_folders: Mapping[str, Path] = field(default_factory=dict)
     tiers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     models: Mapping[str, ModelName] = field(default_factory=dict)
     planner: str = ""
     """A model, a tier, `module:function`, or `file.py:function` with the file's absolute path."""
     planner_given: str = ""
-    """The same, word for word as it was configured."""
+    """The same, as written in the configuration."""
     planning: Doc = field(default_factory=dict)
-    """How a model plans, where one does."""
+    """How a model plans, if one does."""
     telemetry: Doc = field(default_factory=dict)
     actor: str = ""
     policy: Policy = field(default_factory=Policy)
     notify_command: tuple[str, ...] = ()
     notify_webhook: str = ""
     anchoring: Anchoring = field(default_factory=Anchoring)
-    """Where and how often the head of the log is written down outside the database."""
+    """Where and how often the head of the log is recorded outside the database."""
     approver_key: Path | None = None
-    """The key that signs what this person approves."""
+    """The key that signs this person's approvals."""
     sections: Mapping[str, Any] = field(default_factory=dict)
-    """What products own (`[server]`, `[fleet]`), by the name of their section."""
+    """Settings of products (`[server]`, `[fleet]`), by the name of their section."""
     context: ContextSettings | None = None
-    """The place that was chosen, as `[context.NAME]` describes it."""
+    """The chosen context, as `[context.NAME]` describes it."""
     contexts: tuple[str, ...] = ()
-    """The places that can be chosen."""
+    """The contexts that can be chosen."""
     origins: Mapping[str, str] = field(default_factory=dict)
     """For each key that was set: the flag, variable or file it came from."""
     files: tuple[Path, ...] = ()
     """The settings files that were read."""
     trust: Trust | None = None
-    """What may be executed; None for a program that uses Leadhand as a library: everything."""
+    """The trusted code and addresses; None for a program that uses Leadhand as a library: all."""
     not_loaded: tuple[TrustEntry, ...] = ()
-    """What project files name and was left out, since it is not trusted."""
+    """Entries of project files that were left out because they are not trusted."""
 
     @property
     def book(self) -> ModelRegistry:
-        """The models that are configured, by name and by tier."""
+        """The configured models, by name and by tier."""
         from leadhand.models.registry import ModelRegistry
 
         return ModelRegistry(self.tiers, self.models)
 
     def origin(self, key: str) -> str:
-        """Where a value came from."""
+        """Return the origin of a value."""
         return self.origins.get(key, DEFAULT)
 
 
@@ -157,10 +157,11 @@ def load_settings(
     folder: Path | None = None,
     context: str | None = None,
 ) -> Settings:
-    """Read everything that applies in a folder; `flags` holds dotted keys ("project.store").
+    """Read all settings that apply in a folder; `flags` holds dotted keys ("project.store").
 
-    A flag that is None was not given; `context` chooses a `[context.NAME]`. UsageError names
-    the file or variable, the key, and what was probably meant.
+    A flag that is None was not given; `environ` replaces the process's environment, and `context`
+    chooses a `[context.NAME]`. Raise `UsageError`, which names the file or variable, the key, and
+    what was probably meant.
     """
     env = os.environ if environ is None else environ
     here = (folder or Path.cwd()).resolve()
@@ -190,7 +191,7 @@ def load_settings(
 
 
 def _documents(env: Mapping[str, str], here: Path) -> Iterator[tuple[Path, Doc]]:
-    """The settings files that exist, the weakest first, each with its table."""
+    """Yield the existing settings files with their tables, the weakest first."""
     config = env.get("XDG_CONFIG_HOME") or str(
         Path(env.get("HOME") or "~").expanduser() / ".config"
     )
@@ -216,7 +217,7 @@ def _upwards(here: Path, name: str) -> Iterator[Path]:
 
 
 def _refuse_strangers(path: Path, here: Path) -> None:
-    """A settings file names code to run: one above must be ours, root's or the folder owner's."""
+    """Raise `NotAllowed` for a file of another user above the folder: settings name code to run."""
     if path.parent == here:
         return
     owner = path.stat().st_uid
@@ -239,7 +240,7 @@ def _read(path: Path) -> Doc:
 
 
 def _flat(path: Path, document: Doc) -> Iterator[tuple[str, Any]]:
-    """A file's values by dotted key; each declared worker is one value."""
+    """Yield a file's values by dotted key; each declared worker is one value."""
     for table, content in document.items():
         owned = table in TABLES or section_of(table) is not None
         if not owned:
@@ -250,7 +251,7 @@ def _flat(path: Path, document: Doc) -> Iterator[tuple[str, Any]]:
             if table == "context":
                 check_context(path, key, value)
             elif table not in DECLARING and _keys(table) is None:
-                pass  # Names that anybody may give.
+                pass  # The names are free.
             elif table in DECLARING:
                 if not isinstance(value, dict):
                     fix = "Fix: modules that hold workers stand in [project] workers = [...]."
@@ -264,7 +265,7 @@ def _flat(path: Path, document: Doc) -> Iterator[tuple[str, Any]]:
 
 
 def _keys(table: str) -> Mapping[str, Any] | None:
-    """Return the keys of a table; None where each key is a name that anybody may give."""
+    """Return the keys of a table; None if its keys are free names."""
     if table in KEYS or table in ("approvers", *NAMED):
         return KEYS.get(table)
     section = section_of(table)
@@ -281,7 +282,7 @@ def _unknown(
 
 
 def _from_environment(env: Mapping[str, str]) -> Iterator[tuple[str, str, Any]]:
-    """The variables that are settings. Others that begin with LEADHAND_ have other uses."""
+    """Yield the variables that are settings. Others that begin with LEADHAND_ have other uses."""
     for name in sorted(env):
         if not name.startswith("LEADHAND_") or not env[name]:
             continue
@@ -298,7 +299,7 @@ def _from_environment(env: Mapping[str, str]) -> Iterator[tuple[str, str, Any]]:
 
 
 def _from_text(text: str, table: str, key: str) -> Any:
-    """What a variable's text stands for: JSON where it is, a list with commas for workers."""
+    """Return the value of a variable's text: JSON if it is JSON, a list with commas for workers."""
     if (table, key) == ("project", "workers"):
         return [each.strip() for each in text.split(",") if each.strip()]
     if table == "project" or key == "webhook":
@@ -372,7 +373,7 @@ def _settings(found: Mapping[str, _Value], root: Path, files: tuple[Path, ...]) 
 
 
 def _value(dotted: str, given: _Value) -> Any:
-    """Return what one key stands for. Raise UsageError that names its place."""
+    """Return the value of one key. Raise `UsageError`, which names its place."""
     table, _, key = dotted.partition(".")
     try:
         if table in NAMED:
@@ -391,14 +392,14 @@ def _value(dotted: str, given: _Value) -> Any:
 
 
 def _sections(read: Doc) -> list[Section]:
-    """Return the sections of products of which anything is set, each once."""
+    """Return the sections of products with any value set, each once."""
     names = dict.fromkeys(dotted.partition(".")[0] for dotted in read)
     found = [section_of(name) for name in names if name not in TABLES]
     return list({each.name: each for each in found if each is not None}.values())
 
 
 def _under(table: str, read: Doc) -> Doc:
-    """What was read of a table, by key."""
+    """Return the values of a table, by key."""
     return {
         key.partition(".")[2]: each for key, each in read.items() if key.startswith(f"{table}.")
     }
@@ -411,7 +412,7 @@ def _planning(read: Doc, found: Mapping[str, _Value]) -> Doc:
 
 
 def _planner(given: _Value | None) -> Doc:
-    """The planner that is configured; a file's path is relative to where the planner is named."""
+    """Return the configured planner; a file's path is relative to the file that names it."""
     if given is None:
         return {}
     name = str(given.value)
@@ -425,7 +426,7 @@ def _path_of(given: _Value | None) -> Path | None:
 
 
 def source_of(name: str, folder: Path) -> str:
-    """A source of workers: a module's name as it is, the path of a file made absolute."""
+    """Return a source of workers: a module's name unchanged, a file's path made absolute."""
     if name.endswith(".py") or os.sep in name:
         return str((folder / Path(name).expanduser()).resolve())
     return name

@@ -1,12 +1,12 @@
-"""`[context.NAME]`: the same plan in another place.
+"""`[context.NAME]`: the same plan in another context.
 
     [context.staging]
     workers.k8s-deployer = "staging-deployer"
     params.environment = "staging"
     policy.auto_risk = "low"
 
-It binds the names of workers that plans use to those of this place, gives values to parameters,
-and puts its policy in the place of the files'. Flags and variables come before it.
+It binds the names of workers in plans to those of this context, gives values to parameters, and
+overrides the policy of the files. Flags and variables take precedence over it.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ PARTS = ("workers", "params", "policy")
 
 @dataclass(frozen=True, slots=True)
 class ContextSettings:
-    """A place where plans can run."""
+    """A context in which plans can run."""
 
     name: str
     workers: Mapping[str, str] = field(default_factory=dict)
-    """The worker a plan names, to the one that does it here."""
+    """The worker named in a plan, to the worker that does the step here."""
     params: Mapping[str, Any] = field(default_factory=dict)
-    """Values for parameters, for plans that have them."""
+    """Values for parameters, for plans that declare them."""
 
 
 def check_context(path: Path, name: str, table: Any) -> Doc:
-    """A context's table as it stands in a file; UsageError names what is wrong with it."""
+    """Check a context's table of a file. Raise `UsageError`, which names the problem."""
     place = f"{path}: [context.{name}]"
     if not isinstance(table, dict):
         raise UsageError(f"{path}: context.{name} must be a table, written [context.{name}]")
@@ -62,7 +62,7 @@ def check_context(path: Path, name: str, table: Any) -> Doc:
 
 
 def chosen(tables: Mapping[str, Doc], name: str) -> ContextSettings:
-    """The context of a name; UsageError says which there are."""
+    """Return the context of a name. Raise `UsageError`, which lists the known ones."""
     if name not in tables:
         there = _meant(name, tables) if tables else "Fix: add [context.NAME] to leadhand.toml."
         raise UsageError(f"there is no context {shown(name)}. {there}")

@@ -1,4 +1,4 @@
-"""The folder that Leadhand keeps to itself in a project."""
+"""Leadhand's own folder in a project."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FOLDER = STATE_FOLDER
 
 
 def make_store_folder(store: Place) -> None:
-    """Make `.leadhand/`, for this account only, with a .gitignore: no run is ever committed."""
+    """Create `.leadhand/`, for this account only, with a .gitignore: no run is ever committed."""
     folder = home(store).parent
     if folder.name != FOLDER:
         return

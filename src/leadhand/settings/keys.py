@@ -12,7 +12,7 @@ from leadhand.settings.models import read_model, tier
 from leadhand.settings.review import person_name, reviewers, rules
 
 STYLES = ("whole", "next_step", "list")
-"""How a model plans; `ModelPlanner` knows the same."""
+"""How a model plans; the same as in `ModelPlanner`."""
 
 
 class KeyKind(NamedTuple):
@@ -20,10 +20,10 @@ class KeyKind(NamedTuple):
 
     read: Callable[[Any], Any]
     field: str = ""
-    """The field of Policy it fills."""
+    """The field of Policy it sets."""
 
 
-# What each key may hold. Readers raise ValueError with the end of a sentence.
+# The values of each key. Readers raise ValueError with the end of a sentence.
 
 
 def _text(value: Any) -> str:
@@ -172,5 +172,5 @@ KEYS: dict[str, dict[str, KeyKind]] = {
 NAMED: dict[str, Callable[[str, str, Any], Any]] = {
     "models": read_model,
 }
-"""Tables of tables: by place, name and content."""
+"""Tables of tables: readers by file, name and content."""
 TABLES = (*KEYS, "approvers", *NAMED, "workers", "agents", "mcp", "context")

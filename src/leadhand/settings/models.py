@@ -1,4 +1,4 @@
-"""`[tiers]` and `[models]`: which language models there are, and what each is for.
+"""`[tiers]` and `[models]`: the language models, and their uses.
 
     [tiers]
     lead = "anthropic:claude-opus-4-5"
@@ -12,8 +12,8 @@
     price_in = 0.1
     price_out = 0.4
 
-A tier is one model, or several that are asked in turn when the one before is down. `key` names
-the environment variable that holds the key: no key stands in a file.
+A tier is one model, or several that are tried in turn when the one before is down. `key` names the
+environment variable with the key: no key is in a file.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 
 
 def tier(value: Any) -> tuple[str, ...]:
-    """The models of a tier; ValueError is the end of a sentence."""
+    """Read the models of a tier. Raise `ValueError` with the end of a sentence."""
     words = [value] if isinstance(value, str) else value
     if not isinstance(words, list) or not words or not all(isinstance(w, str) and w for w in words):
         raise ValueError('must be a model, as in "anthropic:claude-sonnet-5", or a list of them')
@@ -41,9 +41,9 @@ def tier(value: Any) -> tuple[str, ...]:
 
 
 def read_model(origin: str, name: str, value: Any) -> ModelName:
-    """A `[models.NAME]` table, or a text `provider:model@url`; UsageError says what is wrong.
+    """Read a `[models.NAME]` table, or a text `provider:model@url`. Raise `UsageError`.
 
-    What stands in it is not shown: somebody may have put a key there.
+    The message does not show its content, which may contain a key by mistake.
     """
     place = f"{origin}: [models.{name}]"
     if isinstance(value, str):
@@ -102,7 +102,7 @@ def _wrong(table: Mapping[str, Any]) -> Iterator[str]:
 def check_tiers(
     tiers: Mapping[str, tuple[str, ...]], models: Mapping[str, ModelName], origin: Mapping[str, str]
 ) -> None:
-    """That every word of a tier names a model."""
+    """Raise `UsageError` unless every word of a tier names a model."""
     for name, words in tiers.items():
         place = f"{origin.get(f'tiers.{name}', '')}: [tiers] {name}"
         for word in words:

@@ -1,7 +1,7 @@
 """Databases of products: runs of their own, beside those of the project.
 
-The entry-point group `leadhand.runs` names them by how their runs' names begin: the entry `epic` is
-the log of all runs that are called `epic-…`.
+The entry-point group `leadhand.runs` names them by the prefix of their runs: the entry `epic` is
+the log of all runs named `epic-…`.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ class ProductLog(NamedTuple):
     """The log of a product's own runs."""
 
     store: Callable[[Settings], Path | None]
-    """Where it is in a project; None when there is none, or another database was asked for."""
+    """Its path in a project; None if there is none, or another database was chosen."""
     kind: str
-    """What its runs are called: `epic`."""
+    """The kind of its runs: `epic`."""
     shown_by: str
     """The command that lists its runs."""
     resumed_by: str
-    """The command that goes on with its runs."""
+    """The command that resumes its runs."""
 
 
 def log_of_run(run: str) -> ProductLog | None:
-    """Return the log that a run with this name belongs to; None for a run of the project."""
+    """Return the log of a product that a run of this name belongs to; None for the project's."""
     for name, part in plugins.parts(GROUP).items():
         if run.startswith(f"{name}-"):
             return _log(part)

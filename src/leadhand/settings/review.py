@@ -1,4 +1,4 @@
-"""`[review]` and `[approvers]`: who must allow what, and whose word counts.
+"""`[review]` and `[approvers]`: required approvals, and the people who may give them.
 
     [review]
     rules = [{risk = "high", then = "two"}, {effects = ["pay"], then = "refuse"}]
@@ -9,7 +9,7 @@
     [approvers]
     ann = "ed25519:…"
 
-The first rule that fits decides. Where there are approvers, an approval counts only with a
+The first rule that matches decides. If there are approvers, an approval counts only with a
 signature of one of them.
 """
 
@@ -35,7 +35,7 @@ FIELDS = tuple(Rule.__struct_fields__)
 
 
 def rules(value: Any) -> tuple[Rule, ...]:
-    """A list of rules; ValueError is the end of a sentence."""
+    """Read a list of rules. Raise `ValueError` with the end of a sentence."""
     if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
         raise ValueError('must be a list of rules, as in [{risk = "high", then = "two"}]')
     return tuple(map(_rule, value))
@@ -61,7 +61,7 @@ def _rule(table: dict[str, Any]) -> Rule:
 
 
 def reviewers(value: Any) -> tuple[str, ...]:
-    """Names of functions, or of reviewers that installed packages bring."""
+    """Read names of functions, or of reviewers that installed packages provide."""
     if not isinstance(value, list):
         raise ValueError('must be a list, as in ["module:function"]')  # noqa: TRY004 - a sentence
     for each in value:
@@ -73,7 +73,7 @@ def reviewers(value: Any) -> tuple[str, ...]:
 
 
 def refuse_namesakes(people: Iterable[str]) -> None:
-    """Raise ValueError, the end of a sentence, for names that are odd or could be taken for one."""
+    """Raise `ValueError` for malformed names, or names that could be mistaken for each other."""
     seen: list[str] = []
     for name in people:
         if wrong := odd_name(name):
@@ -86,7 +86,7 @@ def refuse_namesakes(people: Iterable[str]) -> None:
 
 
 def person_name(value: Any) -> str:
-    """The name of the person who speaks."""
+    """Read the name of the acting person."""
     if not isinstance(value, str):
         raise ValueError("must be a text")  # noqa: TRY004 - a sentence
     if value and (wrong := odd_name(value)):
@@ -95,7 +95,7 @@ def person_name(value: Any) -> str:
 
 
 def approver(value: Any) -> str:
-    """A person's public key."""
+    """Read a person's public key."""
     try:
         raw_key(value)
     except (ValueError, AttributeError, TypeError):

@@ -1,4 +1,4 @@
-"""Tables of the settings that a product owns: `[fleet]` with `[coders.NAME]`, or those of a plugin.
+"""Settings tables of a product: `[fleet]` with `[coders.NAME]`, or those of a plugin.
 
 A product registers each of its tables under the entry-point group `leadhand.settings`; all name the
 same `Section`. It is imported when a file, a variable or a listing needs the table.
@@ -25,25 +25,26 @@ Reader = Callable[[Any], Any]
 NamedReader = Callable[[str, str, Any], Any]
 """Reads one table of a table of tables: by the file, the name and the content."""
 Trusted = Iterator[tuple[str, str, str, str]]
-"""What a section has executed or contacted: kind, key of the settings, name, detail."""
+"""Everything a section executes or contacts: kind, key of the settings, name, detail."""
 
 
 class Section(NamedTuple):
-    """What the settings need to know of a product's tables."""
+    """A product's tables in the settings."""
 
     name: str
     tables: Mapping[str, Mapping[str, Reader] | NamedReader]
     """For each table its keys with their readers, or the reader of its named tables."""
     make: Callable[[Doc, Mapping[str, Path]], Any]
-    """From values by dotted key, and the folder that each stands in, to the product's settings."""
+    """Makes the product's settings from values by dotted key, and the folder of each value's
+    file."""
     rows: Callable[[Any], Doc]
     """The settings as they are listed, by dotted key."""
     trusted: Callable[[Settings, Any], Trusted]
-    """Everything that must be trusted before it is used."""
+    """Yields everything that must be trusted before it is used."""
     without: Callable[[Any, Mapping[str, set[str]]], Any]
-    """The settings without what is not trusted, by kind and name."""
+    """Returns the settings without untrusted entries, by kind and name."""
     private: Callable[[Any], list[Path]] = lambda _made: []
-    """Files that no worker may see, such as keys of people."""
+    """Files hidden from workers, such as keys of people."""
     has_workers: Callable[[Any], bool] = lambda _made: False
     """Whether these settings configure workers of their own."""
 
@@ -54,7 +55,7 @@ class Section(NamedTuple):
 
 
 def section_of(table: str) -> Section | None:
-    """Return the section that owns a table, or None when no installed package does."""
+    """Return the section that owns a table, or None if no installed package does."""
     part = plugins.part(GROUP, table)
     if part is None:
         return None
@@ -78,7 +79,7 @@ def sections() -> list[Section]:
 
 
 def detail_text(detail: Doc) -> str:
-    """Return what an entry of folder trust is compared by."""
+    """Return the text by which an entry of folder trust is compared."""
     return json.dumps(detail, sort_keys=True, default=str)
 
 

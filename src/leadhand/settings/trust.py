@@ -1,14 +1,14 @@
-"""Folder trust: code and addresses that a project's settings name are used once they are trusted.
+"""Folder trust: code and addresses in a project's settings are used only once they are trusted.
 
-A settings file names modules to import, MCP servers to start and addresses that get keys. To look
-at a folder must run nothing of it, so each such entry (`Entry`) of a `leadhand.toml` or
-`pyproject.toml` counts only after the person at this account said so. What was said is kept
-outside of the folder, in `$XDG_STATE_HOME/leadhand/trust.json` (mode 0600), by folder and entry:
-an entry that is added or changed later is asked about again, an edit of a worker's code is not.
+A settings file names modules to import, MCP servers to start and addresses that get keys. Looking
+at a folder must run nothing of it, so each such entry (`TrustEntry`) of a `leadhand.toml` or
+`pyproject.toml` counts only after the person at this account trusted it. Trust is kept outside of
+the folder, in `$XDG_STATE_HOME/leadhand/trust.json` (mode 0600), by folder and entry: an entry that
+is added or changed later is asked about again, an edit of a worker's code is not.
 
-Not asked about, since the person named it: flags, `LEADHAND_*` variables, the user's own
+Always trusted, since the person named it: flags, `LEADHAND_*` variables, the user's own
 `config.toml`, and Python programs that use Leadhand as a library. `LEADHAND_TRUST` lists folders
-(absolute, with `:` between them) in which everything is trusted, for CI and containers.
+(absolute, separated by `:`) in which everything is trusted, for CI and containers.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ PROJECT_FILES = ("leadhand.toml", "pyproject.toml")
 VARIABLE = "LEADHAND_TRUST"
 FILE_BYTES_MAX = 4 << 20
 REACH = ("command", "cwd", "env", "secrets", "set_env", "url", "headers")
-"""Keys of `[mcp.NAME]` that say what is started or contacted, and with what."""
+"""Keys of `[mcp.NAME]` that determine what is started or contacted, and how."""
 
 
 class TrustEntry(NamedTuple):
-    """One thing that a settings file has executed or contacted."""
+    """One thing that a settings file causes to be executed or contacted."""
 
     kind: str
     name: str
     detail: str = ""
-    """Everything that it depends on in the settings, as text; part of its digest."""
+    """Everything in the settings that it depends on, as text; part of its digest."""
     folder: str = ""
     """The folder of the settings file that names it."""
 
     @property
     def digest(self) -> str:
-        """What trust is bound to: the kind, the name and the detail."""
+        """The digest that trust is bound to: of kind, name and detail."""
         words = json.dumps([self.kind, self.name, self.detail])
         return hashlib.sha256(words.encode()).hexdigest()
 
@@ -75,7 +75,7 @@ class TrustEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """What is trusted on this account; the file is read anew on each question."""
+    """The trust of this account; the file is read anew on each query."""
 
     file: Path
     folders: tuple[Path, ...] = ()
@@ -85,9 +85,9 @@ class Trust:
 
     @classmethod
     def here(cls, environ: Mapping[str, str] | None = None, *, everything: bool = False) -> Trust:
-        """Return the trust of this account, as its environment places it.
+        """Return the trust of this account, located by its environment.
 
-        Raises UsageError if `LEADHAND_TRUST` holds a path that is not absolute.
+        Raise `UsageError` if `LEADHAND_TRUST` holds a path that is not absolute.
         """
         env = os.environ if environ is None else environ
         folders: list[Path] = []
@@ -102,7 +102,7 @@ class Trust:
         return cls(state_folder(env) / "trust.json", tuple(folders), everything)
 
     def allows(self, entry: TrustEntry) -> bool:
-        """Whether an entry may be executed or contacted."""
+        """Return whether an entry may be executed or contacted."""
         folder = Path(entry.folder)
         return (
             self.everything
@@ -111,7 +111,7 @@ class Trust:
         )
 
     def remember(self, entries: Iterable[TrustEntry]) -> None:
-        """Trust entries from now on. Raises NotAllowed if that cannot be written down."""
+        """Trust entries from now on. Raise `NotAllowed` if that cannot be stored."""
         new = [each for each in entries if not self._knows(each)]
         if not new:
             return
@@ -122,19 +122,19 @@ class Trust:
                 kept["entries"][each.digest] = str(each)
 
     def forget(self, folder: Path) -> bool:
-        """Trust nothing of a folder any more; return whether anything was."""
+        """Remove the trust of a folder; return whether there was any."""
         with self._locked() as known:
             return known.pop(str(folder), None) is not None
 
     def known(self) -> Doc:
-        """Return what was remembered: for each folder `since` and `entries`."""
+        """Return the stored trust: for each folder `since` and `entries`."""
         return self._read()
 
     def _knows(self, entry: TrustEntry) -> bool:
         return entry.digest in self._read().get(entry.folder, {}).get("entries", {})
 
     def _read(self) -> Doc:
-        """What the file holds. One that others could have written, or that is damaged, is empty."""
+        """Return the content of the file; empty if damaged, or if others could have written it."""
         try:
             with self.file.open("rb") as file:
                 about = os.fstat(file.fileno())
@@ -154,7 +154,7 @@ class Trust:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[Doc]:
-        """Hand out what is known, and replace the file by it at the end."""
+        """Yield the stored trust under a lock, and replace the file by it at the end."""
         home = self.file.parent
         try:
             home.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -177,7 +177,7 @@ class Trust:
 
 
 def state_folder(env: Mapping[str, str]) -> Path:
-    """The folder for what Leadhand keeps about the person at this account."""
+    """Return the folder for Leadhand's own data about this account."""
     state = env.get("XDG_STATE_HOME") or ""
     if not Path(state).is_absolute():
         state = str(Path(env.get("HOME") or "~").expanduser() / ".local" / "state")
@@ -185,7 +185,7 @@ def state_folder(env: Mapping[str, str]) -> Path:
 
 
 def entries_of(settings: Settings) -> list[TrustEntry]:
-    """Everything that project files have executed or contacted, in the order of this list."""
+    """Return everything that project files cause to be executed or contacted, in this order."""
     found = [
         *(("workers", f"project.workers:{each}", each, "") for each in settings.workers),
         *_planners(settings),
@@ -239,24 +239,24 @@ def _addresses(settings: Settings) -> Found:
 
 
 def _sections(settings: Settings) -> list[Section]:
-    """Return the sections of products that these settings hold."""
+    """Return the sections of products in these settings."""
     return [each for each in map(section_of, settings.sections) if each is not None]
 
 
 def untrusted(settings: Settings, trust: Trust) -> list[TrustEntry]:
-    """The entries of project files that are not trusted yet."""
+    """Return the entries of project files that are not trusted yet."""
     return [each for each in entries_of(settings) if not trust.allows(each)]
 
 
 def require(settings: Settings, trust: Trust) -> Settings:
-    """Return the settings with their trust. Raise NotTrusted if an entry is not trusted."""
+    """Return the settings with their trust. Raise `NotTrusted` if an entry is not trusted."""
     if missing := untrusted(settings, trust):
         raise NotTrusted(refusal(missing))
     return replace(settings, trust=trust)
 
 
 def refusal(missing: list[TrustEntry]) -> str:
-    """The message of NotTrusted: the entries, and the ways to trust them."""
+    """Return the message of NotTrusted: the entries, and the ways to trust them."""
     folder = missing[0].folder
     names = ", ".join(map(str, missing[:6])) + (
         f" and {len(missing) - 6} more" if missing[6:] else ""
@@ -269,10 +269,10 @@ def refusal(missing: list[TrustEntry]) -> str:
 
 
 def looking(settings: Settings, trust: Trust) -> Settings:
-    """Return the settings for a command that only looks: without what is not trusted.
+    """Return the settings for a command that only looks: without untrusted entries.
 
-    `not_loaded` holds what was left out. Agents are left out with it: their tools may be among it.
-    Raises NotTrusted for a database elsewhere: there is nothing to look at without contacting it.
+    `not_loaded` holds the entries left out. Agents are left out with them: their tools may be among
+    them. Raise `NotTrusted` for a remote database: there is nothing to show without contacting it.
     """
     missing = untrusted(settings, trust)
     if not missing:
@@ -301,9 +301,9 @@ def looking(settings: Settings, trust: Trust) -> Settings:
 
 
 def refuse_code(settings: Settings, kind: str, name: str) -> None:
-    """Raise NotTrusted for code that neither trusted settings nor the person named.
+    """Raise `NotTrusted` for code named by neither trusted settings nor the person.
 
-    The log of a run names sources too, and the folder may have come with one. `trust` is None for
+    The log of a run names sources too, and may have come with the folder. `trust` is None for
     programs that use Leadhand as a library: those chose their code themselves.
     """
     if settings.trust is None:
@@ -317,12 +317,12 @@ def refuse_code(settings: Settings, kind: str, name: str) -> None:
 
 
 def trust_written(folder: Path) -> None:
-    """Trust what the settings file of a folder names that was written by this process just now."""
+    """Trust the entries of a folder's settings file that this process has just written."""
     from leadhand.settings import load_settings
 
     place = str(folder.resolve())
     found = entries_of(load_settings(folder=folder))
-    with contextlib.suppress(NotAllowed):  # then the next command says how
+    with contextlib.suppress(NotAllowed):  # then the next command explains it
         Trust.here().remember(each for each in found if each.folder == place)
 
 
@@ -338,5 +338,5 @@ def remember_named(settings: Settings) -> None:
         for kind, key, name in named
         if Path(settings.origin(key)).name not in PROJECT_FILES
     ]
-    with contextlib.suppress(NotAllowed):  # `resume` asks for them by name then
+    with contextlib.suppress(NotAllowed):  # then `resume` asks for them by name
         trust.remember(entries)
