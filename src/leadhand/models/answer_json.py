@@ -14,12 +14,12 @@ from leadhand.codec.documents import DEPTH_MAX
 
 
 def clean(text: str) -> str:
-    """A text that can be written down: half of a pair of surrogates cannot."""
+    """Return `text` without lone surrogates, which cannot be encoded."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def arguments(args: Any) -> Any:
-    """What a model wrote for a tool: JSON where it is that, else its words."""
+    """Return the arguments that a model wrote for a tool: JSON if they are, else the text."""
     if not isinstance(args, str):
         return {} if args is None else "(nested too deeply)" if _too_deep(args) else args
     args = clean(args)
@@ -32,7 +32,7 @@ def arguments(args: Any) -> Any:
 
 
 def data_in(text: str) -> Any:
-    """The JSON of an answer; a fence around it, or a sentence before it, does no harm."""
+    """Return the JSON value in an answer; a fence around it or a sentence before it is ignored."""
     for candidate in (text, text.partition("```json")[2].partition("```")[0], _outer(text)):
         try:
             return decoded(candidate)
@@ -42,7 +42,7 @@ def data_in(text: str) -> Any:
 
 
 def decoded(text: str) -> Any:
-    """The value of a text; DecodeError also where it is too deep."""
+    """Return the JSON value of `text`. Raise `DecodeError` if it is malformed or nested too deeply."""
     try:
         value = msgspec.json.decode(text)
     except RecursionError:
@@ -53,7 +53,7 @@ def decoded(text: str) -> Any:
 
 
 def _too_deep(value: Any) -> bool:
-    """Whether it is nested more than a document may be, found without recursion."""
+    """Return whether `value` is nested more deeply than documents may be, without recursion."""
     level = [value]
     for _ in range(DEPTH_MAX):
         level = [

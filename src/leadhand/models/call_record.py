@@ -38,13 +38,13 @@ def record_contents(*, on: bool) -> None:
 
 
 def answer_digest(answer: ModelAnswer | str) -> str:
-    """What an answer is known by; empty where nothing was said."""
+    """Return the digest of an answer; empty if there is none."""
     said = _words(answer)
     return digest(scrub(said)) if said else ""
 
 
 def refused(problem: str, said: str) -> None:
-    """Tell the run what a planner refused of its model's answers, and why."""
+    """Report to the run that a planner refused its model's answer, and why."""
     read = data_in(said)
     draft = RefusedDraft(
         findings=(scrub(problem),),
@@ -55,7 +55,7 @@ def refused(problem: str, said: str) -> None:
 
 
 def contents(request: ModelRequest, answer: ModelAnswer | str) -> dict[str, Any] | None:
-    """What was asked and answered, or None where that is not recorded."""
+    """Return the request and the answer as a document, or None if contents are not recorded."""
     if not _switch.contents:
         return None
     asked = {"system": request.system, "turns": msgspec.to_builtins(request.turns)}
@@ -63,14 +63,14 @@ def contents(request: ModelRequest, answer: ModelAnswer | str) -> dict[str, Any]
 
 
 def bounded(value: Any) -> Any:
-    """A document that may stand in the log: itself, or its beginning where it is very long."""
+    """Return `value` if it is short enough for the log, else its beginning."""
     value = scrubbed(value)
     text = _json(value)
     return value if len(text) <= CONTENT_CHARS_MAX else {"cut": _text(text), "chars": len(text)}
 
 
 def _words(answer: ModelAnswer | str) -> str:
-    """An answer as one text: its words, or its data, and the tools that it calls."""
+    """Return an answer as one text: its words or its data, and the tool calls."""
     if isinstance(answer, str):
         return answer
     said = answer.text or ("" if answer.data is None else _json(answer.data))

@@ -45,14 +45,14 @@ class Client:
 
     @property
     def name(self) -> str:
-        """The first one's name, which stands for all."""
+        """Return the name of the first model, which stands for all of them."""
         return self.models[0].name
 
     @property
     def is_priced(self) -> bool:
-        """Whether the price of each of its models is known: else no budget can be held.
+        """Return whether the price of each model is known; without prices no budget can be kept.
 
-        With a tape nothing is: what is recorded must be asked again in the same words where no
+        With a recording the answer is always False, so that requests are the same whether or not
         prices are installed.
         """
         if current() is not None:
@@ -63,7 +63,10 @@ class Client:
     async def ask(
         self, request: ModelRequest, heard: Listener | None = None, *, prompt: str = ""
     ) -> ModelAnswer:
-        """The answer of the first model that gives one; `prompt`: the digest of its template."""
+        """Ask the models in order and return the first answer; `prompt`: its template's digest.
+
+        Raise the `ModelFailure` of the last model if none of them answers.
+        """
         for model in self.models[:-1]:
             try:
                 return await self._ask(model, request, heard, prompt)
@@ -125,8 +128,11 @@ class Client:
 
 
 def _counted(answer: ModelAnswer, asked: Usage) -> Usage:
-    """What a call used. A provider that does not count, or says nonsense, is counted by length:
-    what it does not report would else be free, and no budget would ever end."""
+    """Return the tokens that a call used.
+
+    Tokens that a provider does not count, or counts absurdly, are estimated by length: they would
+    otherwise be free, and no budget would ever end.
+    """
     used = _sane(answer.usage)
     if not used.input and not used.cache_read and not used.cache_write:
         used = replace(used, input=asked.input)

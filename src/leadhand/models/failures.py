@@ -59,7 +59,7 @@ class ModelFailure(WorkerFailure):
 
 
 def of_provider(error: ModelAPIError, name: str) -> ModelFailure:
-    """The failure that an error of a provider stands for."""
+    """Return the failure, with its class, that an error of a provider stands for."""
     from pydantic_ai import exceptions as ex
 
     table: tuple[tuple[type[BaseException], str, str], ...] = (
@@ -92,7 +92,7 @@ def of_provider(error: ModelAPIError, name: str) -> ModelFailure:
 
 
 def _detail(error: ModelAPIError) -> str:
-    """What the provider said, without our key or the whole page it may have sent."""
+    """Return the provider's message, without our key and without the rest of a long page."""
     body = error.body
     if isinstance(body, dict):
         inner = body.get("error", body)

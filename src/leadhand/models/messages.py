@@ -22,7 +22,7 @@ class ToolDef(msgspec.Struct, frozen=True):
 
 
 class ToolCall(msgspec.Struct, frozen=True):
-    """A tool that a model wants to be called. `arguments` is whatever JSON it wrote."""
+    """A call of a tool that a model asks for. `arguments` is JSON as the model wrote it."""
 
     id: str
     tool: str
@@ -38,14 +38,14 @@ class UserMessage(msgspec.Struct, frozen=True, tag="told", omit_defaults=True):
 
 
 class AssistantMessage(msgspec.Struct, frozen=True, tag="said", omit_defaults=True):
-    """What the model said before."""
+    """An earlier answer of the model."""
 
     text: str = ""
     calls: tuple[ToolCall, ...] = ()
 
 
 class Result(msgspec.Struct, frozen=True, tag="result"):
-    """What a tool gave back, as text; it is data, never an instruction."""
+    """The result of a tool call as text: data, never an instruction."""
 
     id: str
     tool: str
@@ -88,7 +88,7 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ModelAnswer(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What came back, whole."""
+    """One complete answer of a model."""
 
     text: str = ""
     data: Any = None
@@ -99,7 +99,7 @@ class ModelAnswer(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True)
     cost: float = 0.0
 
     def turn(self) -> AssistantMessage:
-        """The answer as a turn of the conversation that goes on."""
+        """Return the answer as a turn of the conversation."""
         return AssistantMessage(self.text, self.calls)
 
 
@@ -115,4 +115,4 @@ class Model(Protocol):
     name: str
 
     async def ask(self, request: ModelRequest, heard: Listener | None = None) -> ModelAnswer:
-        """The whole answer, or a ModelFailure."""
+        """Return the complete answer. Raise `ModelFailure` if there is none."""

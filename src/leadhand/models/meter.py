@@ -17,7 +17,7 @@ from leadhand.models.messages import Usage
 
 
 class ModelCall(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What became of one call of a model."""
+    """The outcome of one call of a model."""
 
     model: str
     tier: str = ""
@@ -37,7 +37,7 @@ class ModelCall(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class RefusedDraft(msgspec.Struct, frozen=True, kw_only=True):
-    """What a model proposed and its planner refused before anybody else saw it."""
+    """A proposal of a model that its planner refused before the engine saw it."""
 
     findings: tuple[str, ...]
     draft: Any
@@ -46,17 +46,17 @@ class RefusedDraft(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Payer(Protocol):
-    """Somebody who pays for calls."""
+    """The account that calls of models are charged to."""
 
     async def reserve(self, wanted: float, least: float) -> float:
-        """Set money aside: `wanted` if there is that much, else what is left, if not below `least`.
+        """Set money aside: `wanted` if there is that much, else the rest, if not below `least`.
 
-        Waits for calls in flight to be settled before it says no, with a ModelFailure of the
-        class "budget". Infinite when there is no limit.
+        Wait for calls in flight to be settled before refusing. Raise `ModelFailure` of the class
+        "budget" if there is too little. Return infinity if there is no limit.
         """
 
     def settle(self, reserved: float, call: ModelCall) -> None:
-        """Give back what was set aside, and write down what became of the call."""
+        """Return the reservation and record the outcome of the call."""
 
 
 class Nobody:
@@ -70,7 +70,7 @@ class Nobody:
 
 
 def _unheard(_draft: RefusedDraft) -> None:
-    """Outside of a run nobody keeps drafts."""
+    """Drop the draft: outside of a run there is no log to keep it."""
 
 
 drafts: ContextVar[Callable[[RefusedDraft], None]] = ContextVar("drafts", default=_unheard)

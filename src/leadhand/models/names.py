@@ -73,7 +73,7 @@ variable that mostly holds their key."""
 
 
 class ModelName(NamedTuple):
-    """One model: who serves it, what it is called there, and where."""
+    """One model: its provider, its name there, and the address to ask."""
 
     provider: str
     model: str
@@ -113,24 +113,27 @@ KEY_VARIABLES = {
 
 
 def key_variable(name: ModelName) -> str:
-    """The environment variable that must hold a key; empty where none is needed, or not known."""
+    """Return the environment variable that holds the key; empty if none is needed or it is unknown."""
     return name.key or ("" if name.url else KEY_VARIABLES.get(name.provider, ""))
 
 
 def has_key(name: ModelName) -> bool:
-    """Whether the key that a model needs is there, as far as that is known."""
+    """Return whether the key that a model needs is set, as far as that is known."""
     variable = key_variable(name)
     return not variable or bool(os.environ.get(variable))
 
 
 def is_model_name(text: str, known: Collection[str] = TIERS) -> bool:
-    """Whether a word names a model, a tier or a model of the configuration."""
+    """Return whether `text` names a model, a tier, or one of the `known` names of the settings."""
     provider, colon, _ = text.partition(":")
     return text in known or (bool(colon) and (provider in PROVIDERS or provider in BY_ADDRESS))
 
 
 def parse_model(text: str, place: str = "model") -> ModelName:
-    """The model that a word names."""
+    """Return the model that `text` names.
+
+    Raise `UsageError`, which names `place`, if it names none.
+    """
     provider, colon, rest = text.partition(":")
     if not colon or not rest:
         raise UsageError(
@@ -156,7 +159,7 @@ def parse_model(text: str, place: str = "model") -> ModelName:
 
 
 def checked_address(url: str, provider: str, place: str) -> str:
-    """An address that can be asked; a key sent in the clear to another machine is refused."""
+    """Return `url` if it can be asked. Raise `UsageError` if a key would be sent unencrypted."""
     if provider not in (*PROTOCOLS, "openai"):
         raise UsageError(
             f"{place}: {provider} has an address of its own. Fix: for an address that you name, "

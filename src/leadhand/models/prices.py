@@ -26,7 +26,7 @@ OVERHEAD_TOKENS = 400
 
 
 def cost(name: ModelName, usage: Usage) -> float | None:
-    """Dollars for what was used; None when nobody knows the price."""
+    """Return the price of `usage` in dollars, or None if the price is unknown."""
     if name.price_in is not None or name.price_out is not None:
         into, out = name.price_in or 0.0, name.price_out or 0.0
         return (usage.input * into + usage.output * out) / MILLION
@@ -37,12 +37,12 @@ def cost(name: ModelName, usage: Usage) -> float | None:
 
 
 def known(name: ModelName) -> bool:
-    """Whether its price is known."""
+    """Return whether the price of a model is known."""
     return cost(name, Usage(1, 1)) is not None
 
 
 def bound(name: ModelName, request: ModelRequest) -> tuple[float, float]:
-    """The most that a call can cost: for the question, and for each token of the answer."""
+    """Return the highest cost of a call: of the question, and of each token of the answer."""
     tokens = question_tokens(request)
     asked = cost(name, Usage(tokens, 0)) or 0.0
     # Some answers cost more after a long question.
@@ -52,12 +52,12 @@ def bound(name: ModelName, request: ModelRequest) -> tuple[float, float]:
 
 
 def question_tokens(request: ModelRequest) -> int:
-    """No fewer tokens than a question has."""
+    """Return an upper bound on the tokens of a question."""
     return int(len(msgspec.json.encode(request)) / TOKEN_BYTES) + OVERHEAD_TOKENS
 
 
 def answer_tokens(answer: ModelAnswer) -> int:
-    """About how many tokens an answer has, for when nobody counted them."""
+    """Return an estimate of an answer's tokens, for providers that do not count them."""
     said = msgspec.json.encode([answer.text, [[c.tool, c.arguments] for c in answer.calls]])
     return max(1, len(said) // 4)
 

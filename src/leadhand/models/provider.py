@@ -59,12 +59,12 @@ DEFINITIONS = ("$defs", "definitions")
 
 
 def is_open(schema: Mapping[str, Any]) -> bool:
-    """Whether some part of a form takes properties or values that the form does not name."""
+    """Return whether any part of a schema allows properties or values that it does not name."""
     return bool(closed(schema) != schema)
 
 
 def closed(schema: Any) -> Any:
-    """The same form, with its open parts as JSON in a text."""
+    """Return the same schema with its open parts as JSON in a text."""
     if _open_here(schema):
         return AS_TEXT
     made = dict(schema)
@@ -79,10 +79,9 @@ def closed(schema: Any) -> Any:
 
 
 def opened(data: Any, schema: Any, root: Any = None) -> Any:
-    """An answer to a closed form as an answer to the form itself.
+    """Convert an answer to a closed schema back into an answer to the schema itself.
 
-    A text that is no JSON, where the form wanted a JSON text, is kept as it is: checks of the form
-    say what is wrong with it.
+    A text that should be JSON and is not stays as it is: the check against the schema reports it.
     """
     root = schema if root is None else root
     if _open_here(schema):
@@ -98,7 +97,7 @@ def opened(data: Any, schema: Any, root: Any = None) -> Any:
 
 
 def _open_here(schema: Any) -> bool:
-    """Whether this part itself is open, not one that it names."""
+    """Return whether this part of a schema is itself open, not one that it contains."""
     if not isinstance(schema, dict):
         return True  # `true` takes everything
     choices = [each for word in CHOICES for each in schema.get(word, ())]
@@ -154,14 +153,14 @@ class ProviderModel:
         ] = WeakKeyDictionary()
 
     async def ask(self, request: ModelRequest, heard: Listener | None = None) -> ModelAnswer:
-        """The whole answer, or a ModelFailure."""
+        """Return the complete answer. Raise `ModelFailure` if there is none."""
         try:
             return await self._ask(request, heard)
         except ModelFailure as failure:
             raise self._without_key(failure) from None
 
     def _without_key(self, failure: ModelFailure) -> ModelFailure:
-        """A failure whose words do not hold our key: some servers say which one they refuse."""
+        """Remove our key from a failure's message: some servers quote the key that they refuse."""
         key = os.environ.get(key_variable(self.known) or "", "")
         if len(key) < KEY_CHARS_MIN or key not in f"{failure}{failure.text}":
             return failure
@@ -243,10 +242,10 @@ class ProviderModel:
             return stream.get()
 
     def _settings(self, request: ModelRequest) -> dict[str, Any]:
-        """The limits of a call, and marks for the provider's cache where it takes them.
+        """Return the limits of a call, and cache marks where the provider takes them.
 
-        System text, tools and the conversation so far come again with every call. A server of
-        one's own is told per block only: the mark for the whole request is Anthropic's own.
+        System text, tools and the conversation so far are sent again with every call. A server of
+        the user's own gets marks per block only: the mark for the whole request is Anthropic's own.
         """
         settings: dict[str, Any] = {"max_tokens": request.max_tokens}
         if request.temperature is not None:
@@ -301,7 +300,7 @@ class ProviderModel:
         return ModelAnswer(text=text, data=data, calls=calls, usage=usage, model=self.name)
 
     def _parameters(self, client: ProviderClient, request: ModelRequest) -> ModelRequestParameters:
-        """How a request is put to this client: its tools, or the form of its answer."""
+        """Return how a request is put to this client: its tools, or the schema of its answer."""
         from pydantic_ai.messages import InstructionPart
         from pydantic_ai.models import ModelRequestParameters
         from pydantic_ai.tools import ToolDefinition
@@ -362,12 +361,11 @@ class ProviderModel:
 def _native(
     client: ProviderClient, schema: dict[str, Any], parts: list[Any], *, forced: bool
 ) -> ModelRequestParameters | None:
-    """Native output in the widest form that the client takes; None where that is no use.
+    """Return native output in the widest schema that the client takes; None if that is no use.
 
-    Asked of the client itself, since providers differ: OpenAI's takes a form as it stands,
-    Anthropic's only closed ones and not too large. An open form is then better asked for with a
-    tool, which takes it as it stands; where native is `forced`, its open parts are asked for as
-    JSON in a text.
+    The client itself is asked, since providers differ: OpenAI takes any schema, Anthropic only
+    closed ones of limited size. An open schema is then better asked for as a tool, which takes any
+    schema; where native is `forced`, its open parts are asked for as JSON in a text.
     """
     from pydantic_ai import exceptions as ex
     from pydantic_ai.models import ModelRequestParameters
@@ -407,9 +405,9 @@ async def _open(client: ProviderClient) -> AsyncGenerator[None, None]:
 
 
 def _ended(client: ProviderClient, response: ModelResponse) -> bool:
-    """Whether the provider itself said that this is the end.
+    """Return whether the provider itself marked the end of the answer.
 
-    For Chat Completions pydantic-ai makes up an end for a stream that has none.
+    For Chat Completions pydantic-ai invents an end for a stream that has none.
     """
     made_up = any(kind.__name__ == "OpenAIChatModel" for kind in type(client).__mro__)
     refused = response.finish_reason == "content_filter"
@@ -417,7 +415,7 @@ def _ended(client: ProviderClient, response: ModelResponse) -> bool:
 
 
 def _made(name: ModelName) -> ProviderClient:
-    """A client for one model, that retries nothing."""
+    """Return a client for one model that never retries by itself."""
     variable = key_variable(name)
     if variable and not os.environ.get(variable):
         words = f"{name}: the variable {variable}, which is to hold its key, is not set"
@@ -471,7 +469,7 @@ def _by_address(name: ModelName) -> ProviderClient:
 
 
 def _told(turn: UserMessage, *, cache: bool) -> Any:
-    """A text of ours, with a mark for the cache where its stable part ends."""
+    """Return a text of ours, with a cache mark at the end of its stable part."""
     from pydantic_ai.messages import CachePoint
 
     head, tail = turn.text[: turn.stable], turn.text[turn.stable :]

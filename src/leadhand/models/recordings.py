@@ -50,7 +50,7 @@ class Failed(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RecordedCall(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """One question and what came of it."""
+    """One recorded request with its answer or failure."""
 
     key: str
     model: str
@@ -75,7 +75,10 @@ class Tape:
     async def through(
         self, model: Model, request: ModelRequest, heard: Listener | None
     ) -> ModelAnswer:
-        """The answer from the tape, or with `record` from the model and onto the tape."""
+        """Return the recorded answer; with `record` ask the model and record its answer.
+
+        Raise `ModelFailure` if the recording does not hold the request.
+        """
         if self.mode == "play":
             return self._play(request, heard)
         try:
@@ -111,7 +114,7 @@ class Tape:
         return exchange.answer
 
     def _unknown(self, request: ModelRequest) -> str:
-        """What is different from the question on the tape that comes nearest."""
+        """Return how a request differs from the most similar one on the recording."""
         asked = _asked(request)
         differences = [
             (len(names), names)
@@ -145,7 +148,7 @@ class Tape:
 
 
 class Taped:
-    """A model whose traffic goes through the tape of this task, if there is one."""
+    """A model whose traffic goes through the recording of this task, if there is one."""
 
     def __init__(self, model: Model) -> None:
         self.name = model.name
@@ -153,7 +156,7 @@ class Taped:
         self._model = model
 
     async def ask(self, request: ModelRequest, heard: Listener | None = None) -> ModelAnswer:
-        """From the tape, or from the model."""
+        """Answer from the recording, or from the model if there is no recording."""
         tape = current()
         if tape is None:
             return await self._model.ask(request, heard)
@@ -165,7 +168,7 @@ _of_environment: dict[str, Tape] = {}
 
 
 def current() -> Tape | None:
-    """The tape that is in: the one of this task, else the one that the environment names."""
+    """Return the recording of this task, else the one that the environment names, else None."""
     tape = _current.get()
     named = os.environ.get(VARIABLE, "")
     if tape is not None or not named:
@@ -184,7 +187,7 @@ def playing(path: str | Path) -> Iterator[Tape]:
 
 @contextmanager
 def recording(path: str | Path) -> Iterator[Tape]:
-    """Ask as always, and keep what was said."""
+    """Record every request and answer to `path` while the block runs."""
     yield from _within(Tape(path, "record"))
 
 
@@ -197,7 +200,7 @@ def _within(tape: Tape) -> Iterator[Tape]:
 
 
 def key_of(request: ModelRequest) -> str:
-    """What a question is known by."""
+    """Return the digest by which a request is found on a recording."""
     return digest(canonical(scrubbed(_asked(request))))
 
 

@@ -31,7 +31,7 @@ Named = str | ModelName | Model
 
 
 class ModelRegistry:
-    """What a word stands for, where a model is wanted."""
+    """The models of a configuration, by name and by tier."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class ModelRegistry:
         models: ModelRegistry | Mapping[str, Named] | None = None,
         tiers: Mapping[str, Named | Sequence[Named]] | None = None,
     ) -> ModelRegistry:
-        """A book from what a program says: models by name, tiers by one model or several."""
+        """Return a registry from Python values: models by name, tiers by one model or several."""
         if isinstance(models, ModelRegistry) and not tiers:
             return models
         known = models if isinstance(models, ModelRegistry) else cls()
@@ -68,7 +68,7 @@ class ModelRegistry:
             self._made[word] = Taped(model)
 
     def _word(self, model: Named) -> str:
-        """The word for a model in a tier; one that is given as it is gets its own name."""
+        """Return the name of a model in a tier; register a model object under its own name."""
         if isinstance(model, str):
             return model
         word, number = str(model) if isinstance(model, ModelName) else model.name, 1
@@ -79,7 +79,7 @@ class ModelRegistry:
         return word
 
     def knows(self, word: str) -> bool:
-        """Whether a word names a tier or a model, rather than something else."""
+        """Return whether `word` names a tier or a model."""
         return is_model_name(word, self.names)
 
     @property
@@ -88,7 +88,7 @@ class ModelRegistry:
         return tuple(dict.fromkeys([*TIERS, *self.tiers, *self.models]))
 
     def refuse_unready(self, wanted: str) -> None:
-        """Say what is missing before anything is begun with a model: the packages, or the key."""
+        """Raise `UsageError` if a package or a key is missing, before a model is first used."""
         if current() is not None:
             return
         if find_spec("pydantic_ai") is None:
@@ -105,14 +105,14 @@ class ModelRegistry:
             )
 
     def key_variables(self, wanted: str | Model | Client) -> list[str]:
-        """The variables that hold the keys of what a word stands for, and of all tiers besides."""
+        """Return the variables that hold the keys of `wanted` and of all tiers."""
         clients = [self.client(wanted), *(self.client(tier) for tier in self.tiers)]
         names = [getattr(model, "known", None) for each in clients for model in each.models]
         found = (key_variable(name) for name in names if name is not None)
         return [variable for variable in dict.fromkeys(found) if variable]
 
     def client(self, wanted: str | Model | Client) -> Client:
-        """The client for a tier, a model by name, or a model."""
+        """Return the client for a tier, a name of a model, or a model object."""
         if isinstance(wanted, Client):
             return wanted
         if not isinstance(wanted, str):
@@ -139,6 +139,6 @@ class ModelRegistry:
 
 
 def _several(given: Named | Sequence[Named]) -> list[Named]:
-    """A tier's models; a ModelName is a tuple, and one model all the same."""
+    """Return a tier's models as a list; a `ModelName` is a tuple, and still one model."""
     several = isinstance(given, (list, tuple)) and not isinstance(given, ModelName)
     return list(cast("Sequence[Named]", given)) if several else [cast("Named", given)]

@@ -58,7 +58,7 @@ _LETTER, _DIGIT = re.compile("[a-zA-Z]"), re.compile("[0-9]")
 
 
 def scrub(text: str) -> str:
-    """A text without what looks like a secret."""
+    """Return `text` with everything that looks like a secret replaced."""
     for letters, form in _FORMS:
         if any(each in text for each in letters):
             text = form.sub(MARK, text)
@@ -89,5 +89,5 @@ def scrubbed(value: Any) -> Any:
 
 
 def finds(value: Any) -> bool:
-    """Whether something in it looks like a secret."""
+    """Return whether anything in `value` looks like a secret."""
     return bool(scrubbed(value) != value)

@@ -104,7 +104,7 @@ class TelemetrySpan:
             self._inner.set_attribute(name, scrub(_hide.get()(text))[:CONTENT_CHARS_MAX])
 
     def failed(self, failure_class: str) -> None:
-        """The class of its failure."""
+        """Record the failure class."""
         if self._inner is not None:
             from opentelemetry.trace import StatusCode
 
@@ -112,7 +112,7 @@ class TelemetrySpan:
             self._inner.set_status(StatusCode.ERROR)
 
     def answered(self, answer: ModelAnswer) -> None:
-        """What a model answered."""
+        """Record the model's answer."""
         if self._inner is None:
             return
         self.set(
@@ -125,7 +125,7 @@ class TelemetrySpan:
 
 @contextmanager
 def span(operation: str, what: str = "", **attributes: Any) -> Iterator[TelemetrySpan]:
-    """A span of one operation; an exception's class is told, its text is not."""
+    """Open a span for one operation; record an exception's class, never its text."""
     if _switch.tracer is None:
         yield TelemetrySpan()
         return
@@ -143,13 +143,13 @@ def span(operation: str, what: str = "", **attributes: Any) -> Iterator[Telemetr
 
 
 class Runs:
-    """The spans of the runs that a host drives, each the parent of whatever is done for it."""
+    """The spans of the runs that a host drives, each the parent of the spans of its work."""
 
     def __init__(self) -> None:
         self._open: dict[str, Any] = {}
 
     def enter(self, run: str, hide: Callable[[str], str] | None = None) -> None:
-        """From here on in this task, spans belong to the run's, without its secrets."""
+        """Make the run's span the parent of all spans of this task, with the run's secrets removed."""
         if _switch.tracer is None:
             return
         _hide.set(hide or str)
@@ -163,7 +163,7 @@ class Runs:
         context.attach(trace.set_span_in_context(self._open[run]))
 
     def leave(self, run: str, status: str) -> None:
-        """The run ended, or this host lets go of it."""
+        """Close the run's span: the run ended, or this host releases it."""
         made = self._open.pop(run, None)
         if made is not None:
             made.set_attribute("leadhand.status", status)
@@ -174,7 +174,7 @@ class Runs:
 
 @contextmanager
 def chatting(model: str, request: ModelRequest) -> Iterator[TelemetrySpan]:
-    """A question to a model."""
+    """Open a span for one request to a model."""
     provider, _, name = model.partition(":")
     with span(
         "chat",

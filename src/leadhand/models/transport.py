@@ -21,7 +21,7 @@ BYTES_MAX = 64 << 20
 
 
 def client(*, own: bool) -> httpx2.AsyncClient:
-    """A client for an address of one's own, or for the provider's."""
+    """Return an HTTP client for an address of the user's own, or for the provider's."""
     if not own:
         return httpx2.AsyncClient(timeout=TIMEOUT_S, follow_redirects=False)
     transport = _Bounded(httpx2.AsyncHTTPTransport(trust_env=False))
@@ -31,7 +31,7 @@ def client(*, own: bool) -> httpx2.AsyncClient:
 
 
 class _Bounded(httpx2.AsyncBaseTransport):
-    """A transport whose answers end, one way or the other."""
+    """A transport that bounds the length of every answer."""
 
     def __init__(self, inner: httpx2.AsyncHTTPTransport) -> None:
         self._inner = inner

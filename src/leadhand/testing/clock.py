@@ -49,7 +49,7 @@ class ManualClock:
 
 
 class Calendar:
-    """What the operating system says the time is: the loop's, and the jumps made so far."""
+    """The simulated time of the operating system: the loop's time plus all jumps so far."""
 
     def __init__(self, loop: SimLoop) -> None:
         self._loop = loop

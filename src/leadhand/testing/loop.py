@@ -37,7 +37,7 @@ class Escaped(RuntimeError):
 
 
 class Deadlock(RuntimeError):
-    """Nothing is ready and no timer is set, and what was waited for has not come."""
+    """Nothing is ready and no timer is set, although the awaited task is not done."""
 
 
 class _Entry(NamedTuple):
@@ -127,14 +127,14 @@ class SimLoop(asyncio.BaseEventLoop):
         name: str | None = None,
         context: contextvars.Context | None = None,
     ) -> asyncio.Task[T]:
-        """A task of the process that runs, or of the one whose context is given."""
+        """Create a task of the current process, or of the process whose context is given."""
         task = asyncio.Task(coro, loop=self, name=name, context=context)
         process = PROCESS.get() if context is None else context.get(PROCESS, 0)
         self._tasks.setdefault(process, []).append(task)
         return task
 
     def is_running(self) -> bool:
-        """Whether it is running a handle."""
+        """Return whether the loop is running a handle."""
         return asyncio._get_running_loop() is self  # noqa: SLF001 - the way loops ask
 
     def get_debug(self) -> bool:
@@ -142,11 +142,11 @@ class SimLoop(asyncio.BaseEventLoop):
         return False
 
     def is_closed(self) -> bool:
-        """Whether it is over."""
+        """Return whether the loop is closed."""
         return self._over
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Note what nobody caught."""
+        """Record an exception that no task caught."""
         error = context.get("exception")
         self.troubles.append(f"{context.get('message', '')}: {error!r}")
 
@@ -187,7 +187,7 @@ class SimLoop(asyncio.BaseEventLoop):
             return True
 
     def _wake(self) -> None:
-        """Make due timers ready, and drop those on top that nobody will hear."""
+        """Make due timers ready, and drop cancelled ones from the top of the heap."""
         timers = self._heap
         while timers:
             when, _, entry = timers[0]
@@ -234,24 +234,24 @@ class SimLoop(asyncio.BaseEventLoop):
         self._time += seconds
 
     def kill(self, process: int) -> None:
-        """A process is gone, with all it had scheduled."""
+        """Kill a process: drop everything that it had scheduled."""
         self._dead.add(process)
         self._stalled.pop(process, None)
 
     def stall(self, process: int) -> None:
-        """A process stands still; the others go on."""
+        """Suspend a process; the others go on."""
         self._stalled.setdefault(process, [])
 
     def resume(self, process: int) -> None:
-        """A process that stood still goes on where it was."""
+        """Resume a suspended process where it stopped."""
         self._queue.extend(self._stalled.pop(process, ()))
 
     def alive(self, process: int) -> bool:
-        """Whether a process was not killed."""
+        """Return whether a process was not killed."""
         return process not in self._dead
 
     def unfinished(self, process: int) -> list[asyncio.Task[Any]]:
-        """The tasks of a process that are not done."""
+        """Return the tasks of a process that are not done."""
         return [task for task in self._tasks.get(process, ()) if not task.done()]
 
     def close(self) -> None:

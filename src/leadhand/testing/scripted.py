@@ -93,7 +93,7 @@ class ScriptedWorker:
         return check is not None and check(data) is True
 
     async def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: a scripted worker holds no resources."""
 
 
 async def _play(outcome: Any, task: Task) -> Report:

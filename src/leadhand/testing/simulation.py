@@ -59,7 +59,7 @@ COMMIT_S = 0.001
 
 @dataclass(frozen=True, slots=True)
 class Simulation:
-    """What came of a simulated run."""
+    """The outcome of a simulated run."""
 
     outcome: Outcome
     events: tuple[tuple[int, Event], ...]
@@ -72,7 +72,7 @@ class Simulation:
     """How many hosts it took."""
 
     def lines(self) -> list[str]:
-        """The log as people read it."""
+        """Return the log as lines of text for people."""
         return [describe(event) for _, event in self.events]
 
 
@@ -107,13 +107,13 @@ class _Store(MemoryStore):
 
 class _Host(EmbeddedHost):
     async def blocking(self, call: Callable[..., T], *args: Any) -> T:
-        """No threads."""
+        """Run `call` in place: a simulation has no threads."""
         return call(*args)
 
 
 class _Threads(Threads):
     async def run(self, lane: Lane, call: Callable[[], Any]) -> Result:
-        """No threads: a sync function runs in place, and virtual time stands still."""
+        """Run a sync function in place, without a thread; virtual time stands still meanwhile."""
         try:
             return Result(call())
         except BaseException as error:  # noqa: BLE001 - as in a thread, it travels as a value
@@ -148,7 +148,7 @@ class _Simulator:
     async def live(
         self, process: int, begin: Callable[[EmbeddedHost], Any], people: Answers
     ) -> None:
-        """One host's life."""
+        """Run one host until it ends or is killed."""
         store = _Store(self.disk, self.committed, self.commit_s)
         latest = max((header.updated for header in store.runs()), default=0)
         host = _Host(store, clock=SimClock(self.loop, self.calendar, latest))
@@ -169,9 +169,10 @@ class _Simulator:
         await host.close()
 
     async def _early(self, run: Run, people: Answers) -> None:
-        """Answer questions that have a default as they are asked: the run does not rest for them.
+        """Answer questions that have a default as soon as they are asked.
 
-        Each is put to `people` once here; what they leave open comes again when the run rests.
+        The run does not wait for them. Each is put to `people` once here; questions left open are
+        put again when the run waits.
         """
         offered: set[str] = set()
         while True:

@@ -43,7 +43,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Answer:
-    """What the model gives, whatever the protocol."""
+    """The model's answer, independent of the protocol."""
 
     text: str
     calls: tuple[Call, ...]
@@ -63,14 +63,14 @@ class Event:
     name: str = ""
 
     def encode(self) -> bytes:
-        """As it goes over the wire."""
+        """Return the event as bytes of a stream."""
         data = self.data if isinstance(self.data, str) else dumps(self.data)
         name = f"event: {self.name}\n" if self.name else ""
         return f"{name}data: {data}\n\n".encode(errors="replace")
 
 
 def answer_of(reply: Wellformed, request: Request) -> Answer:
-    """What a reply means as an answer to a request."""
+    """Return the answer to `request` that a reply stands for."""
     match reply:
         case Say(text=text, usage=usage):
             return _answer(request, usage, text)
@@ -149,7 +149,7 @@ def tokens(chars: int) -> int:
 
 
 def pieces(text: str) -> Iterator[str]:
-    """A text in the pieces in which it is streamed."""
+    """Yield a text in the pieces in which it is streamed."""
     size = max(PIECE_CHARS, -(-len(text) // PIECES_MAX))
     return (text[at : at + size] for at in range(0, len(text), size))
 

@@ -38,7 +38,7 @@ ERRORS = {
 
 
 def read(body: Mapping[str, Any]) -> Parsed:
-    """What a request says."""
+    """Parse the body of a request."""
     return Parsed(
         system=text_of(body.get("system")),
         messages=tuple(_message(each) for each in body.get("messages", ())),
@@ -90,7 +90,7 @@ def _schema(body: Mapping[str, Any]) -> Any:
 
 
 def whole(request: Request, answer: Answer) -> dict[str, Any]:
-    """An answer in one piece."""
+    """Return an answer as one document."""
     content: list[Any] = [{"type": "text", "text": answer.text}] if answer.text else []
     content += [_block(call, _input(call)) for call in answer.calls]
     return {
@@ -103,7 +103,7 @@ def whole(request: Request, answer: Answer) -> dict[str, Any]:
 
 
 def events(request: Request, answer: Answer) -> Iterator[Event]:
-    """An answer in the events of a stream."""
+    """Yield an answer as the events of a stream."""
     message = {
         **_envelope(request),
         "content": [],
@@ -148,7 +148,7 @@ def _call(index: int, call: Call) -> Iterator[Event]:
 
 
 def error(fail: Fail, request: Request | None = None) -> dict[str, Any]:
-    """The body of an error."""
+    """Return the body of an error."""
     kind, message = ERRORS.get(fail.status, "api_error"), fail.message
     if fail.kind == "context_length":
         message = message or "prompt is too long: 214001 tokens > 200000 maximum"
@@ -172,18 +172,18 @@ _MESSAGES = {
 
 
 def error_events(fail: Fail, request: Request, answer: Answer) -> Iterator[Event]:
-    """An error that comes when the stream has begun."""
+    """Yield the events of an error that comes after the stream has begun."""
     yield next(events(request, answer))
     yield Event("end", error(fail, request), "error")
 
 
 def headers(request: Request | None) -> dict[str, str]:
-    """What its servers add to every response."""
+    """Return the headers that Anthropic's servers add to every response."""
     return {"request-id": _request_id(request)}
 
 
 def models(names: list[str]) -> dict[str, Any]:
-    """The models there are."""
+    """Return the list of models as a document."""
     data = [
         {
             "type": "model",

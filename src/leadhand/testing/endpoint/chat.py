@@ -39,7 +39,7 @@ SERVER_ERROR = ("server_error", "server_error", "The server had an error.")
 
 
 def error(fail: Fail, request: Request | None = None) -> dict[str, Any]:
-    """The body of an error."""
+    """Return the body of an error."""
     kind, code, message = ERRORS.get(fail.status, SERVER_ERROR)
     param = None
     if fail.kind == "context_length":
@@ -56,12 +56,12 @@ def error(fail: Fail, request: Request | None = None) -> dict[str, Any]:
 
 
 def headers(request: Request | None) -> dict[str, str]:
-    """What its servers add to every response."""
+    """Return the headers that OpenAI's servers add to every response."""
     return {"x-request-id": f"req_{request.number:06d}" if request else "req_none"}
 
 
 def models(names: list[str]) -> dict[str, Any]:
-    """The models there are."""
+    """Return the list of models as a document."""
     data = [
         {"id": name, "object": "model", "created": 1735689600, "owned_by": "script"}
         for name in names
@@ -74,7 +74,7 @@ SYSTEM = ("system", "developer")
 
 
 def read(body: Mapping[str, Any]) -> Parsed:
-    """What a request says."""
+    """Parse the body of a request."""
     messages = body.get("messages") or ()
     system = [text_of(each.get("content")) for each in messages if each["role"] in SYSTEM]
     return Parsed(
@@ -128,7 +128,7 @@ def _schema(wanted: Mapping[str, Any]) -> Any:
 
 
 def whole(request: Request, answer: Answer) -> dict[str, Any]:
-    """An answer in one piece."""
+    """Return an answer as one document."""
     refused = answer.stop == "refusal"
     message: dict[str, Any] = {
         "role": "assistant",
@@ -151,7 +151,7 @@ def whole(request: Request, answer: Answer) -> dict[str, Any]:
 
 
 def events(request: Request, answer: Answer) -> Iterator[Event]:
-    """An answer in the chunks of a stream."""
+    """Yield an answer as the chunks of a stream."""
     refused = answer.stop == "refusal"
     yield _chunk(request, "start", {"role": "assistant", "content": None if refused else ""})
     for piece in pieces(answer.text):
@@ -170,7 +170,7 @@ def events(request: Request, answer: Answer) -> Iterator[Event]:
 
 
 def error_events(fail: Fail, request: Request, answer: Answer) -> Iterator[Event]:
-    """An error that comes when the stream has begun."""
+    """Yield the events of an error that comes after the stream has begun."""
     yield next(events(request, answer))
     yield Event("end", error(fail, request))
 

@@ -19,7 +19,7 @@ from typing import Any, Literal, cast
 
 @dataclass(frozen=True)
 class Usage:
-    """Tokens to report. What is None is computed: about one token for four characters."""
+    """Tokens to report. A count of None is estimated: about one token for four characters."""
 
     input: int | None = None
     """All tokens that were read, those from a cache and into one included."""
@@ -120,12 +120,12 @@ class Fail:
 
     @classmethod
     def too_long(cls) -> Fail:
-        """The context of the model is exceeded."""
+        """The model's context is exceeded."""
         return cls(400, kind="context_length")
 
     @classmethod
     def no_credit(cls) -> Fail:
-        """Nothing is left to pay with: to try again soon does not help."""
+        """The account is empty: trying again soon does not help."""
         return cls(429, kind="quota")
 
 
@@ -139,14 +139,14 @@ class Hang:
 
 @dataclass(frozen=True)
 class Garbage:
-    """Bytes that are not what the protocol wants, with status 200 and the right content type."""
+    """Bytes that do not follow the protocol, with status 200 and the right content type."""
 
     content: bytes | str = b"<html>upstream is having a bad day</html>"
 
 
 @dataclass(frozen=True)
 class Slow:
-    """A reply whose events come one by one, with a pause before each."""
+    """A streamed reply with a pause before each event."""
 
     reply: Reply
     seconds_per_event: float = 0.05
@@ -172,7 +172,7 @@ class Cut:
 
 @dataclass(frozen=True)
 class Loop:
-    """The same reply for ever; what follows it in a script is never reached."""
+    """The same reply for ever; replies after it in a script are never reached."""
 
     reply: Reply
 
@@ -227,7 +227,7 @@ def script_from(document: Any) -> list[Reply]:
 
 
 def reply_from(document: Any, where: str = "reply") -> Reply:
-    """One reply."""
+    """Return one reply of a document. Raise `ValueError`, which names `where`, if it is malformed."""
     if not isinstance(document, Mapping) or not document:
         raise ValueError(f"{where} is not an object such as {{'say': 'hello'}}")
     name, *_ = document

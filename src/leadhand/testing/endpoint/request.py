@@ -19,7 +19,7 @@ SECRET_HEADERS = frozenset(
 
 
 class Headers(Mapping[str, str]):
-    """Headers by their name, in whatever case."""
+    """Headers by name, without regard to case."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
         self._given = {name.lower(): value for name, value in given.items()}
@@ -34,7 +34,7 @@ class Headers(Mapping[str, str]):
         return len(self._given)
 
     def shown(self) -> dict[str, str]:
-        """All of them, without their secrets."""
+        """Return all headers with secrets removed."""
         return {k: "(hidden)" if k in SECRET_HEADERS else v for k, v in self._given.items()}
 
     def __repr__(self) -> str:
@@ -63,7 +63,7 @@ class ToolCall:
 
 @dataclass(frozen=True)
 class ToolResult:
-    """What a call gave."""
+    """The result of a tool call."""
 
     id: str
     text: str
@@ -82,7 +82,7 @@ class Message:
 
 @dataclass(frozen=True)
 class Parsed:
-    """What a protocol reads out of a body."""
+    """The content of a request, independent of the protocol."""
 
     system: str
     messages: tuple[Message, ...]
@@ -112,12 +112,12 @@ class Request(Parsed):
 
     @property
     def text(self) -> str:
-        """The text of the last message."""
+        """Return the text of the last message."""
         return self.messages[-1].text if self.messages else ""
 
     @property
     def results(self) -> tuple[ToolResult, ...]:
-        """What the tools gave since the model spoke last."""
+        """Return the tools' results since the model's last answer."""
         found: list[ToolResult] = []
         for message in reversed(self.messages):
             if message.role == "assistant":
@@ -127,12 +127,12 @@ class Request(Parsed):
 
     @property
     def turns(self) -> int:
-        """How often the model has spoken in this conversation."""
+        """Return how many answers of the model this conversation holds."""
         return sum(message.role == "assistant" for message in self.messages)
 
 
 def text_of(content: Any) -> str:
-    """The text of a content: a text, or a list of parts of which some are text."""
+    """Return the text of a content: a string, or the text parts of a list."""
     if content is None:
         return ""
     if isinstance(content, str):
@@ -143,7 +143,7 @@ def text_of(content: Any) -> str:
 
 
 def json_or_text(value: Any) -> Any:
-    """What a JSON text means, or the text itself."""
+    """Return the value of a JSON text, or the text itself if it is no JSON."""
     try:
         return json.loads(value)
     except (TypeError, ValueError):

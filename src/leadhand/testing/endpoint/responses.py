@@ -36,7 +36,7 @@ models = chat.models
 
 
 def read(body: Mapping[str, Any]) -> Parsed:
-    """What a request says."""
+    """Parse the body of a request."""
     given = body.get("input") or ()
     items = [{"role": "user", "content": given}] if isinstance(given, str) else list(given)
     spoken = [text_of(each.get("content")) for each in items if each.get("role") in SYSTEM]
@@ -108,7 +108,7 @@ def _schema(wanted: Mapping[str, Any]) -> Any:
 
 
 def whole(request: Request, answer: Answer) -> dict[str, Any]:
-    """An answer in one piece."""
+    """Return an answer as one document."""
     status = "incomplete" if answer.stop == "length" else "completed"
     output = [_message(request, answer, status)] if answer.text else []
     output += [_call(call, call.arguments, status) for call in answer.calls]
@@ -121,7 +121,7 @@ def whole(request: Request, answer: Answer) -> dict[str, Any]:
 
 
 def events(request: Request, answer: Answer) -> Iterator[Event]:
-    """An answer in the events of a stream."""
+    """Yield an answer as the events of a stream."""
     for number, event in enumerate(_events(request, answer)):
         yield _numbered(event, number)
 
@@ -169,7 +169,7 @@ def _call_events(call: Call, index: int, item: dict[str, Any]) -> Iterator[Event
 
 
 def error_events(fail: Fail, request: Request, answer: Answer) -> Iterator[Event]:
-    """An error that comes when the stream has begun."""
+    """Yield the events of an error that comes after the stream has begun."""
     said = error(fail, request)["error"]
     failed = {
         **_envelope(request, "failed"),

@@ -83,7 +83,7 @@ class Arrival:
 async def read_request(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, body_bytes_max: int
 ) -> Arrival | None:
-    """The next request, or None when the client has no more."""
+    """Return the next request, or None when the client has closed the connection."""
     try:
         async with asyncio.timeout(IDLE_SECONDS_MAX):
             head = await reader.readuntil(b"\r\n\r\n")
@@ -124,7 +124,7 @@ async def _body(reader: asyncio.StreamReader, headers: Headers, bytes_max: int) 
 
 
 def head(status: int, headers: Mapping[str, str]) -> bytes:
-    """The status line and the headers."""
+    """Return the status line and the headers as bytes."""
     try:
         phrase = HTTPStatus(status).phrase
     except ValueError:
@@ -141,7 +141,7 @@ async def write_whole(
     *,
     stop_at: int | None = None,
 ) -> None:
-    """A response in one piece, or only its first bytes."""
+    """Write a response in one piece, or only its first `stop_at` bytes."""
     sized = {**headers, "content-length": str(len(content))}
     writer.write(head(status, sized) + content[:stop_at])
     await writer.drain()
@@ -154,7 +154,7 @@ async def write_chunks(
     *,
     ended: bool,
 ) -> None:
-    """A response chunk by chunk; unless it is ended the client waits for more."""
+    """Write a response chunk by chunk; unless `ended`, the client waits for more."""
     writer.write(head(200, {**headers, "transfer-encoding": "chunked"}))
     async for chunk in chunks:
         if chunk:
@@ -166,9 +166,10 @@ async def write_chunks(
 
 
 async def linger(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Let the client read what it was told, though not all it sent was read.
+    """Give the client time to read the response, although its request was not read to the end.
 
-    Closed at once, the connection would be reset, and the client might never see why.
+    If the connection were closed at once, it would be reset, and the client might never see the
+    response.
     """
     try:
         async with asyncio.timeout(LINGER_SECONDS_MAX):
@@ -180,7 +181,7 @@ async def linger(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
 
 
 def encode(value: Any) -> bytes:
-    """A body: a text or bytes as they stand, anything else as JSON."""
+    """Return a body as bytes: texts and bytes as they are, anything else as JSON."""
     if isinstance(value, bytes):
         return value
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -211,7 +212,7 @@ STREAM = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "
 
 
 class Dialect(typing.Protocol):
-    """What each protocol's module has."""
+    """The functions that the module of each protocol defines."""
 
     def read(self, body: Mapping[str, Any]) -> Parsed: ...
 
@@ -233,7 +234,7 @@ DIALECTS: dict[str, Dialect] = {"anthropic": anthropic, "chat": chat, "responses
 
 @dataclass(frozen=True)
 class Manner:
-    """What the wrapping replies ask for."""
+    """How a reply is delivered, as its wrapping replies ask."""
 
     pace_s: float = 0.0
     cut: Cut | None = None
@@ -328,7 +329,7 @@ class Delivery:
 
 
 def _size(cut: Cut, whole: int) -> int:
-    """How many bytes are kept; never all of them."""
+    """Return how many bytes are kept; never all of them."""
     size = int(whole * cut.after) if cut.size is None else cut.size
     return max(0, min(size, whole - 1))
 
@@ -397,7 +398,7 @@ class Endpoint:
 
     @property
     def connections(self) -> int:
-        """How many are open now."""
+        """Return the number of open connections."""
         return len(self._connections)
 
     async def __aenter__(self) -> Self:
@@ -512,7 +513,7 @@ class Endpoint:
         return reply
 
     async def _aside(self, arrival: Arrival, path: str, writer: asyncio.StreamWriter) -> None:
-        """What clients ask for besides answers; the script is not asked."""
+        """Answer requests other than for answers, such as the list of models, without the script."""
         dialect = DIALECTS[_spoken(arrival.headers, path)]
         status, body = 200, {}
         match arrival.method, path:
@@ -536,7 +537,7 @@ class Endpoint:
 
 
 def in_order(script: Sequence[Reply]) -> Answering:
-    """One reply after the other, whatever is asked."""
+    """Reply with the script's replies one after the other, independent of the request."""
     replies = _replies(script)
     return lambda _request: next(replies)
 
@@ -561,5 +562,5 @@ def _json(body: bytes) -> dict[str, Any]:
 
 
 def _spoken(headers: Headers, path: str) -> Protocol:
-    """Which provider a client takes us for."""
+    """Return the protocol that a client speaks."""
     return "anthropic" if "anthropic-version" in headers or "/messages" in path else "chat"
