@@ -42,7 +42,10 @@ def data_in(text: str) -> Any:
 
 
 def decoded(text: str) -> Any:
-    """Return the JSON value of `text`. Raise `DecodeError` if it is malformed or nested too deeply."""
+    """Return the JSON value of `text`.
+
+    Raise `DecodeError` if it is malformed or nested too deeply.
+    """
     try:
         value = msgspec.json.decode(text)
     except RecursionError:

@@ -124,7 +124,7 @@ def has_key(name: ModelName) -> bool:
 
 
 def is_model_name(text: str, known: Collection[str] = TIERS) -> bool:
-    """Return whether `text` names a model, a tier, or one of the `known` names of the settings."""
+    """Return whether `text` names a model, a tier, or one of the `known` names."""
     provider, colon, _ = text.partition(":")
     return text in known or (bool(colon) and (provider in PROVIDERS or provider in BY_ADDRESS))
 

@@ -149,7 +149,7 @@ class Runs:
         self._open: dict[str, Any] = {}
 
     def enter(self, run: str, hide: Callable[[str], str] | None = None) -> None:
-        """Make the run's span the parent of all spans of this task, with the run's secrets removed."""
+        """Make the run's span the parent of all spans of this task; `hide` removes secrets."""
         if _switch.tracer is None:
             return
         _hide.set(hide or str)

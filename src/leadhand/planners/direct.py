@@ -30,7 +30,7 @@ class DirectPlanner:
     consult = "on_surprise"
 
     def __init__(self, proposal: Doc | None = None) -> None:
-        """Without a proposal: for a run that is taken up again, whose log holds its step."""
+        """Take the proposal; None for a resumed run, whose log holds its step."""
         self.proposal = proposal
 
     async def decide(self, _view: PlannerView) -> Decision:
@@ -39,7 +39,7 @@ class DirectPlanner:
 
 
 def able(catalog: Catalog, goal: Goal) -> list[Operator]:
-    """What gives everything that is wanted from nothing but what is there."""
+    """Return the operators that give all wanted facts from the facts that are there."""
     wanted, there = set(goal.want), {*given_beforehand(goal.have)}
     if wanted <= there:
         return []
@@ -51,7 +51,7 @@ def able(catalog: Catalog, goal: Goal) -> list[Operator]:
 
 
 def agents_of(catalog: Catalog) -> list[str]:
-    """The agents that can be asked, without those that stand behind one."""
+    """Return the names of the agents, without those that are fallbacks of another."""
     behind = stronger_ones(catalog.workers)
     return [
         name
@@ -61,7 +61,7 @@ def agents_of(catalog: Catalog) -> list[str]:
 
 
 def asked(agent: str, goal: Goal) -> Doc:
-    """The whole plan: the goal's words as the task of one agent."""
+    """Return a plan of one step: the goal's text as the task of one agent."""
     step: Doc = {
         "id": StepIds(()).take(Operator(name=agent, worker=agent)),
         "worker": agent,
@@ -73,7 +73,7 @@ def asked(agent: str, goal: Goal) -> Doc:
 
 
 def one_step(operator: Operator, goal: Goal) -> Doc:
-    """The whole plan: one step."""
+    """Return a plan of one step by `operator`."""
     facts = {name: have(name, value) for name, value in goal.have.items()}
     step = tidy(document(operator, StepIds(()).take(operator), facts))
     step["because"] = f"{operator.name} gives {', '.join(goal.want)} from what is there"

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 
 class DocumentPlanner:
-    """A plan somebody wrote. It cannot plan around a failure; a person is asked instead."""
+    """The planner of a given plan document.
+
+    It cannot plan around a failure: a person is asked instead.
+    """
 
     name = "document"
     replans = False
@@ -25,7 +28,7 @@ class DocumentPlanner:
     consult = "on_surprise"
 
     def __init__(self, doc: Doc | None = None) -> None:
-        """Without a document: for a run that is taken up again, whose log holds its plan."""
+        """Take the document; None for a resumed run, whose log holds its plan."""
         self.proposal = None if doc is None else _proposal(doc)
 
     async def decide(self, _view: PlannerView) -> Decision:
@@ -50,12 +53,12 @@ class RevisableDocument:
 
     @property
     def budget(self) -> float | None:
-        """What a run may spend where nobody says so; see `app/run_limits.py`."""
+        """Return the default budget of a run in dollars; see `app/run_limits.py`."""
         return getattr(self.planner, "budget", None)
 
     @property
     def calls(self) -> int | None:
-        """How often the planner is asked where nobody says so; None: it asks no model."""
+        """Return the default limit of planner calls; None if the planner asks no model."""
         return getattr(self.planner, "calls", None)
 
     async def decide(self, view: PlannerView) -> Decision:

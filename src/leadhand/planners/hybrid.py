@@ -52,7 +52,7 @@ LOOK_MAX = 500
 
 
 class HybridNotes(msgspec.Struct, omit_defaults=True):
-    """What is kept from one call to the next, beside the notes of whoever was asked."""
+    """The notes kept from one call to the next, around the notes of the planner that was asked."""
 
     handed: str = ""
     """Why the first planner is no longer asked."""
@@ -97,9 +97,9 @@ class Hybrid:
 
     @property
     def budget(self) -> float | None:
-        """What a run may spend by default: the least that a part which asks a model says.
+        """Return the default budget of a run: the least that a part which asks a model names.
 
-        None where the price of one of those models is not known, for it could not be asked.
+        None if the price of one of those models is unknown, since it could not be asked.
         """
         said = [getattr(each, "budget", None) for each in self._asking]
         known = [each for each in said if each is not None]
@@ -107,16 +107,16 @@ class Hybrid:
 
     @property
     def calls(self) -> int | None:
-        """How often it is asked in a run by default: the least that a part says; None: no model."""
+        """Return the default limit of planner calls: the least of its parts; None without a model."""
         return min((each.calls for each in self._asking), default=None)
 
     @property
     def _asking(self) -> list[Any]:
-        """The parts that ask models: any of them may come to be asked in a run."""
+        """Return the parts that ask models: any of them may be asked in a run."""
         return [p for p in (self.first, self.then) if getattr(p, "calls", None) is not None]
 
     def with_methods(self, methods: Iterable[Method]) -> Self:
-        """The same planner; if the goal planner is part of it, that one knows these methods too."""
+        """Return the same planner, whose goal planner, if there is one, knows these methods."""
         made = copy(self)
         if isinstance(self.first, GoalPlanner):
             made.first = self.first.with_methods(methods)
@@ -137,7 +137,7 @@ class Hybrid:
         return _told(await self.then.decide(replace(view, notes=None)), kept, self.then.name)
 
     async def _ask_first(self, view: PlannerView, kept: HybridNotes) -> tuple[str, Decision | None]:
-        """Why the first planner has had its chance, if it has; else its decision."""
+        """Ask the first planner: return its decision, or why it is not asked any more."""
         first, world = self.first, self._world(view)
         missing = [fact for fact in view.goal.want if fact not in world.facts]
         if TOO_LATE in view.findings:
@@ -176,7 +176,7 @@ class Hybrid:
         return "", decision
 
     def _again(self, doc: Doc, view: PlannerView, kept: HybridNotes) -> str:
-        """Why the engine will not take what it refused before: a proposal, a wait or an end."""
+        """Return why the engine would refuse the decision again: a proposal, a wait or an end."""
         last, kept.last = kept.last, digest(canonical(doc))
         if kept.refused and kept.last == last:
             return f"{self.first.name} proposes again what was refused ({'; '.join(view.findings)})"
@@ -186,7 +186,7 @@ class Hybrid:
         return ""
 
     def _wrong(self, doc: Doc, view: PlannerView, world: World) -> str:
-        """What is wrong with a proposal, if anything is."""
+        """Return the first mistake of a proposal; empty if there is none."""
         name, steps = self.first.name, doc["steps"]
         errors = refused(steps, view)
         if errors:
@@ -210,13 +210,13 @@ def _read(notes: Json) -> HybridNotes:
 
 
 def _noted(decision: Decision, kept: HybridNotes) -> Decision:
-    """The decision with our notes around its own."""
+    """Return the decision with our notes around its own."""
     kept.notes = decision.notes if decision.notes is not None else kept.notes
     return replace(decision, notes=msgspec.to_builtins(kept))
 
 
 def _told(decision: Decision, kept: HybridNotes, name: str) -> Decision:
-    """The first decision of the one that takes over says why it does."""
+    """Make the first decision of the second planner say why it takes over."""
     kept.handed = kept.handed[:REASON_CHARS_MAX]
     why = f"{kept.handed}; the {name} planner goes on from here"
     match decision:

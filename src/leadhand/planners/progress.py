@@ -74,7 +74,7 @@ class Progress:
             idle.count += REPEATED if _done_before(steps, view) else 1
 
     def is_told(self, idle: Idle) -> bool:
-        """Whether the planner should hear that its revisions lead nowhere."""
+        """Return whether the planner should be told that its revisions make no progress."""
         return idle.count >= self.limit
 
     def is_over(self, idle: Idle) -> bool:
@@ -120,7 +120,7 @@ class Progress:
 
 
 def closure(want: Iterable[str], operators: Operators) -> set[str]:
-    """Return the facts that can play a part on the way to the wanted ones."""
+    """Return the facts that can take part in reaching the wanted ones."""
     found, stack = set(want), list(want)
     while stack:
         for name in operators.givers.get(stack.pop(), ()):
@@ -131,7 +131,7 @@ def closure(want: Iterable[str], operators: Operators) -> set[str]:
 
 
 def warning(idle: Idle, limit: int, view: PlannerView, world: World, operators: Operators) -> str:
-    """Return what a planner is told whose revisions lead nowhere."""
+    """Return the warning for a planner whose revisions make no progress."""
     if not view.goal.want:
         return (
             f"your last revisions (they count {idle.count}) brought no result that was not there "

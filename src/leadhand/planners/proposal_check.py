@@ -41,12 +41,12 @@ FOR_GOOD = frozenset({"permanent", "policy", "denied"})
 
 
 def refused(steps: list[Doc], view: PlannerView) -> list[str]:
-    """Why lint refuses to add steps to the run."""
+    """Return why lint refuses to add steps to the run."""
     return [str(each) for each in errors(steps, view)]
 
 
 def first_wrong(steps: list[Doc], view: PlannerView, world: World) -> str:
-    """The first step that cannot be carried out, and why, in words."""
+    """Return the first step that cannot be carried out, and why, as text."""
     wrong = errors(steps, view)
     if not wrong:
         return unmet(steps, view, world)
@@ -61,7 +61,7 @@ def first_wrong(steps: list[Doc], view: PlannerView, world: World) -> str:
 
 
 def undroppable(drop: Mapping[str, str], view: PlannerView) -> str:
-    """The first step that is given up by name and cannot be, in words."""
+    """Return the first step that must not be given up by name, as text."""
     for name, reason in drop.items():
         status = view.steps[name].status if name in view.steps else "not in the plan"
         if status not in DROPPABLE:
@@ -72,7 +72,7 @@ def undroppable(drop: Mapping[str, str], view: PlannerView) -> str:
 
 
 def misplaced(steps: Sequence[Doc], cancel: Sequence[str], view: PlannerView) -> str:
-    """The first step that a proposal takes out or replaces and may not, in words."""
+    """Return the first step that a proposal must not cancel or replace, as text."""
     for name in cancel:
         status = view.steps[name].status if name in view.steps else "not in the plan"
         if status not in MOVABLE:
@@ -86,7 +86,7 @@ def misplaced(steps: Sequence[Doc], cancel: Sequence[str], view: PlannerView) ->
 
 
 def too_dear(steps: Sequence[Doc], view: PlannerView) -> str:
-    """What steps are declared to cost beyond what is left of the budget, in words."""
+    """Return how far the declared costs of steps exceed the rest of the budget, as text."""
     if view.budget_left is None:
         return ""
     offers = [view.catalog.offer(step["worker"], step.get("action", "")) for step in steps]
@@ -99,13 +99,13 @@ def too_dear(steps: Sequence[Doc], view: PlannerView) -> str:
 
 
 def errors(steps: list[Doc], view: PlannerView) -> list[Finding]:
-    """What lint refuses of steps that would be added to the run."""
+    """Return lint's errors about steps that would be added to the run."""
     found = proposal(steps, _known(view), view.catalog, view.params)
     return [each for each in found if each.level == "error"]
 
 
 def unmet(steps: Sequence[Doc], view: PlannerView, world: World) -> str:
-    """The first step that needs what is not true, in words."""
+    """Return the first step with a need that is not true, as text."""
     coming = _coming(steps, world)
     graph = {step["id"]: tuple(dependencies(step)) for step in steps}
     graph |= {each.id: tuple(dependencies(view.steps[each.id].planned)) for each in coming}
@@ -139,7 +139,7 @@ def unmet(steps: Sequence[Doc], view: PlannerView, world: World) -> str:
 
 
 def _facts(view: PlannerView, world: World) -> set[str]:
-    """Every fact there is or could be: what is true, and what some worker gives."""
+    """Return every possible fact: those that are true, and those that a worker gives."""
     offers = (offer for spec in view.catalog.workers.values() for offer in spec.offers.values())
     return {*world.facts, *(fact for offer in offers for fact in offer.gives)}
 
@@ -157,7 +157,7 @@ def _sources(changes: Mapping[str, tuple[Sequence[str], Sequence[str]]], world: 
 
 
 def _invented(step: Doc, true: Container[str], sources: Sources, view: PlannerView) -> str:
-    """The first parameter that takes a fact and holds something else, in words."""
+    """Return the first parameter that should hold a fact and holds something else, as text."""
     offer = view.catalog.offer(step["worker"], step.get("action", ""))
     bound = step.get("parameters") or {}
     for name, fact in takes_of(offer).items() if offer else ():
@@ -176,7 +176,7 @@ def _invented(step: Doc, true: Container[str], sources: Sources, view: PlannerVi
 
 
 def _stands_for(value: Json, several: Sequence[Fact], view: PlannerView) -> bool:
-    """Whether a parameter is a fact: a reference to it or into it, its value, or a list of such."""
+    """Return whether a parameter is a fact: a reference, its value, or a list of such."""
     if isinstance(value, str):
         pieces = references.pieces(value)
         if len(pieces) == 1 and isinstance(pieces[0], references.Ref):
@@ -207,12 +207,12 @@ def _equals(value: Json, fact: Fact, view: PlannerView) -> bool:
 
 
 def _coming(steps: Sequence[Doc], world: World) -> list[Under]:
-    """What is under way, and what is again once the proposal replaces what failed."""
+    """Return the steps under way, and those that start once the proposal replaces failed ones."""
     return [*world.under_way, *world.revived([s["supersedes"] for s in steps if "supersedes" in s])]
 
 
 def ends_short(steps: Sequence[Doc], view: PlannerView, world: World) -> str:
-    """What is wanted and will not be true when everything has been done, in words."""
+    """Return the wanted facts that will not be true when everything has been done, as text."""
     true = set(world.facts)
     for each in _coming(steps, world):
         true = true.difference(each.drops).union(each.gives)
@@ -227,7 +227,7 @@ def ends_short(steps: Sequence[Doc], view: PlannerView, world: World) -> str:
 
 
 def repeats(steps: Sequence[Doc], view: PlannerView) -> str:
-    """The first step that does again what has failed for good, in words."""
+    """Return the first step that repeats a step which failed for good, as text."""
     failed: dict[tuple[str, str], list[Doc]] = {}
     for each in view.failed_attempts:
         if each.failure.failure_class in FOR_GOOD and each.step in view.steps:
@@ -242,7 +242,7 @@ def repeats(steps: Sequence[Doc], view: PlannerView) -> str:
 
 
 def _of(step: Doc, what: str, view: PlannerView) -> tuple[str, ...]:
-    """What a proposed step needs, gives or drops; a planner's word widens nothing."""
+    """Return what a proposed step needs, gives or drops; a planner cannot widen a promise."""
     offer = view.catalog.offer(step["worker"], step.get("action", ""))
     if what == "gives":
         return promises.given(step, offer)
@@ -250,13 +250,13 @@ def _of(step: Doc, what: str, view: PlannerView) -> tuple[str, ...]:
 
 
 def not_true(facts: Sequence[str], link: str = "") -> str:
-    """`raw is not true`, or with a link: `raw, which is not true`."""
+    """Return `raw is not true`, or with a link: `raw, which is not true`."""
     verb = "is not true" if len(facts) == 1 else "are not true"
     return f"{listed(facts, 5)}{f', {link}' if link else ''} {verb}"
 
 
 def _known(view: PlannerView) -> Callable[[str], Doc | None]:
-    """What the run knows of a step, for the checks."""
+    """Return a function from a step's id to its document, for the checks."""
     steps: Mapping[str, object] = view.steps
 
     def look(ident: str) -> Doc | None:

@@ -57,14 +57,14 @@ class ScriptPlanner:
 
     @property
     def label(self) -> str:
-        """The name under which a plan document can name it: where it was loaded, or written."""
+        """Return the name by which a plan document names it: where it was loaded or written."""
         written = getattr(self._function, "__qualname__", type(self._function).__qualname__)
         module = getattr(self._function, "__module__", type(self._function).__module__)
         return self.source or f"{module}:{written}"
 
     @property
     def is_async(self) -> bool:
-        """Whether the function is awaited; a sync one is called in a thread."""
+        """Return whether the function is awaited; a sync one is called in a thread."""
         return inspect.iscoroutinefunction(self._function) or inspect.iscoroutinefunction(
             getattr(self._function, "__call__", None)  # noqa: B004 - an object with async __call__
         )

@@ -29,7 +29,7 @@ class NoWay(NamedTuple):
 
 
 def _meant(fact: str, operators: Operators) -> str:
-    """The fact that looks most like one that nobody gives, as a question."""
+    """Return a question that suggests the known fact most similar to an unknown one."""
     close = get_close_matches(fact, sorted(operators.givers), n=1, cutoff=0.75)
     return f" (did you mean {close[0]}?)" if close else ""
 
@@ -37,7 +37,7 @@ def _meant(fact: str, operators: Operators) -> str:
 def why_not(
     wanted: Iterable[str], reached: Collection[str], operators: Operators, prices: Prices
 ) -> NoWay:
-    """Follow what is missing from the wanted facts down to its roots."""
+    """Follow the missing facts from the wanted ones down to their roots, and explain them."""
     goal = [fact for fact in wanted if fact not in reached]
     clauses: list[str] = []
     missing: list[str] = []
@@ -77,7 +77,7 @@ def why_not(
 
 
 def impossible(pair: tuple[str, str]) -> str:
-    """What is said when two wanted facts exclude each other."""
+    """Return the message for two wanted facts that exclude each other."""
     one, other = pair
     if one == other:
         return f"it is impossible: {one} can never become true"
@@ -85,7 +85,7 @@ def impossible(pair: tuple[str, str]) -> str:
 
 
 def exhausted(wanted: Iterable[str], nodes: int) -> str:
-    """What is said when everything was tried."""
+    """Return the message for a search that tried everything."""
     return (
         f"it is impossible: {', '.join(wanted)} cannot all be true together; every state that "
         f"can be reached was looked at ({nodes})"
@@ -93,7 +93,7 @@ def exhausted(wanted: Iterable[str], nodes: int) -> str:
 
 
 def unaffordable(cost: float, left: float) -> str:
-    """What is said when it is proved that every way is too dear."""
+    """Return the message for a proof that every plan costs more than is left."""
     return (
         f"no way costs as little as is left of the budget, {left:g}; the cheapest one found "
         f"costs {cost:g}"
@@ -101,7 +101,7 @@ def unaffordable(cost: float, left: float) -> str:
 
 
 def maybe_unaffordable(cost: float, left: float, nodes: int) -> str:
-    """What is said when a cheaper way was looked for and not every one was ruled out."""
+    """Return the message for a search that found no affordable plan and proved nothing."""
     return (
         f"the cheapest way found costs {cost:g}, and {left:g} of the budget is left; whether there "
         f"is a cheaper one is not known after {nodes} states"
@@ -109,7 +109,7 @@ def maybe_unaffordable(cost: float, left: float, nodes: int) -> str:
 
 
 def changed(names: Collection[str], before: Collection[str], prices: Prices) -> str:
-    """What a new plan does otherwise than the last one."""
+    """Return how a new plan differs from the last one."""
     parts = [f"{_count(len(names))} to go"]
     if before:
         new = [name for name in dict.fromkeys(names) if name not in before]
@@ -126,7 +126,7 @@ def _count(steps: int) -> str:
 def heard(
     advised: Mapping[str, str], chosen: Collection[str], prices: Prices, operators: Operators
 ) -> list[str]:
-    """Whether each recommendation was followed, and if not why."""
+    """Return for each recommendation whether it was followed, and if not why."""
     found = []
     for worker, words in sorted(advised.items()):
         own = [name for name, each in operators.by_name.items() if each.worker == worker]

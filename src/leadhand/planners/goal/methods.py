@@ -60,7 +60,7 @@ class MethodStage(NamedTuple):
 
 
 class MethodChoice(NamedTuple):
-    """A method that can be carried out: its stages, and what they may use."""
+    """A method that can be carried out: its stages, and the facts that they may use."""
 
     whole: Operator
     """The method as one operator."""
@@ -89,7 +89,7 @@ class Splits(msgspec.Struct):
 
     @property
     def every_stage(self) -> list[Operator]:
-        """The workers of all of them."""
+        """Return the workers of all methods."""
         every = (*self.ways.values(), *self.inner.values())
         return [stage.operator for way in every for stage in way.stages]
 
@@ -108,7 +108,7 @@ def unlocked(
     operators: Operators,
     noted: Mapping[str, Split],
 ) -> Splits:
-    """The methods of facts whose givers found them too complex, as operators."""
+    """Return as operators the methods of facts whose givers found them too complex."""
     found = Splits({}, {}, {}, {})
     in_order = sorted(methods, key=lambda each: (each.fact, each.name))
     facts = {fact: each.value for fact, each in world.facts.items()}
@@ -139,9 +139,9 @@ def unlocked(
 
 
 def _unfinished(key: str, noted: Mapping[str, Split], view: PlannerView) -> str:
-    """The key of the first time that a method was not carried out to its end on an input.
+    """Return the first key under which a method was not carried out to its end on an input.
 
-    What it gave may have been dropped since; then it begins anew.
+    A finished method whose result was dropped since begins anew.
     """
     number, fresh = 1, key
     while fresh in noted and _finished(noted[fresh], view):
@@ -166,7 +166,7 @@ def _unlock_parts(
     operators: Operators,
     noted: Mapping[str, Split],
 ) -> None:
-    """The methods for parts that were too complex in their turn, down to what may be split."""
+    """Add the methods for parts that were too complex in their turn, down to the allowed depth."""
     queue = [(way, 1) for way in found.ways.values()]
     for way, depth in queue:
         split = noted.get(way.key)
@@ -182,7 +182,7 @@ def _unlock_parts(
 
 
 def _too_much(ident: str, view: PlannerView) -> bool:
-    """Whether a step failed since it was too large or unclear."""
+    """Return whether a step failed because it was too large or unclear."""
     step = view.steps.get(ident)
     if step is None or step.status != "failed" or step.error is None:
         return False
@@ -199,7 +199,7 @@ def _inner(
     operators: Operators,
     noted: Mapping[str, Split],
 ) -> MethodChoice | None:
-    """The method that splits a part, from the parameters that the part was given."""
+    """Return the method that splits a part, from the parameters that the part was given."""
     parameters = view.steps[ident].planned.get("parameters") or {}
     fed = [stage.feeds] if stage.feeds in parameters else list(parameters)
     part = parameters[fed[0]] if len(fed) == 1 else None
@@ -238,7 +238,7 @@ def _stages(
     known: Mapping[str, Json],
     fed: str = "",
 ) -> list[MethodStage]:
-    """The workers of a method; `fed` is what the first one gets, where it splits a part."""
+    """Return the workers of a method; `fed` is the input of the first one, if it splits a part."""
     found: list[MethodStage] = []
     inner: set[str] = set()
     for text in names:
@@ -268,7 +268,7 @@ def _stages(
 
 
 def _operator(name: str, method: Method, stages: list[MethodStage]) -> Operator:
-    """The whole method as one operator."""
+    """Return the whole method as one operator."""
     needs = set(method.takes)
     inner: set[str] = set()
     for stage in stages:
@@ -293,7 +293,7 @@ def _operator(name: str, method: Method, stages: list[MethodStage]) -> Operator:
 
 
 class Carried(NamedTuple):
-    """What a method does next."""
+    """The next steps of a method, or why there are none."""
 
     steps: list[Doc]
     notes: dict[str, Split]
@@ -304,7 +304,7 @@ class Carried(NamedTuple):
 
 
 class Bearer(msgspec.Struct):
-    """What it takes to carry methods out."""
+    """Everything that carrying methods out needs to know about the run."""
 
     splits: Splits
     noted: Mapping[str, Split]
@@ -313,7 +313,7 @@ class Bearer(msgspec.Struct):
     names: StepIds
 
     def carry(self, way: MethodChoice) -> Carried:
-        """The next steps of a method, or why it cannot go on."""
+        """Return the next steps of a method, or why it cannot go on."""
         old = self.noted.get(way.key)
         texts = [f"{s.operator.name}{STAR if s.star else ''}" for s in way.stages]
         split = Split(texts, [list(ids) for ids in old.steps] if old else [])
@@ -341,7 +341,7 @@ class Bearer(msgspec.Struct):
     def _stage(
         self, stage: MethodStage, ids: list[str], slots: list[str], notes: dict[str, Split]
     ) -> Carried | list[str]:
-        """What a stage still lacks, or the steps that hold its results."""
+        """Return what a stage still lacks, or the ids of the steps that hold its results."""
         status = {ident: self.view.steps[ident].status for ident in ids}
         # What waits for a part that failed is not coming either.
         status |= dict.fromkeys(set(self.world.lost).intersection(ids), LOST)
@@ -396,7 +396,7 @@ class Bearer(msgspec.Struct):
         return docs
 
     def _result(self, ident: str) -> str:
-        """The step that holds the result of a part, which may have been split."""
+        """Return the step that holds the result of a part, which may itself have been split."""
         if ident not in self.splits.inner:
             return ident
         return self.carry(self.splits.inner[ident]).last or ident
@@ -404,7 +404,7 @@ class Bearer(msgspec.Struct):
     def price(
         self, way: MethodChoice, prices: Mapping[str, float], past: Past
     ) -> tuple[float, str]:
-        """What a method still costs; infinite when a step of it failed for good."""
+        """Return the remaining cost of a method; infinite if one of its steps failed for good."""
         old = self.noted.get(way.key)
         total = 0.0
         for number, stage in enumerate(way.stages):
@@ -442,7 +442,7 @@ def _again(ident: str, stage: MethodStage, status: str, view: PlannerView, names
 def _fed(
     earlier: MethodStage, before: list[str], stage: MethodStage, view: PlannerView
 ) -> list[Json]:
-    """What the steps of a stage get: each one item, or the one step everything."""
+    """Return the inputs of a stage's steps: one item for each, or everything for a single step."""
     if earlier.star or len(before) != 1:
         results = [f"${{{{ steps.{ident}.data }}}}" for ident in before]
         return results if stage.star else [results]

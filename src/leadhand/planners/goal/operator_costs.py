@@ -63,7 +63,7 @@ _ADVICE = re.compile(
 
 
 class OperatorRecord(NamedTuple):
-    """What happened to one operator on one input since it last succeeded there."""
+    """The failures of one operator on one input since its last success there."""
 
     failures: int
     last: Failure
@@ -91,14 +91,14 @@ class Past(msgspec.Struct):
 
 
 class Prices(NamedTuple):
-    """What operators cost now, and why where that is not what they declare."""
+    """The current costs of operators, with the reason where they differ from the declared ones."""
 
     of: dict[str, float]
     why: dict[str, str]
 
 
 def bound(operator: Operator, facts: Mapping[str, Fact]) -> Doc:
-    """The parameters of an operator, from facts that are there."""
+    """Return the parameters of an operator, filled from facts that are there."""
     found: Doc = {name: facts[fact].value for name, fact in operator.takes.items()}
     for name in operator.may_take:
         if name in facts and not is_flag(name):
@@ -109,7 +109,7 @@ def bound(operator: Operator, facts: Mapping[str, Fact]) -> Doc:
 def input_of(
     operator: Operator, world: World, view: PlannerView, changing: frozenset[str]
 ) -> str | None:
-    """A name for an operator's input; None when some of it is not there."""
+    """Return a digest that names an operator's input; None if part of it is missing."""
     facts = world.facts
     if any(fact not in facts for fact in operator.needs if not is_flag(fact)):
         return None
@@ -119,7 +119,7 @@ def input_of(
 
 
 def _changing(view: PlannerView, operators: Operators) -> frozenset[str]:
-    """The steps that write places or change something outside."""
+    """Return the steps that write places or have effects outside."""
     found = set()
     for step in view.timeline:
         operator = operators.by_name.get(operator_name(step.worker, step.action))
@@ -135,7 +135,7 @@ def _digest(
     view: PlannerView,
     changing: frozenset[str],
 ) -> str:
-    """What is equal for equal inputs: values, and versions where those count."""
+    """Return a digest that is equal for equal inputs: values, and versions where they count."""
     used = [ref.name for ref in references.find([parameters, others]) if ref.kind == "steps"]
     reads = operator is not None and bool(operator.reads)
     versions = sorted({name for name in used if reads or name in changing})
@@ -144,7 +144,7 @@ def _digest(
 
 
 def past(view: PlannerView, world: World, operators: Operators, forgiven: int) -> Past:
-    """What the log tells of failures; the first `forgiven` attempts do not count."""
+    """Return the failures that the log tells of; the first `forgiven` attempts do not count."""
     found = Past({}, {}, {}, set(), set())
     counted = {(each.step, each.attempt) for each in view.failed_attempts[forgiven:]}
     if not view.failed_attempts and all(step.status != "skipped" for step in view.timeline):
@@ -180,7 +180,7 @@ def past(view: PlannerView, world: World, operators: Operators, forgiven: int) -
 
 
 def _ended(record: OperatorRecord, operator: Operator) -> bool:
-    """Whether the same again cannot help, or must not be tried."""
+    """Return whether the same operator on the same input cannot help or must not be tried again."""
     if record.happened and not operator.idempotent:
         return True
     # One host that died and one result that was not usable are not two such results.
@@ -200,7 +200,7 @@ def _input_of_step(
     view: PlannerView,
     changing: frozenset[str],
 ) -> str:
-    """The same name for the input that a step was planned with, from what was true then."""
+    """Return the digest of the input that a step was planned with, from the facts true then."""
     unbound = [fact for fact in operator.unbound if not is_flag(fact)] if operator else []
     others = {fact: true[fact] for fact in unbound if fact in true}
     return _digest(operator, step.planned.get("parameters") or {}, others, view, changing)
@@ -209,10 +209,10 @@ def _input_of_step(
 def _may_have_happened(
     each: FailedAttempt, step: StepView, failed: Iterable[FailedAttempt]
 ) -> bool:
-    """Whether an attempt may have had its effect, as far as is known now.
+    """Return whether an attempt may have had its effect, as far as is known now.
 
-    What is not idempotent is tried again by the same worker only after a probe or a person has
-    said that it did not happen: a later attempt of the step tells that it is known.
+    A step that is not idempotent is tried again by the same worker only after a probe or a person
+    has said that the effect did not happen; so a later attempt shows that the outcome is known.
     """
     if each.failure.effect == "none":
         return False
@@ -246,7 +246,7 @@ def _add(
 
 
 def asked(failure: Failure, operator: Operator) -> Iterable[str]:
-    """The facts a worker says it needs to know: named in details, or a parameter in its words."""
+    """Return the facts that a worker asks for: named in details, or a parameter in its message."""
     details = failure.details
     if isinstance(details, dict):
         details = details.get("needs")
@@ -258,7 +258,7 @@ def asked(failure: Failure, operator: Operator) -> Iterable[str]:
 
 
 def informed(operators: Operators, asked_for: Mapping[str, tuple[str, ...]]) -> dict[str, Operator]:
-    """The operators that said they need to know more, with what they need."""
+    """Return the operators that asked for more facts, with those facts among their needs."""
     found = {}
     for name, facts in asked_for.items():
         old = operators.by_name.get(name)
@@ -274,7 +274,7 @@ def informed(operators: Operators, asked_for: Mapping[str, tuple[str, ...]]) -> 
 def prices(
     relevant: Iterable[Operator], view: PlannerView, world: World, before: Past, unit: float
 ) -> Prices:
-    """What each operator costs now."""
+    """Return the current cost of each relevant operator."""
     found = Prices({}, {})
     advised, wished = advice(view.recommendations), advice(words_of_people(view))
     touched = {name for name, _ in (*before.records, *before.skipped)}
@@ -330,7 +330,7 @@ def _short(message: str) -> str:
 
 
 def words_of_people(view: PlannerView) -> list[str]:
-    """What people said to the planner: answers in words, and changes that they asked for."""
+    """Return what people told the planner: answers in words, and changes they asked for."""
     said = [str(answer.get("text") or "") for answer in view.answers]
     return [text for text in (*said, *view.findings) if text]
 
@@ -347,5 +347,5 @@ def advice(recommendations: Iterable[str]) -> dict[str, str]:
 
 
 def priced(value: float) -> str:
-    """A price as people read it."""
+    """Return a price as text."""
     return "no price" if value == inf else f"{float(f'{value:.3g}'):g}"

@@ -49,7 +49,7 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def artefacts(self) -> tuple[str, ...]:
-        """What it gives that carries data."""
+        """Return the facts it gives that carry data."""
         return tuple(fact for fact in self.gives if not is_flag(fact))
 
     @property
@@ -60,17 +60,17 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_flag(fact: str) -> bool:
-    """Whether a fact carries no data."""
+    """Return whether a fact carries no data."""
     return ":" in fact
 
 
 def operator_name(worker: str, action: str) -> str:
-    """How an operator is called; a worker's name has no colon."""
+    """Return the name of an operator: `worker` or `worker:action`."""
     return f"{worker}:{action}" if action else worker
 
 
 class Operators:
-    """All operators of a catalogue, by name and by what they give."""
+    """All operators of a catalog, by name and by the facts they give."""
 
     def __init__(self, operators: Iterable[Operator]) -> None:
         self.by_name = {each.name: each for each in sorted(operators, key=lambda one: one.name)}
@@ -84,11 +84,11 @@ class Operators:
         """The price of a step whose worker names no cost: half of the least that is named."""
 
     def replaced(self, some: Mapping[str, Operator]) -> Operators:
-        """The same with some operators changed or added."""
+        """Return the same operators with some changed or added."""
         return Operators({**self.by_name, **some}.values()) if some else self
 
     def relevant(self, wanted: Iterable[str], true: Mapping[str, Any]) -> list[Operator]:
-        """The operators that could play a part on the way to some facts, by name."""
+        """Return the operators that could take part in reaching `wanted`, sorted by name."""
         stack, seen, found = list(wanted), set(wanted), set()
         while stack:
             fact = stack.pop()
@@ -106,7 +106,7 @@ class Operators:
 
 
 def operators_of(catalog: Catalog) -> Operators:
-    """The operators of all workers that give something, without those that stand behind one."""
+    """Return the operators of all workers that give a fact, without fallbacks of another worker."""
     behind = stronger_ones(catalog.workers)
     return Operators(
         _operator(spec.name, action, offer, catalog.risk(spec.name, action))
@@ -117,10 +117,11 @@ def operators_of(catalog: Catalog) -> Operators:
 
 
 def takes_of(offer: Offer) -> dict[str, str]:
-    """The parameters that are filled with facts, each with the fact.
+    """Return the parameters that are filled with facts, each with its fact.
 
-    A parameter without a default takes the fact of its name. Where one of them is no fact that the
-    worker needs, and one artefact that it needs is no parameter, the one takes the other.
+    A parameter without a default takes the fact of its name. If exactly one such parameter names no
+    fact that the worker needs, and exactly one needed artefact is no parameter, that parameter
+    takes that artefact.
     """
     schema = offer.parameters
     facts = [fact for fact in offer.needs if not is_flag(fact)]

@@ -99,16 +99,16 @@ class GoalNotes(msgspec.Struct, omit_defaults=True):
     """How many recommendations were answered."""
 
     def parts(self) -> set[str]:
-        """The steps that methods put into the run."""
+        """Return the steps that methods added to the run."""
         return {ident for split in self.splits.values() for ids in split.steps for ident in ids}
 
     def to_doc(self) -> Doc:
-        """As it is logged."""
+        """Return the notes as the log keeps them."""
         return msgspec.to_builtins(self)  # type: ignore[no-any-return]
 
 
 def read_notes(notes: Json) -> GoalNotes:
-    """The notes of the last call; those of another planner are as good as none."""
+    """Return the notes of the last call; notes of another planner count as none."""
     try:
         return msgspec.convert(notes or {}, GoalNotes)
     except msgspec.ValidationError:
@@ -116,7 +116,7 @@ def read_notes(notes: Json) -> GoalNotes:
 
 
 class PersonAnswers(msgspec.Struct):
-    """What people answered to the planner's questions."""
+    """The answers of people to the planner's questions."""
 
     forgiven: int = 0
     """How many of the failed attempts no longer count."""
@@ -142,7 +142,7 @@ def person_answers(view: PlannerView, notes: GoalNotes) -> PersonAnswers:
 
 
 def awaited(view: PlannerView, facts: Iterable[str]) -> bool:
-    """Whether a person has been asked for these facts, and the question is still open."""
+    """Return whether a question for these facts is still open."""
     return any(set(facts) <= set(each.get("facts") or ()) for each in view.questions)
 
 
@@ -159,7 +159,7 @@ _REFERENCE = re.compile(r"\$\{\{\s*(.*?)\s*\}\}")
 
 
 def sound_part(docs: Sequence[Doc], plan: Sequence[Operator]) -> list[Doc]:
-    """The steps of a plan that can be judged: all but those that wait for a method's."""
+    """Return the steps of a plan that lint can judge: all but those that wait for a method's."""
     out: set[str] = set()
     found: list[Doc] = []
     for doc, operator in zip(docs, plan, strict=True):
@@ -173,10 +173,10 @@ def sound_part(docs: Sequence[Doc], plan: Sequence[Operator]) -> list[Doc]:
 def refused_steps(
     steps: Iterable[Doc], view: PlannerView, owners: Mapping[str, str], *, givers: bool = False
 ) -> dict[str, str]:
-    """The operators whose steps lint refuses, each with the finding.
+    """Return the operators whose steps lint refuses, each with the finding.
 
-    `owners` are the operators of steps that a method wrote. With `givers`, those are meant that
-    give what a refused parameter takes, where they are steps of the plan too.
+    `owners` are the operators of steps that a method wrote. With `givers`, return the operators
+    that give the value of a refused parameter, where they are steps of the plan too.
     """
     docs = list(steps)
     names = {
@@ -268,7 +268,7 @@ class GoalPlanner:
         self._known: tuple[Catalog, Operators] | None = None
 
     def with_methods(self, methods: Iterable[Method]) -> Self:
-        """The same planner, knowing these methods too."""
+        """Return the same planner with these methods added."""
         made = copy(self)
         made.methods = tuple(dict.fromkeys((*self.methods, *methods)))
         made.splits = bool(made.methods)
@@ -290,7 +290,7 @@ class GoalPlanner:
     async def _linted(
         self, scene: Scene, view: PlannerView, *, givers: bool
     ) -> tuple[Decision, bool]:
-        """The decision, without operators whose steps lint refuses; whether there were any."""
+        """Return the decision without operators that lint refuses, and whether there were any."""
         refused: dict[str, str] = {}
         for _ in range(LINTS_MAX):
             scene, way = await self._found(scene, view)
@@ -311,7 +311,7 @@ class GoalPlanner:
     async def _found(
         self, scene: Scene, view: PlannerView
     ) -> tuple[Scene, list[Operator] | NoPlanReason]:
-        """A plan without the operators that are refused, or why there is none."""
+        """Return a plan without the refused operators, or why there is none."""
         way = await self._way(scene)
         locked = self._locked(scene) if isinstance(way, NoPlanReason) else ()
         if locked and not scene.world.under_way:
@@ -327,7 +327,7 @@ class GoalPlanner:
         return await self.decide(replace(view, goal=replace(view.goal, mode=WHOLE)))
 
     def _locked(self, scene: Scene) -> list[str]:
-        """The facts whose methods wait until a giver finds them too much, and none has failed."""
+        """Return the facts whose methods wait until a giver finds them too complex."""
         givers, price = scene.operators.givers, scene.prices.of
         facts = {each.fact for each in self.methods} - scene.past.split
         return sorted(
@@ -342,9 +342,9 @@ class GoalPlanner:
         split: Iterable[str] = (),
         refused: dict[str, str] | None = None,
     ) -> Scene:
-        """Everything a decision is made from; `split` are facts whose methods may be used now.
+        """Collect what a decision is made from; `split`: facts whose methods may be used now.
 
-        `refused` are operators that are no way to the goal, each with the reason.
+        `refused` are operators that must not be used, each with the reason.
         """
         if self._known is None or self._known[0] is not view.catalog:
             self._known = (view.catalog, operators_of(view.catalog))
@@ -371,7 +371,7 @@ class GoalPlanner:
         return made
 
     async def _way(self, scene: Scene) -> list[Operator] | NoPlanReason:
-        """The plan, or why there is none."""
+        """Return the plan, or why there is none."""
         _look(scene)
         task = scene.task
         if task is None:
@@ -403,7 +403,7 @@ class GoalPlanner:
     async def _chosen(
         self, scene: Scene, task: PlanningTask, plan: list[int], kept: list[int] | None
     ) -> list[Operator] | NoPlanReason:
-        """The plan, the last one where it is about as good, or one that the budget allows."""
+        """Return the plan, the last one if it is about as good, or one within the budget."""
         if (
             kept is not None
             and task.price(kept) <= STICKY * task.price(plan)
@@ -418,7 +418,7 @@ class GoalPlanner:
     async def _within_budget(
         self, scene: Scene, task: PlanningTask, plan: list[int]
     ) -> list[Operator] | NoPlanReason:
-        """A plan that the budget allows, where the cheap one that was found is too dear."""
+        """Return a plan within the budget, if the cheap one that was found costs too much."""
         left, cost = scene.view.budget_left or 0.0, _cost(plan, task)
         answer = await _in_turns(within(task, left, self.nodes_max))
         if answer.plan is not None:
@@ -444,7 +444,7 @@ def _cost(plan: Iterable[int], task: PlanningTask) -> float:
 
 
 def _affordable(plan: Iterable[int], task: PlanningTask, scene: Scene) -> bool:
-    """Whether the budget allows a plan."""
+    """Return whether the budget allows a plan."""
     left = scene.view.budget_left
     return left is None or _cost(plan, task) <= left + CLOSE
 
@@ -460,7 +460,7 @@ async def _in_turns(search: Generator[None, None, T]) -> T:
 
 
 def _early(scene: Scene) -> Decision | None:
-    """What can be answered without planning."""
+    """Return a decision that needs no planning, or None."""
     world = scene.world
     if not scene.wanted:
         return GiveUp("the goal names no fact to reach: say what is wanted, as in want=['summary']")
@@ -472,10 +472,10 @@ def _early(scene: Scene) -> Decision | None:
 
 
 def _finish(scene: Scene) -> Decision:
-    """The end: what was tried and is not needed is given up by name.
+    """Finish the run, and give up by name the steps that were tried and are not needed.
 
-    What runs ends first. A step that waits for a person does too: what it did may have happened,
-    and that is theirs to say.
+    Running steps end first. So do steps that wait for a person: their effect may have happened, and
+    the person has to say so.
     """
     because, running = f"{', '.join(scene.wanted)}: true", scene.view.in_flight
     asking = [step.id for step in scene.view.timeline if step.status == ASKING]
@@ -488,10 +488,10 @@ def _finish(scene: Scene) -> Decision:
 
 
 def _given_up(scene: Scene, steps: Iterable[Doc] | None) -> dict[str, str]:
-    """Steps that failed, were skipped or are not needed any more, each with the reason.
+    """Return the steps that failed, were skipped or are no longer needed, each with the reason.
 
-    `steps` are those that are proposed: what one of them takes the place of is not given up, and
-    what is under way goes on. None: this is the end, and what has not started is not needed.
+    `steps` are the proposed ones: a step that one of them replaces is not given up, and steps under
+    way go on. None at the end of the run, where steps that have not started are not needed.
     """
     replaced, found = {doc.get("supersedes") for doc in steps or ()}, {}
     for step in scene.view.timeline:
@@ -512,7 +512,7 @@ def _given_up(scene: Scene, steps: Iterable[Doc] | None) -> dict[str, str]:
 
 
 def _look(scene: Scene) -> None:
-    """Leave out what cannot matter, price the rest, and see what can be reached."""
+    """Drop irrelevant operators, price the others, and compute which facts can be reached."""
     world, operators = scene.world, scene.operators
     relevant = operators.relevant(scene.wanted, world.coming)
     every = {each.name: each for each in (*relevant, *scene.splits.every_stage)}
@@ -544,7 +544,7 @@ def _bearer(scene: Scene, names: StepIds) -> methods.Bearer:
 
 
 def _kept(scene: Scene, task: PlanningTask) -> list[int] | None:
-    """The last outlook as a plan, where it still leads to the goal."""
+    """Return the last outlook as a plan, if it still leads to the goal."""
     numbers = {each.name: number for number, each in enumerate(task.operators)}
     names = [
         operator_name(str(doc.get("worker", "")), str(doc.get("action", "")))
@@ -558,14 +558,14 @@ def _kept(scene: Scene, task: PlanningTask) -> list[int] | None:
 
 
 def _market(scene: Scene) -> str:
-    """A digest of everything that makes prices differ from what was declared."""
+    """Return a digest of everything that makes prices differ from the declared ones."""
     view, of = scene.view, scene.prices.of
     dear = sorted((name, priced(of[name])) for name in scene.prices.why)
     return _digest([dear, len(view.recommendations), len(view.answers)])
 
 
 def _unreached(scene: Scene) -> NoPlanReason:
-    """Nothing leads to the goal: why, and what a person might give."""
+    """Explain why nothing leads to the goal, and what a person might give."""
     found = explain.why_not(scene.wanted, scene.reached, scene.operators, scene.prices)
     unusable = [f"the method {name[1:]} {why}" for name, why in scene.splits.unusable.items()]
     return NoPlanReason(
@@ -574,7 +574,7 @@ def _unreached(scene: Scene) -> NoPlanReason:
 
 
 def _no_way(scene: Scene, why: NoPlanReason) -> Decision:
-    """Wait for what is under way, ask a person, or give up."""
+    """Wait for steps under way, ask a person, or give up."""
     if why.spent:
         return GiveUp(why.text, scene.notes.to_doc())
     missing = scene.wanted if why.missing is None else why.missing
@@ -582,10 +582,10 @@ def _no_way(scene: Scene, why: NoPlanReason) -> Decision:
 
 
 def _escalate(scene: Scene, why: str, missing: tuple[str, ...], *, proved: bool = True) -> Decision:
-    """Wait for what is under way; else ask a person, once; else give up.
+    """Wait for steps under way; else ask a person, once; else give up.
 
-    A person can give what nobody gives, and can say that what failed is to be tried again. Where
-    neither would help, and it is proved that there is no way, there is nothing to ask.
+    A person can give a fact that no worker gives, and can say that a failed step is to be tried
+    again. If neither would help and it is proved that there is no plan, there is nothing to ask.
     """
     kept = scene.notes
     if scene.world.under_way:
@@ -623,9 +623,9 @@ def _writer(scene: Scene) -> StepWriter:
 
 
 def _unsound(scene: Scene, way: list[Operator], *, givers: bool) -> dict[str, str]:
-    """The operators of a new plan whose steps lint refuses, also of those that start later.
+    """Return the operators of a new plan whose steps lint refuses, later steps included.
 
-    A plan that goes on as foreseen was looked at when it was made.
+    A plan that goes on as foreseen was checked when it was made.
     """
     if {each.name for each in way} <= set(scene.notes.way):
         return {}
@@ -634,7 +634,7 @@ def _unsound(scene: Scene, way: list[Operator], *, givers: bool) -> dict[str, st
 
 
 def _proposal(scene: Scene, way: list[Operator]) -> Decision:
-    """What of the plan can start now, and the rest as outlook; or all of it."""
+    """Propose the steps that can start now, with the rest as outlook; or the whole plan."""
     world, view = scene.world, scene.view
     if view.goal.mode == WHOLE and not any(operator.split for operator in way):
         return _whole(scene, way)
@@ -672,10 +672,10 @@ def _proposal(scene: Scene, way: list[Operator]) -> Decision:
 
 
 def _starting(scene: Scene, way: list[Operator], order: list[list[int]]) -> set[int]:
-    """Which operators of a plan can start now.
+    """Return the operators of a plan that can start now.
 
-    Those that take away what may still be needed come after those that do not: should one of
-    these fail, more ways are open.
+    Operators that drop facts which may still be needed come last: if another fails first, more
+    plans are left.
     """
     world = scene.world
     ready = [
@@ -697,13 +697,13 @@ def _takes_away(operator: Operator, scene: Scene) -> bool:
 
 
 def _gone(scene: Scene, steps: Iterable[Doc]) -> list[str]:
-    """Steps that wait for failed ones, and whose place none of the new steps takes."""
+    """Return the steps that wait for failed ones and that no new step replaces."""
     replaced = {doc.get("supersedes") for doc in steps}
     return [ident for ident in scene.world.lost if ident not in replaced]
 
 
 def _whole(scene: Scene, way: list[Operator]) -> Decision:
-    """All of the plan. Of what has not begun, everything stands, or everything is written anew."""
+    """Propose the whole plan: steps that have not begun all stay, or are all written anew."""
     writer, world = _writer(scene), scene.world
     docs, _ = writer.documents(way, world.coming)
     idle = {operator_name(step.worker, step.action): step.id for step in scene.idle}
@@ -729,10 +729,10 @@ def _whole(scene: Scene, way: list[Operator]) -> Decision:
 
 
 def _after(doc: Doc, operator: Operator, under_way: Iterable[Under]) -> None:
-    """Let a step of a whole plan wait for the steps under way that it would disturb.
+    """Make a step of a whole plan wait for the steps under way that it would disturb.
 
-    How they end does not matter: a step in a pause between two attempts is under way too, and
-    must not find that what it needs was dropped meanwhile.
+    Their outcome does not matter: a step that pauses between two attempts is under way too, and a
+    fact it needs must not be dropped meanwhile.
     """
     named = doc.get("depends_on", [])
     found = [each.id for each in under_way if each.id not in named and disturb(operator, each)]
@@ -740,7 +740,7 @@ def _after(doc: Doc, operator: Operator, under_way: Iterable[Under]) -> None:
 
 
 def _because(scene: Scene, way: list[Operator]) -> str:
-    """What is done otherwise than the last time, and which recommendations were followed."""
+    """Return what differs from the last plan, and which recommendations were followed."""
     view, kept, names = scene.view, scene.notes, [each.name for each in way]
     text = explain.changed(names, kept.way, scene.prices)
     kept.way = names[:WAY_MAX]
@@ -750,7 +750,7 @@ def _because(scene: Scene, way: list[Operator]) -> str:
 
 
 def _progress(scene: Scene) -> str:
-    """Why this is a loop, if nothing changed since it last stood here with nothing under way."""
+    """Return why this is a loop, if nothing changed since the same situation was last seen."""
     if scene.world.under_way:
         return ""
     view = scene.view

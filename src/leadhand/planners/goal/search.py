@@ -41,7 +41,7 @@ NOBODY = -1
 
 
 class RelaxedReach(NamedTuple):
-    """What a state leads to."""
+    """The facts that can be reached from a state, with their costs."""
 
     cost: list[float]
     """Of each fact; infinite when there is no way."""
@@ -100,7 +100,7 @@ def explore(
 
 
 def extract(task: PlanningTask, reach: RelaxedReach, goal: Iterable[int]) -> list[int] | None:
-    """The operators that give the goal, each once, in an order in which they can be done."""
+    """Return the operators that give the goal, each once, in an order that can be carried out."""
     cost, giver, needs = reach.cost, reach.giver, task.needs
     chosen: set[int] = set()
     stack = list(goal)
@@ -128,7 +128,7 @@ def extract(task: PlanningTask, reach: RelaxedReach, goal: Iterable[int]) -> lis
 
 
 class Pairs:
-    """For each fact those that can be true with it, and the operators that can ever be used."""
+    """For each fact the facts that can be true with it, and the operators that can ever be used."""
 
     def __init__(self, task: PlanningTask) -> None:
         self.task = task
@@ -181,7 +181,7 @@ class Pairs:
                     moved.add(other)
 
     def possible(self, facts: int) -> bool:
-        """Whether facts go together, two by two."""
+        """Return whether every two of these facts can be true together."""
         return all(self.mates[fact] & facts == facts for fact in members(facts))
 
     def clash(self) -> tuple[str, str] | None:
@@ -313,18 +313,18 @@ class _Work:
         self.nodes, self._nodes_max, self._looks = 0, nodes, looks
 
     def done(self, looks: int) -> None:
-        """One node more, for which so many operators were looked at."""
+        """Count one more node, for which `looks` operators were looked at."""
         self.nodes += 1
         self._looks -= looks
 
     @property
     def over(self) -> bool:
-        """Whether that was enough."""
+        """Return whether the budget of the search is used up."""
         return self.nodes >= self._nodes_max or self._looks <= 0
 
 
 class _Node(NamedTuple):
-    """A part of all plans: those that hold some operators and not others."""
+    """A set of plans: those that hold some operators and exclude others."""
 
     spent: float
     chosen: frozenset[int]
@@ -340,7 +340,7 @@ class ExactResult(NamedTuple):
 
 
 def within(task: PlanningTask, cost: float, nodes_max: int) -> Generator[None, None, ExactResult]:
-    """A plan that costs at most `cost`, if there is one. Yields now and then."""
+    """Return a plan that costs at most `cost`, if there is one; yield now and then."""
     costs = [
         each.cost if price < inf else inf
         for each, price in zip(task.operators, task.prices, strict=True)
@@ -352,7 +352,7 @@ def within(task: PlanningTask, cost: float, nodes_max: int) -> Generator[None, N
 
 
 def undercut(task: PlanningTask, plan: list[int]) -> Generator[None, None, list[int]]:
-    """The plan, or a cheaper one found by a short search, where nothing is dropped."""
+    """Return the plan, or a cheaper one found by a short search, for tasks without drops."""
     best, work = plan, _Work(UNDERCUT_NODES_MAX, UNDERCUT_MAX)
     # A bound takes about as many rounds over the operators as the plan has steps.
     while len(task.operators) * len(plan) <= UNDERCUT_MAX // 4 and not work.over:
@@ -367,9 +367,9 @@ def undercut(task: PlanningTask, plan: list[int]) -> Generator[None, None, list[
 def _over_cuts(
     task: PlanningTask, costs: Sequence[float], limit: float, work: _Work
 ) -> Generator[None, None, ExactResult]:
-    """Branch and bound over what every plan must hold, for tasks in which nothing is dropped.
+    """Branch and bound over the cuts that every plan must hold, for tasks without drops.
 
-    It goes down the cheapest operator first, so that a plan is found early where there is room.
+    The cheapest operator comes first, so that a plan is found early if there is one.
     """
     stack = [_Node(0.0, frozenset(), frozenset())]
     while stack:
@@ -400,7 +400,7 @@ def _over_cuts(
 
 
 def _of(task: PlanningTask, costs: Sequence[float], chosen: frozenset[int]) -> list[int]:
-    """The plan that some operators, and those that cost nothing, come to."""
+    """Return the plan that consists of `chosen` and of operators that cost nothing."""
     prices = [
         price if each in chosen or not costs[each] else inf
         for each, price in enumerate(task.prices)
@@ -453,10 +453,10 @@ def _over_states(
 def landmarks(
     task: PlanningTask, state: int, costs: Sequence[float], work: _Work | None = None
 ) -> tuple[float, tuple[int, ...]]:
-    """The least that reaching the goal can cost, and the smallest cut that was found.
+    """Return a lower bound of the cost to the goal, and the smallest cut that was found.
 
-    Without drops the bound is infinite exactly where there is no way, and there is no cut exactly
-    where operators that cost nothing lead to the goal.
+    Without drops the bound is infinite exactly if there is no plan, and there is no cut exactly if
+    operators that cost nothing lead to the goal.
     """
     rest, total, rounds = list(costs), 0.0, 0
     smallest: tuple[int, ...] = ()
@@ -482,7 +482,7 @@ def landmarks(
 def _dearest(
     task: PlanningTask, state: int, costs: Sequence[float]
 ) -> tuple[list[float], list[int]]:
-    """What each fact costs if of several needs only the dearest counts; and which that is."""
+    """Return the cost of each fact if only the dearest of several needs counts; and that need."""
     value = [inf] * len(task.facts)
     holds = [START] * len(costs)
     missing = [len(each) for each in task.needs]
@@ -514,7 +514,7 @@ def _dearest(
 
 
 def _zone(task: PlanningTask, top: int, costs: Sequence[float], holds: Sequence[int]) -> int:
-    """The facts from which operators that cost nothing lead to the goal."""
+    """Return the facts from which operators that cost nothing lead to the goal."""
     zone, stack = 1 << top, [top]
     while stack:
         fact = stack.pop()
@@ -529,7 +529,7 @@ def _zone(task: PlanningTask, top: int, costs: Sequence[float], holds: Sequence[
 def _cut(
     task: PlanningTask, state: int, zone: int, costs: Sequence[float], holds: Sequence[int]
 ) -> list[int]:
-    """The operators through which one enters the zone from where we stand."""
+    """Return the operators through which a plan from `state` enters the zone."""
     seen = state & ~zone
     stack = members(seen)
     found: set[int] = set()
@@ -582,7 +582,7 @@ class CheapestPlan(NamedTuple):
 
 
 def cheapest(task: PlanningTask, nodes_max: int = NODES_MAX) -> Generator[None, None, CheapestPlan]:
-    """A cheap plan. Yields now and then, to let others have a turn."""
+    """Return a cheap plan; yield now and then, so that other tasks can run."""
     if task.drops_something:
         return (yield from _searched(task, nodes_max))
     plan = _undropped(task)
@@ -592,10 +592,10 @@ def cheapest(task: PlanningTask, nodes_max: int = NODES_MAX) -> Generator[None, 
 
 
 def sequence(task: PlanningTask) -> Generator[None, None, list[int] | None]:
-    """A plan for a task with drops, where one that pays no heed to them can be put in order.
+    """Return a plan for a task with drops, if one that ignores them can be put in order.
 
-    No plan can undercut what the problem without drops costs, so there is nothing to search for.
-    None where the order does not come out, or only that of a dearer one: that proves nothing.
+    No plan can cost less than the problem without drops, so no search is needed then. None proves
+    nothing: the order failed, or only that of a dearer plan was found.
     """
     free = task.without_drops()
     plan = _relaxed(free, free.prices)
@@ -610,7 +610,7 @@ def sequence(task: PlanningTask) -> Generator[None, None, list[int] | None]:
 
 
 def in_order(task: PlanningTask, plan: Sequence[int]) -> list[int] | None:
-    """Operators in an order in which none takes away what a later one or the goal needs."""
+    """Return operators in an order in which none drops what a later one or the goal needs."""
     left = list(plan)
     users = [0] * len(task.facts)
     for fact in (*task.goal, *(need for each in left for need in task.needs[each])):
@@ -629,7 +629,7 @@ def in_order(task: PlanningTask, plan: Sequence[int]) -> list[int] | None:
 
 
 def _harmless(task: PlanningTask, operator: int, state: int, users: Sequence[int]) -> bool:
-    """Whether an operator can be done now and takes away nothing that another one uses."""
+    """Return whether an operator can be applied now and drops nothing that another one uses."""
     own = task.need_bits[operator]
     return state & own == own and all(
         users[fact] <= (own >> fact & 1) for fact in task.drops[operator]
@@ -679,7 +679,7 @@ def _undropped(task: PlanningTask) -> list[int] | None:
 
 
 def _leaning(task: PlanningTask, prices: Sequence[float], plan: list[int]) -> list[int]:
-    """The plan, or a cheaper one found by counting what it holds as nearly free."""
+    """Return the plan, or a cheaper one found by counting its operators as nearly free."""
     nearly = list(prices)
     for each in plan:
         nearly[each] *= CHOSEN

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Touching(Protocol):
-    """Whatever needs, gives, drops, reads and writes: an operator, or a step under way."""
+    """Anything that needs, gives, drops, reads and writes: an operator, or a step under way."""
 
     @property
     def needs(self) -> tuple[str, ...]: ...
@@ -46,7 +46,7 @@ class Touching(Protocol):
 
 
 def disturb(one: Touching, other: Touching) -> bool:
-    """Whether two steps must not run side by side."""
+    """Return whether two steps must not run at the same time."""
     if one.drops and not {*other.needs, *other.gives}.isdisjoint(one.drops):
         return True
     if other.drops and not {*one.needs, *one.gives}.isdisjoint(other.drops):
@@ -57,14 +57,14 @@ def disturb(one: Touching, other: Touching) -> bool:
 
 
 def overlap(some: Collection[str], others: Collection[str]) -> bool:
-    """Whether any place of one list may be a place of the other."""
+    """Return whether any place of one list may be a place of the other."""
     return any(
         paths.overlap(paths.parts(one), paths.parts(each)) for one in some for each in others
     )
 
 
 def waits(plan: Sequence[Touching], true: Collection[str]) -> list[list[int]]:
-    """For each step of a plan the earlier ones it must wait for, from facts that are true."""
+    """Return for each step of a plan the earlier ones it must wait for, given the `true` facts."""
     giver: dict[str, int | None] = dict.fromkeys(true)
     found: list[list[int]] = []
     for i, step in enumerate(plan):
@@ -84,19 +84,19 @@ _ODD = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 class StepIds:
-    """Ids that are unique in a run and say who does it: `clean`, `clean-2`."""
+    """Ids that are unique in a run and name the worker: `clean`, `clean-2`."""
 
     def __init__(self, taken: Collection[str]) -> None:
         self._taken = taken
         self._new: set[str] = set()
 
     def take(self, operator: Operator) -> str:
-        """An id for one more step of an operator."""
+        """Return an id for one more step of an operator."""
         words = [operator.worker, *([operator.action] if operator.action else [])]
         return self.fresh("-".join(words))
 
     def fresh(self, words: str) -> str:
-        """An id made of some words."""
+        """Return an id made of `words`."""
         base = _ODD.sub("-", words).strip("-")[:ID_CHARS_MAX] or "step"
         ident, number = base, 1
         while ident in self._taken or ident in self._new:
@@ -107,7 +107,7 @@ class StepIds:
 
 
 class StepWriter(msgspec.Struct):
-    """What is needed to write the steps of a plan."""
+    """Everything that writing the steps of a plan needs to know."""
 
     operators: Operators
     prices: Prices
@@ -119,7 +119,7 @@ class StepWriter(msgspec.Struct):
     def documents(
         self, plan: Sequence[Operator], facts: Mapping[str, Fact]
     ) -> tuple[list[Doc], list[list[int]]]:
-        """The steps of a plan, and for each the earlier ones it waits for."""
+        """Return the steps of a plan, and for each the earlier ones it waits for."""
         order = waits(plan, facts)
         known = dict(facts)
         found: list[Doc] = []
@@ -138,7 +138,7 @@ class StepWriter(msgspec.Struct):
         return found, order
 
     def finished(self, doc: Doc, operator: Operator) -> Doc:
-        """A step of the frontier: with those who may do it instead, and whose place it takes."""
+        """Complete a step of the frontier: its alternative workers, and the step it replaces."""
         others = [] if operator.split else self._stand_ins(operator)
         if others:
             doc["alternatives"] = others
@@ -192,7 +192,7 @@ class StepWriter(msgspec.Struct):
 
 
 def document(operator: Operator, ident: str, facts: Mapping[str, Fact]) -> Doc:
-    """One step, with parameters from facts that are, or will be, there."""
+    """Return one step as a document, with parameters from present or promised facts."""
     versions = [facts[fact].version for fact in operator.unbound if fact in facts]
     return {
         "id": ident,
@@ -207,7 +207,7 @@ def document(operator: Operator, ident: str, facts: Mapping[str, Fact]) -> Doc:
 
 
 def tidy(doc: Doc) -> Doc:
-    """The document without what says nothing; `gives` stays, for it may take back a promise."""
+    """Return the document without empty fields; `gives` stays, for it may withdraw a promise."""
     return {key: value for key, value in doc.items() if value or key == "gives"}
 
 

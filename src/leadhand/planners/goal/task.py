@@ -61,13 +61,13 @@ class PlanningTask:
                 self.givers[fact].append(number)
 
     def only(self, numbers: Iterable[int]) -> PlanningTask:
-        """The same task with some of its operators."""
+        """Return the same task with some of its operators."""
         some = [self.operators[number] for number in numbers]
         prices = {self.operators[n].name: price for n, price in enumerate(self.prices)}
         return PlanningTask(some, prices, self.true, self.wanted)
 
     def distinct(self, keep: Collection[int] = ()) -> PlanningTask:
-        """The same task with the cheapest of operators that need, give and drop the same."""
+        """Return the task with the cheapest of operators with the same needs, gives and drops."""
         least: dict[tuple[int, int, int], int] = {}
         for number, price in enumerate(self.prices):
             key = self.need_bits[number], self.give_bits[number], self.keep_bits[number]
@@ -78,7 +78,7 @@ class PlanningTask:
         return self if len(chosen) == len(self.operators) else self.only(sorted(chosen))
 
     def without_drops(self) -> PlanningTask:
-        """The same task in which nothing is ever taken away."""
+        """Return the same task in which no operator drops a fact."""
         free = copy(self)
         free.drops = [()] * len(self.drops)
         free.keep_bits = [-1] * len(self.keep_bits)
@@ -90,19 +90,19 @@ class PlanningTask:
 
     @property
     def drops_something(self) -> bool:
-        """Whether any operator takes away what another may need."""
+        """Return whether any operator drops a fact that another may need."""
         return any(self.drops)
 
     def after(self, state: int, operator: int) -> int:
-        """The state after an operator."""
+        """Return the state after an operator."""
         return state & self.keep_bits[operator] | self.give_bits[operator]
 
     def price(self, plan: Iterable[int]) -> float:
-        """What a plan costs."""
+        """Return the cost of a plan."""
         return sum(self.prices[each] for each in plan)
 
     def works(self, plan: Iterable[int]) -> bool:
-        """Whether a plan can be carried out from the start, in this order, to the goal."""
+        """Return whether a plan can be carried out from the start, in this order, to the goal."""
         state = self.start
         for each in plan:
             if state & self.need_bits[each] != self.need_bits[each]:
@@ -111,7 +111,7 @@ class PlanningTask:
         return state & self.goal_bits == self.goal_bits
 
     def directly(self, plan: list[int]) -> list[int]:
-        """The plan, or one operator that reaches the goal at once and is no dearer."""
+        """Return the plan, or one operator that reaches the goal at once and costs no more."""
         if len(plan) < 2:
             return plan
         limit = self.price(plan) * (1 + 1e-9)
@@ -123,7 +123,7 @@ class PlanningTask:
         return [min(alone)[1]] if alone else plan
 
     def lean(self, plan: Sequence[int]) -> list[int]:
-        """The plan without what it can do without: the dearest is tried first."""
+        """Return the plan without dispensable operators; the dearest is tried first."""
         kept = list(plan)
         if len(kept) > LEAN_MAX:
             return kept
@@ -145,7 +145,7 @@ def bits(facts: Iterable[int]) -> int:
 
 
 def members(state: int) -> list[int]:
-    """A bit set as facts, lowest first."""
+    """Return the facts of a bit set, lowest first."""
     found = []
     while state:
         low = state & -state

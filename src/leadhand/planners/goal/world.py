@@ -41,7 +41,7 @@ PLAIN = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class Fact(NamedTuple):
-    """A true fact: where it comes from, and what stands for its data in a step's parameters."""
+    """A true fact: its source, and the expression for its data in a step's parameters."""
 
     version: str
     """The step that gave it, HAVE or ANSWER."""
@@ -50,7 +50,7 @@ class Fact(NamedTuple):
 
 
 class Under(NamedTuple):
-    """A step under way: what it may still use, give, take away and touch."""
+    """A step under way: the facts it may still use, give and drop, and the places it touches."""
 
     id: str
     needs: tuple[str, ...]
@@ -61,7 +61,7 @@ class Under(NamedTuple):
 
 
 class LostStep(NamedTuple):
-    """A step that waits for one that failed: it is not coming unless that one is replaced."""
+    """A step that depends on a failed one: it cannot start unless that one is replaced."""
 
     step: Under
     roots: frozenset[str]
@@ -69,7 +69,7 @@ class LostStep(NamedTuple):
 
 
 class World(msgspec.Struct):
-    """What is true now, and what will be when everything under way has succeeded."""
+    """The facts that are true now, and those that will be when every step under way succeeded."""
 
     facts: dict[str, Fact]
     coming: dict[str, Fact]
@@ -80,12 +80,12 @@ class World(msgspec.Struct):
     """Steps that wait for failed ones, directly or through others."""
 
     def revived(self, replaced: Collection[str]) -> list[Under]:
-        """The lost steps that can start once `replaced` have successors."""
+        """Return the lost steps that can start once `replaced` have successors."""
         return [each.step for each in self.lost.values() if each.roots <= set(replaced)]
 
 
 def fold(view: PlannerView) -> World:
-    """The world of a run: what was given with the goal, by people and by steps, in its order."""
+    """Return the world of a run: facts given with the goal, by people and by steps, in order."""
     catalog = view.catalog
     # A document may say what it has without declaring a parameter for it.
     facts = {
@@ -133,10 +133,10 @@ def fold(view: PlannerView) -> World:
 def lost_roots(
     steps: Iterable[StepView], open_steps: Iterable[StepView]
 ) -> dict[str, frozenset[str]]:
-    """The open steps that wait for a dead one, each with the dead ones it waits for.
+    """Return the open steps that depend on a dead one, each with those dead ones.
 
-    A dependency on a step that was superseded is one on its successor; one that tolerates a
-    failure is none here.
+    A dependency on a superseded step is one on its successor; a dependency that tolerates a failure
+    does not count.
     """
     status, heirs = {}, {}
     for step in steps:
@@ -167,12 +167,12 @@ def _heir(name: str, heirs: Mapping[str, str]) -> str:
 
 
 def answered(answer: Doc) -> dict[str, Fact]:
-    """The facts that a person gave."""
+    """Return the facts that a person gave."""
     return {name: Fact(ANSWER, literal(value)) for name, value in given_by(answer).items()}
 
 
 def have(name: str, value: Json) -> Fact:
-    """A fact that was given with the goal: a parameter of the run."""
+    """Return a fact that was given with the goal: a parameter of the run."""
     if is_flag(name):
         return Fact(HAVE)
     text = f"${{{{ params.{name} }}}}"
@@ -182,7 +182,7 @@ def have(name: str, value: Json) -> Fact:
 
 
 def given(step: str, gives: tuple[str, ...]) -> dict[str, Fact]:
-    """The facts a step gives when it succeeds."""
+    """Return the facts that a step gives when it succeeds."""
     artefacts = [fact for fact in gives if not is_flag(fact)]
     root = f"steps.{step}.data"
     found = {fact: Fact(step) for fact in gives}
@@ -194,7 +194,7 @@ def given(step: str, gives: tuple[str, ...]) -> dict[str, Fact]:
 
 
 def _given(step: StepView, catalog: Catalog) -> dict[str, Fact]:
-    """The facts a step of the run gives, each where its worker puts it in the data."""
+    """Return the facts that a step of the run gives, each with its place in the data."""
     offer = catalog.offer(step.worker, step.action)
     several = promised(step, catalog, "gives")
     return {
@@ -203,7 +203,7 @@ def _given(step: StepView, catalog: Catalog) -> dict[str, Fact]:
 
 
 def literal(value: Json) -> Json:
-    """Data as it must stand in parameters: what looks like a reference is none."""
+    """Return data as it must be written in parameters, with apparent references escaped."""
     if isinstance(value, str):
         return value.replace(references.MARK, f"${references.MARK}")
     if isinstance(value, dict):
@@ -212,7 +212,7 @@ def literal(value: Json) -> Json:
 
 
 def value_of(value: Json, view: PlannerView) -> Json:
-    """The data behind what stands for a fact."""
+    """Return the data that a parameter's expression for a fact stands for."""
 
     def look(ref: references.Ref) -> Json:
         if ref.kind == "params":
@@ -223,10 +223,10 @@ def value_of(value: Json, view: PlannerView) -> Json:
 
 
 def resolved(value: Json, view: PlannerView) -> Json:
-    """A parameter as its worker gets it: references replaced by what they refer to.
+    """Return a parameter as its worker gets it, with references replaced by their values.
 
-    A reference without a value stays as it is written. Whole data that is stored apart is named
-    by its content and not loaded.
+    A reference without a value stays as it is. Data that is stored apart is named by its digest and
+    not loaded.
     """
 
     def look(ref: references.Ref) -> Json:
@@ -250,7 +250,7 @@ def resolved(value: Json, view: PlannerView) -> Json:
 
 
 def successor(name: str, view: PlannerView) -> str:
-    """The step whose data a reference to a step means now."""
+    """Return the step whose data a reference to step `name` means now."""
     while name in view.steps and view.steps[name].status == "superseded":
         heirs = [each.id for each in view.timeline if each.planned.get("supersedes") == name]
         if not heirs:
@@ -260,7 +260,7 @@ def successor(name: str, view: PlannerView) -> str:
 
 
 def promised(step: StepView, catalog: Catalog, what: str) -> tuple[str, ...]:
-    """What a step needs, gives, drops, reads or writes: see `core/promises.py`."""
+    """Return what a step needs, gives, drops, reads or writes: see `core/promises.py`."""
     offer = catalog.offer(step.worker, step.action)
     if what == "gives":
         return promises.given(step.planned, offer, widened=step.widened)
@@ -268,7 +268,7 @@ def promised(step: StepView, catalog: Catalog, what: str) -> tuple[str, ...]:
 
 
 def _broken(step: StepView, failed: Any, catalog: Catalog) -> list[str]:
-    """The facts that failed attempts of a step took away."""
+    """Return the facts that failed attempts of a step dropped."""
     kinds = [each.failure for each in failed if each.failure.failure_class in BROKEN]
     if not kinds:
         return []

@@ -108,7 +108,10 @@ class MisreadAnswer(ValueError):
 
 
 def read(data: Any, workers: Collection[str]) -> tuple[Decision | LookRequest, str]:
-    """The decision that some data stands for, and the notes that came with it."""
+    """Return the decision that `data` stands for, and the notes that came with it.
+
+    Raise `MisreadAnswer` if it stands for none.
+    """
     if not isinstance(data, dict):
         raise MisreadAnswer("the answer is not a JSON object")
     _refuse_unread(data, _FIELDS, "the answer")
@@ -172,7 +175,7 @@ def _drop(data: Doc) -> dict[str, str]:
 
 
 def _step(raw: Doc) -> Doc:
-    """A step without what means nothing; parameters that were written as a text are read."""
+    """Return a step without empty fields; parameters that were written as a text are parsed."""
     _refuse_unread(raw, _STEP_FIELDS, f"step {raw.get('id')!r}")
     step = {k: v for k, v in raw.items() if k in _STEP_FIELDS and v not in NOTHING}
     parameters = raw.get("parameters")
@@ -200,7 +203,7 @@ def _refuse_unread(raw: Doc, fields: Collection[str], what: str) -> None:
 
 
 def _some(fields: Collection[str]) -> str:
-    """The fields there are, in the order of the schema."""
+    """Return the fields that are there, in the order of the schema."""
     steps = SCHEMA["properties"]["steps"]["items"]["properties"]
     return ", ".join(name for name in {**SCHEMA["properties"], **steps} if name in fields)
 
@@ -306,7 +309,7 @@ def _listed_step(
 
 
 def _named(line: str, view: PlannerView) -> tuple[str, str]:
-    """The worker that a line names first, and its action if it has several.
+    """Return the worker that a line names first, and its action if it has several.
 
     `pick-up a` and `(pick-up a)` are a worker of that name, or worker `pick-up`, action `a`.
     """
@@ -331,7 +334,7 @@ def _named(line: str, view: PlannerView) -> tuple[str, str]:
 
 
 def _find(name: str, line: str) -> int | None:
-    """Where a name stands as a word of its own; `fetch data` is `fetch_data`."""
+    """Return where a name stands as a whole word; `fetch data` counts as `fetch_data`."""
     pattern = re.escape(name).replace("_", "[_ -]").replace(r"\-", "[_ -]")
     found = re.search(rf"(?<![\w-]){pattern}(?![\w-])", line)
     return found.start() if found else None

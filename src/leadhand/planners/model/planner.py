@@ -101,7 +101,7 @@ STYLE = {
 
 
 class ModelNotes(msgspec.Struct, omit_defaults=True):
-    """What is kept from one decision to the next."""
+    """The notes kept from one decision to the next."""
 
     asked: int = 0
     """How many proposals the model made."""
@@ -184,11 +184,11 @@ class ModelPlanner:
 
     @property
     def budget(self) -> float | None:
-        """What a run may spend by default: nothing is said where a price is not known."""
+        """Return the default budget of a run; None if a price is unknown."""
         return self._budget if self._client.is_priced else None
 
     def asking(self) -> Self:
-        """The same planner, which asks a person where it would give up."""
+        """Return the same planner, which asks a person instead of giving up."""
         made = copy(self)
         made.asks = True
         return made
@@ -270,7 +270,7 @@ class ModelPlanner:
     async def _answer(
         self, turns: list[Turn], view: PlannerView, world: World, style: str
     ) -> tuple[AssistantMessage, tuple[Decision | answers.LookRequest, str] | str]:
-        """What the model said, and the decision in it or what is wrong with it."""
+        """Return the model's message, and its decision or the mistake in it."""
         try:
             answer = await self._ask(turns, style)
         except ModelFailure as failure:
@@ -289,7 +289,7 @@ class ModelPlanner:
     def _listed(
         self, text: str, view: PlannerView, world: World
     ) -> tuple[Decision, str] | str | None:
-        """The plan in a list, what is wrong with it, or nothing when there is no list."""
+        """Return the plan in a numbered list, the mistake in it, or None if it is no list."""
         try:
             plan = numbered_list.read_numbered_list(text, view, self._operators(view), world)
         except answers.MisreadAnswer as problem:
@@ -297,7 +297,7 @@ class ModelPlanner:
         return None if plan is None else (plan, "")
 
     async def _ask(self, turns: list[Turn], style: str) -> ModelAnswer:
-        """One answer; a provider that is at fault is asked again, a little later."""
+        """Return one answer; if the provider is at fault, ask again a little later."""
         request = ModelRequest(
             system=self.prompts.fill("system_list" if style == "list" else "system"),
             turns=tuple(turns),
@@ -315,14 +315,14 @@ class ModelPlanner:
         raise AssertionError("the last try returns or raises")
 
     def _final(self, decision: Decision, view: PlannerView, style: str) -> Decision:
-        """A first plan of one step is the whole of it: nothing is planned beyond (mode auto)."""
+        """Mark a first plan of one step as final: nothing is planned beyond it (mode auto)."""
         if not isinstance(decision, Propose) or view.timeline or style != "whole":
             return decision
         alone = len(decision.steps) == 1 and not decision.outlook
         return replace(decision, final=True) if alone and view.goal.mode == "auto" else decision
 
     def _wrong(self, decision: Decision, view: PlannerView, world: World) -> str:
-        """The first thing that is wrong with a decision, in words; nothing when it can stand."""
+        """Return the first mistake of a decision as text; empty if it can be accepted."""
         match decision:
             case Propose():
                 doc: Doc = plain(decision_doc(decision), place="decision")
@@ -366,7 +366,7 @@ class ModelPlanner:
 
 
 def _says_nothing(decision: Decision) -> str:
-    """Why a proposal changes nothing, in words; nothing when it does, or is none."""
+    """Return why a proposal changes nothing; empty if it does, or if it is no proposal."""
     if not isinstance(decision, Propose):
         return ""
     says = decision.steps or decision.cancel or decision.drop or decision.final
@@ -374,17 +374,17 @@ def _says_nothing(decision: Decision) -> str:
 
 
 def _pending(view: PlannerView, world: World) -> bool:
-    """Whether anything goes on, by itself or by a person, that can be waited for."""
+    """Return whether anything is under way, by itself or by a person, that can be waited for."""
     return bool(view.in_flight or view.retries or view.questions or world.under_way)
 
 
 def _can_be_checked(view: PlannerView) -> bool:
-    """Whether more than a model's word stands for a result: a criterion, or something done."""
+    """Return whether more than a model's claim backs a result: a criterion, or a step's effect."""
     return bool(view.goal.want or view.goal.acceptance or view.results or view.answers)
 
 
 def _without_secrets(decision: Decision) -> Decision:
-    """What it says to people and to the log; steps that carry a secret are refused instead."""
+    """Remove secrets from a decision's texts; steps that carry a secret are refused instead."""
     match decision:
         case Finish():
             told = {"result": scrubbed(decision.result), "because": scrub(decision.because)}
@@ -408,7 +408,7 @@ def _without_secrets(decision: Decision) -> Decision:
 
 
 def _mark(decision: Decision) -> str:
-    """A digest of a proposal without its reasons; nothing for other decisions."""
+    """Return a digest of a proposal without its reasons; empty for other decisions."""
     if not isinstance(decision, Propose) or _says_nothing(decision):
         return ""
     doc: Any = decision_doc(decision)

@@ -77,13 +77,13 @@ class Prompts:
         return ours.read_text(encoding="utf-8")
 
     def fill(self, name: str, values: Mapping[str, str] = {}) -> str:
-        """A template with its holes filled."""
+        """Return a template with its placeholders filled."""
         text = self._texts[name]
         filled = _HOLE.sub(lambda hole: values[hole[1]], text) if values else text
         return re.sub(r"\n{3,}", "\n\n", filled).strip()
 
     def question(self, values: Mapping[str, str]) -> UserMessage:
-        """The question, and how much of its beginning comes again in the next one."""
+        """Return the question, with the length of the beginning that the next one repeats."""
         template, whole = self._texts["question"], self.fill("question", values)
         moving = next((hole for hole in _HOLE.finditer(template) if hole[1] not in STABLE), None)
         first = template[: moving.start()].rpartition("\n\n")[0] if moving else template
@@ -93,7 +93,7 @@ class Prompts:
 
 
 def _checked(name: str, path: Path) -> str:
-    """A template of one's own; what is wrong with it is said before anybody is asked."""
+    """Return a template of the user's own. Raise `UsageError` for a mistake in it."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -133,7 +133,7 @@ _UNSEEN = re.compile(
 
 
 def clean(text: str) -> str:
-    """A text without characters that a person would not see."""
+    """Return `text` without invisible characters."""
     return _UNSEEN.sub("", text)
 
 
@@ -170,7 +170,7 @@ def whole(view: PlannerView, names: list[str], tokens: int) -> str:
 
 
 def fenced(text: str, limit: int) -> str:
-    """Data between marks that carry its digest; what is too long says how much is missing."""
+    """Return data between marks that carry its digest; a cut says how much is missing."""
     unread = max(0, len(text) - limit - READ_CHARS_MAX)
     text = scrub(clean(text[: limit + READ_CHARS_MAX]))
     if len(text) + unread > limit:

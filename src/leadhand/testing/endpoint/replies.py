@@ -227,7 +227,10 @@ def script_from(document: Any) -> list[Reply]:
 
 
 def reply_from(document: Any, where: str = "reply") -> Reply:
-    """Return one reply of a document. Raise `ValueError`, which names `where`, if it is malformed."""
+    """Return one reply of a document.
+
+    Raise `ValueError`, which names `where`, if it is malformed.
+    """
     if not isinstance(document, Mapping) or not document:
         raise ValueError(f"{where} is not an object such as {{'say': 'hello'}}")
     name, *_ = document
