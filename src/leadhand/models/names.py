@@ -113,7 +113,7 @@ KEY_VARIABLES = {
 
 
 def key_variable(name: ModelName) -> str:
-    """Return the environment variable that holds the key; empty if none is needed or it is unknown."""
+    """Return the variable that holds the key; empty if there is none or it is unknown."""
     return name.key or ("" if name.url else KEY_VARIABLES.get(name.provider, ""))
 
 
@@ -132,7 +132,7 @@ def is_model_name(text: str, known: Collection[str] = TIERS) -> bool:
 def parse_model(text: str, place: str = "model") -> ModelName:
     """Return the model that `text` names.
 
-    Raise `UsageError`, which names `place`, if it names none.
+    Raise `UsageError`, which names `place`, if there is none.
     """
     provider, colon, rest = text.partition(":")
     if not colon or not rest:

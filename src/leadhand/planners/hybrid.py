@@ -107,7 +107,7 @@ class Hybrid:
 
     @property
     def calls(self) -> int | None:
-        """Return the default limit of planner calls: the least of its parts; None without a model."""
+        """Return the default limit of planner calls: the least of its parts; None: no model."""
         return min((each.calls for each in self._asking), default=None)
 
     @property

@@ -513,7 +513,7 @@ class Endpoint:
         return reply
 
     async def _aside(self, arrival: Arrival, path: str, writer: asyncio.StreamWriter) -> None:
-        """Answer requests other than for answers, such as the list of models, without the script."""
+        """Answer requests for the list of models and the like, without the script."""
         dialect = DIALECTS[_spoken(arrival.headers, path)]
         status, body = 200, {}
         match arrival.method, path:
