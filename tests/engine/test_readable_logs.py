@@ -198,7 +198,7 @@ def seen_by_all(store: Path, run: str, lead: Lead) -> None:
     reader = Reader(store)
     state = reader.state(run)
     json.dumps(to_builtins(shown_document(reader, state, Driver())), allow_nan=False)
-    json.dumps(graph_document(state), allow_nan=False)
+    json.dumps(to_builtins(graph_document(state)), allow_nan=False)
     reader.store.close_reader()
     at = ("--store", str(store))
     for name in ("show", "show --graph", "show --timeline", "show --json", "logs"):
@@ -236,7 +236,7 @@ def test_a_text_in_the_outlook_is_shown_and_read(tmp_path: Path) -> None:
     assert outcome.status == "succeeded"
     state = Reader(store).state(outcome.run)
     assert state.outlook == doc["outlook"]
-    assert [node["id"] for node in graph_document(state)["nodes"]] == ["a", "later"]
+    assert [node.id for node in graph_document(state).nodes] == ["a", "later"]
     seen_by_all(store, outcome.run, lead)
 
 

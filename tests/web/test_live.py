@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 
+import msgspec
 import pytest
 
 from leadhand.app.step_graph import graph_document
@@ -40,7 +41,9 @@ class OneLog:
 def documents(state):
     """What GET /runs, /runs/RUN and /runs/RUN/graph say, as far as they are compared."""
     head = {"status": run_status(state), "cost": round(state.spent, 6), "revision": state.revision}
-    return {"graph": graph_document(state), "head": head, "row": summary(state)}
+    return msgspec.to_builtins(
+        {"graph": graph_document(state), "head": head, "row": summary(state)}
+    )
 
 
 async def story(name, entries, joins):
@@ -56,7 +59,10 @@ async def story(name, entries, joins):
             continue
         log.entries.append(entry)
         doc = {"run": entry.run, "seq": entry.seq, "at": iso(entry.at)}
-        doc |= {"type": type(event).__name__, "patch": await board.patch(entry, event)}
+        doc |= {
+            "type": type(event).__name__,
+            "patch": msgspec.to_builtins(await board.patch(entry, event)),
+        }
         told.append({"event": doc, "after": documents(state)})
     return {"name": name, "run": entries[0].run, "begin": begin, "told": told}
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-import msgspec
+from msgspec import Struct, field
 
 from leadhand.core import events as ev
 from leadhand.core.calendar import iso
 from leadhand.core.hashing import canonical, digest
 from leadhand.core.plan.graph import dependencies
+from leadhand.core.plan.model import Doc, Json
 from leadhand.core.plan.references import Artifact, Secret, SecretText, Unresolved, resolve
 from leadhand.core.state.evolve import evolve
 from leadhand.core.state.model import State
-from leadhand.core.views.inbox import inbox_row
+from leadhand.core.state.records import Tally
+from leadhand.core.views.inbox import InboxRow, inbox_row
 from leadhand.core.views.run import fresh, paid_in_money, shown_status, step_money
 from leadhand.core.views.timeline import timeline
 from leadhand.engine.results import data_of
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from leadhand.app.reader import Reader
-    from leadhand.core.plan.model import Doc, Json
     from leadhand.core.state.model import StepState
     from leadhand.ports import Entry
 
@@ -35,14 +36,136 @@ TAIL_CHARS = 4000
 """The length of a step's output shown with it; the rest is a separate document."""
 
 
-def graph_document(state: State) -> Doc:
+class StepNode(Struct, kw_only=True):
+    """A step in the graph of a run."""
+
+    id: str
+    worker: str
+    action: str
+    status: str
+    attempts: int
+    started: str | None
+    ended: str | None
+    cost: float
+    money: float
+    reason: str
+    outlook: bool
+    """Whether it is only expected."""
+    held: str | None
+    """The question that a release answers."""
+    superseded_by: str | None
+
+
+class GraphDocument(Struct, kw_only=True):
+    """All steps of a run, and which waits for which."""
+
+    run: str
+    nodes: list[StepNode]
+    edges: list[tuple[str, str]]
+    """The second step waits for the first."""
+    replaces: list[tuple[str, str]]
+    """A step that was given up, and the step that took its place."""
+    revision: int
+
+
+class AttemptFailure(Struct, kw_only=True):
+    """Why an attempt failed."""
+
+    failure_class: str | None = field(name="class")
+    message: str | None
+
+
+class AttemptRecovery(Struct, kw_only=True):
+    """What was decided when an attempt had failed."""
+
+    strategy: str
+    reason: str
+    worker: str | None
+    until: str | None
+
+
+class AttemptRow(Struct, kw_only=True):
+    """One attempt of a step."""
+
+    attempt: int
+    worker: str
+    started: str
+    ended: str | None
+    deadline: str | None
+    status: str
+    failure: AttemptFailure | None
+    findings: list[str]
+    recommendations: list[str]
+    recovery: AttemptRecovery | None
+    probe: str | None
+    cost: float
+    money: float
+    model_calls: int
+    artifacts: list[str]
+    output_bytes: int
+
+
+class StepDocument(StepNode, kw_only=True):
+    """All there is of a step."""
+
+    run: str
+    planned: Doc
+    inputs: Doc | None
+    """The parameters as the last attempt's worker got them; secrets by name."""
+    revision: int
+    depends_on: list[str]
+    dependents: list[str]
+    replaces: list[str]
+    error: Doc | None
+    findings: list[str]
+    recommendations: list[str]
+    """What its last report recommends, whether it succeeded or not."""
+    questions: list[InboxRow]
+    attempts_made: list[AttemptRow]
+    others: list[str]
+    """Other workers that could do it."""
+    models: Tally | None
+    data: Json
+    output: str
+    """The end of what its last attempt printed."""
+
+
+class AttemptSpan(Struct, kw_only=True):
+    """When an attempt was."""
+
+    attempt: int
+    worker: str
+    started: str
+    ended: str | None
+    status: str
+
+
+class StepWait(Struct, kw_only=True):
+    """Something that kept a step, or the plan, waiting."""
+
+    kind: Literal["question", "approval", "retry", "held", "scheduled"]
+    started: str
+    outcome: str | None
+    ended: str | None
+
+
+class AttemptsDocument(Struct, kw_only=True):
+    """The attempts of steps that had more than one, and what each step waited for."""
+
+    run: str
+    steps: dict[str, list[AttemptSpan]]
+    waits: dict[str, list[StepWait]]
+    """By step; waits for an approval of the plan are under the empty name."""
+
+
+def graph_document(state: State) -> GraphDocument:
     """Return all steps and dependencies; proposed and expected steps are marked.
 
     `replaces` holds pairs of steps: the superseded one, and its successor.
     """
     nodes = [node_row(state, step) for step in state.steps.values()]
-    edges = [[name, ident] for ident, names in run_edges(state).items() for name in names]
-    known = {node["id"] for node in nodes}
+    edges = [(name, ident) for ident, names in run_edges(state).items() for name in names]
+    known = {node.id for node in nodes}
     for status, steps in (
         ("proposed", state.pending.add if state.pending else []),
         ("outlook", state.outlook),
@@ -54,11 +177,15 @@ def graph_document(state: State) -> Doc:
             if ident and ident not in known:
                 known.add(ident)
                 nodes.append(_planned_row(doc, status))
-                edges += [[_heir(state, name), ident] for name in _waits_for(doc)]
+                edges += [(_heir(state, name), ident) for name in _waits_for(doc)]
     edges = [edge for edge in edges if edge[0] in known]
-    replaces = [list(pair) for pair in replacements(state)]
-    rest = {"replaces": replaces, "revision": state.revision}
-    return {"run": state.run, "nodes": nodes, "edges": edges, **rest}
+    return GraphDocument(
+        run=state.run,
+        nodes=nodes,
+        edges=edges,
+        replaces=replacements(state),
+        revision=state.revision,
+    )
 
 
 def run_edges(state: State) -> dict[str, list[str]]:
@@ -94,8 +221,12 @@ def _waited(state: State, step: StepState, name: str) -> str:
     return found.id if found is not None else name
 
 
-def node_row(state: State, step: StepState) -> Doc:
-    """Return the row of one step."""
+def node_row(state: State, step: StepState) -> StepNode:
+    """Return how one step stands."""
+    return StepNode(**_node(state, step))
+
+
+def _node(state: State, step: StepState) -> Doc:
     failure = step.failure or {}
     return {
         "id": step.id,
@@ -114,22 +245,22 @@ def node_row(state: State, step: StepState) -> Doc:
     }
 
 
-def _planned_row(doc: Doc, status: str) -> Doc:
-    return {
-        "id": str(doc["id"]),
-        "worker": str(doc.get("worker", "")),
-        "action": str(doc.get("action", "")),
-        "status": status,
-        "attempts": 0,
-        "started": None,
-        "ended": None,
-        "cost": 0.0,
-        "money": 0.0,
-        "reason": str(doc.get("because", "")),
-        "outlook": status == "outlook",
-        "held": None,
-        "superseded_by": None,
-    }
+def _planned_row(doc: Doc, status: str) -> StepNode:
+    return StepNode(
+        id=str(doc["id"]),
+        worker=str(doc.get("worker", "")),
+        action=str(doc.get("action", "")),
+        status=status,
+        attempts=0,
+        started=None,
+        ended=None,
+        cost=0.0,
+        money=0.0,
+        reason=str(doc.get("because", "")),
+        outlook=status == "outlook",
+        held=None,
+        superseded_by=None,
+    )
 
 
 def _waits_for(doc: Doc) -> list[str]:
@@ -145,7 +276,7 @@ def _heir(state: State, name: str) -> str:
     return found.id if found is not None else name
 
 
-def step_document(reader: Reader, state: State, step: StepState) -> Doc:
+def step_document(reader: Reader, state: State, step: StepState) -> StepDocument:
     """Return one step: as planned, every attempt with its recovery, its result and output."""
     log = [(e, event) for e, event in reader.events(state.run) if _concerns(event, step.id)]
     failure = step.failure
@@ -154,26 +285,25 @@ def step_document(reader: Reader, state: State, step: StepState) -> Doc:
     questions = [each.id for each in state.questions.values() if each.step == step.id]
     if step.held:
         questions.append(step.held)
-    return {
-        **node_row(state, step),
-        "run": state.run,
-        "planned": fresh(step.doc),
-        "inputs": inputs_of(reader, state, step, log),
-        "revision": step.revision,
-        "depends_on": edges[step.id],
-        "dependents": [name for name, waited in edges.items() if step.id in waited],
-        "replaces": [old for old, new in replacements(state) if new == step.id],
-        "error": fresh(failure) if failure else None,
-        "findings": list(step.findings),
-        "recommendations": list(step.recommendations),
-        "held": step.held or None,
-        "questions": [inbox_row(state, ident) for ident in dict.fromkeys(questions)],
-        "attempts_made": attempts_of(log, partial(paid_in_money, state)),
-        "others": others_for(state, step),
-        "models": msgspec.to_builtins(tally) if tally is not None else None,
-        "data": _data(reader, step),
-        "output": output_of(reader, log)[-TAIL_CHARS:],
-    }
+    return StepDocument(
+        **_node(state, step),
+        run=state.run,
+        planned=fresh(step.doc),
+        inputs=inputs_of(reader, state, step, log),
+        revision=step.revision,
+        depends_on=edges[step.id],
+        dependents=[name for name, waited in edges.items() if step.id in waited],
+        replaces=[old for old, new in replacements(state) if new == step.id],
+        error=fresh(failure) if failure else None,
+        findings=list(step.findings),
+        recommendations=list(step.recommendations),
+        questions=[inbox_row(state, ident) for ident in dict.fromkeys(questions)],
+        attempts_made=attempts_of(log, partial(paid_in_money, state)),
+        others=others_for(state, step),
+        models=tally,
+        data=_data(reader, step),
+        output=output_of(reader, log)[-TAIL_CHARS:],
+    )
 
 
 def inputs_of(
@@ -239,7 +369,7 @@ def others_for(state: State, step: StepState) -> list[str]:
     return list(found)
 
 
-def attempts_document(reader: Reader, state: State) -> Doc:
+def attempts_document(reader: Reader, state: State) -> AttemptsDocument:
     """Return the times of each attempt for steps with more than one; and every wait, by step.
 
     Waits of the plan for an approval, and of its planner for a person, are under the empty name.
@@ -247,24 +377,38 @@ def attempts_document(reader: Reader, state: State) -> Doc:
     several = {step.id for step in state.steps.values() if step.attempts > 1}
     logs: dict[str, list[tuple[Entry, ev.Event]]] = {}
     logged = reader.events(state.run)
-    waits: dict[str, list[Doc]] = {}
+    waits: dict[str, list[StepWait]] = {}
     for span in timeline((entry.at, event) for entry, event in logged):
         if span.kind not in ("attempt", "probe"):
-            row = {"kind": span.kind, "started": iso(span.start), "outcome": span.outcome or None}
-            row["ended"] = iso(span.end) if span.end else None
-            waits.setdefault(span.step, []).append(row)
+            kind: Any = span.kind
+            wait = StepWait(
+                kind=kind,
+                started=iso(span.start),
+                outcome=span.outcome or None,
+                ended=iso(span.end) if span.end else None,
+            )
+            waits.setdefault(span.step, []).append(wait)
     for entry, event in logged if several else ():
         if (name := getattr(event, "step", None)) in several:
             logs.setdefault(name, []).append((entry, event))
-    keys = ("attempt", "worker", "started", "ended", "status")
-    return {
-        "run": state.run,
-        "steps": {
-            name: [{key: made[key] for key in keys} for made in attempts_of(log)[-TRIES_SHOWN:]]
+    return AttemptsDocument(
+        run=state.run,
+        steps={
+            name: [_span(made) for made in attempts_of(log)[-TRIES_SHOWN:]]
             for name, log in logs.items()
         },
-        "waits": {name: rows[-TRIES_SHOWN:] for name, rows in waits.items()},
-    }
+        waits={name: rows[-TRIES_SHOWN:] for name, rows in waits.items()},
+    )
+
+
+def _span(made: AttemptRow) -> AttemptSpan:
+    return AttemptSpan(
+        attempt=made.attempt,
+        worker=made.worker,
+        started=made.started,
+        ended=made.ended,
+        status=made.status,
+    )
 
 
 def _data(reader: Reader, step: StepState) -> Any:
@@ -282,12 +426,12 @@ def _concerns(event: ev.Event, step: str) -> bool:
 
 def attempts_of(
     log: Iterable[tuple[Entry, ev.Event]], paid: Callable[[str], bool] = lambda _worker: False
-) -> list[Doc]:
+) -> list[AttemptRow]:
     """Return every attempt of a step, oldest first, each with the recovery if it failed.
 
     `paid` tells whether a worker reports its cost in money.
     """
-    found: dict[int, Doc] = {}
+    found: dict[int, AttemptRow] = {}
     current = 0
     for entry, event in log:
         match event:
@@ -297,67 +441,65 @@ def attempts_of(
             case ev.AttemptReported() if event.attempt in found:
                 _reported(found[event.attempt], event, entry.at, paid)
             case ev.AttemptLost() if event.attempt in found:
-                failure = {"class": event.failure_class, "message": event.reason}
-                found[event.attempt] |= {
-                    "status": "lost",
-                    "ended": iso(entry.at),
-                    "failure": failure,
-                }
+                row = found[event.attempt]
+                row.status, row.ended = "lost", iso(entry.at)
+                row.failure = AttemptFailure(
+                    failure_class=event.failure_class, message=event.reason
+                )
             case ev.ProbeReported() if event.attempt in found:
-                found[event.attempt]["probe"] = event.outcome
+                found[event.attempt].probe = event.outcome
             case ev.RecoveryDecided() if event.attempt in found:
-                found[event.attempt]["recovery"] = {
-                    "strategy": event.strategy,
-                    "reason": event.reason,
-                    "worker": event.worker or None,
-                    "until": iso(event.until) if event.until else None,
-                }
+                found[event.attempt].recovery = AttemptRecovery(
+                    strategy=event.strategy,
+                    reason=event.reason,
+                    worker=event.worker or None,
+                    until=iso(event.until) if event.until else None,
+                )
             case ev.ModelCalled() if current in found:
                 row = found[current]
-                row["model_calls"] += 1
-                row["cost"] = round(row["cost"] + event.cost, 6)
-                row["money"] = round(row["money"] + event.cost, 6)
+                row.model_calls += 1
+                row.cost = round(row.cost + event.cost, 6)
+                row.money = round(row.money + event.cost, 6)
             case _:
                 pass
     return list(found.values())
 
 
-def _begun(event: ev.AttemptStarted, at: int) -> Doc:
-    return {
-        "attempt": event.attempt,
-        "worker": event.worker,
-        "started": iso(at),
-        "ended": None,
-        "deadline": iso(event.deadline) if event.deadline else None,
-        "status": "running",
-        "failure": None,
-        "findings": [],
-        "recommendations": [],
-        "recovery": None,
-        "probe": None,
-        "cost": 0.0,
-        "money": 0.0,
-        "model_calls": 0,
-        "artifacts": [],
-        "output_bytes": 0,
-    }
+def _begun(event: ev.AttemptStarted, at: int) -> AttemptRow:
+    return AttemptRow(
+        attempt=event.attempt,
+        worker=event.worker,
+        started=iso(at),
+        ended=None,
+        deadline=iso(event.deadline) if event.deadline else None,
+        status="running",
+        failure=None,
+        findings=[],
+        recommendations=[],
+        recovery=None,
+        probe=None,
+        cost=0.0,
+        money=0.0,
+        model_calls=0,
+        artifacts=[],
+        output_bytes=0,
+    )
 
 
-def _reported(row: Doc, event: ev.AttemptReported, at: int, paid: Callable[[str], bool]) -> None:
+def _reported(
+    row: AttemptRow, event: ev.AttemptReported, at: int, paid: Callable[[str], bool]
+) -> None:
     failure = event.failure
-    money = event.cost if event.cost and paid(row["worker"]) else 0.0
-    row |= {
-        "status": "verified" if event.met else "failed",
-        "ended": iso(at),
-        "findings": list(event.findings),
-        "recommendations": list(event.recommendations),
-        "cost": round(row["cost"] + event.cost, 6),
-        "money": round(row["money"] + money, 6),
-        "artifacts": list(event.artifacts),
-        "output_bytes": len(event.output.encode("utf-8", "replace")),
-    }
+    money = event.cost if event.cost and paid(row.worker) else 0.0
+    row.status, row.ended = "verified" if event.met else "failed", iso(at)
+    row.findings, row.recommendations = list(event.findings), list(event.recommendations)
+    row.cost, row.money = round(row.cost + event.cost, 6), round(row.money + money, 6)
+    row.artifacts = list(event.artifacts)
+    row.output_bytes = len(event.output.encode("utf-8", "replace"))
     if failure is not None:
-        row["failure"] = {"class": failure.get("class"), "message": failure.get("message")}
+        row.failure = AttemptFailure(
+            failure_class=failure.get("class"), message=failure.get("message")
+        )
 
 
 def output_of(

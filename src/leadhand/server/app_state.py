@@ -85,7 +85,7 @@ def encoded(doc: Any) -> bytes:
     try:
         return msgspec.json.encode(doc)
     except UnicodeEncodeError:
-        return msgspec.json.encode(escaped(doc))
+        return msgspec.json.encode(escaped(msgspec.to_builtins(doc)))
 
 
 def answer(doc: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

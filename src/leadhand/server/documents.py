@@ -9,7 +9,7 @@ from msgspec import UNSET, Struct, UnsetType
 from leadhand.app.documents import RunDocument, RunRow
 from leadhand.app.run_limits import SpendingLimits
 from leadhand.core.review.approval import ApprovalRow
-from leadhand.core.views.inbox import AnswerChoice, InboxRow
+from leadhand.core.views.inbox import AnswerChoice
 
 Doc = dict[str, Any]
 
@@ -69,93 +69,6 @@ class RunPage(Document, kw_only=True):
 
     items: list[RunRow]
     next: str | None
-
-
-class StepNode(Document, kw_only=True):
-    """A step in the graph."""
-
-    id: str
-    worker: str
-    action: str
-    status: str
-    attempts: int
-    started: str | None
-    ended: str | None
-    cost: float
-    money: float
-    reason: str
-    outlook: bool
-    held: str | None
-    superseded_by: str | None
-
-
-class GraphDocument(Document, kw_only=True):
-    """All steps, and which waits for which."""
-
-    run: str
-    nodes: list[StepNode]
-    edges: list[tuple[str, str]]
-    """The second one waits for the first."""
-    replaces: list[tuple[str, str]]
-    """A step that was given up, and the one that took its place."""
-    revision: int
-
-
-class AttemptRow(Document, kw_only=True):
-    """One try of a step."""
-
-    attempt: int
-    worker: str
-    started: str
-    ended: str | None
-    status: str
-    failure: Doc | None
-    recovery: Doc | None
-    cost: float
-    model_calls: int
-    findings: list[str]
-    recommendations: list[str]
-
-
-class StepDocument(StepNode, kw_only=True):
-    """All there is of a step."""
-
-    run: str
-    planned: Doc
-    inputs: Doc | None
-    """The parameters as the last attempt's worker got them; secrets by name."""
-    depends_on: list[str]
-    dependents: list[str]
-    replaces: list[str]
-    error: Doc | None
-    findings: list[str]
-    recommendations: list[str]
-    """What its last report recommends, whether it succeeded or not."""
-    held: str | None
-    questions: list[InboxRow]
-    attempts_made: list[AttemptRow]
-    others: list[str]
-    models: Doc | None
-    data: Any
-    output: str
-
-
-class StepWait(Document, kw_only=True):
-    """Something that kept a step, or the plan, waiting."""
-
-    kind: Literal["question", "approval", "retry", "held", "scheduled"]
-    started: str
-    ended: str | None
-    outcome: str | None
-
-
-class AttemptsDocument(Document, kw_only=True):
-    """The attempts of steps that had more than one, and what each step waited for."""
-
-    run: str
-    steps: dict[str, list[Doc]]
-    waits: dict[str, list[StepWait]]
-    """By step; waits for an approval of the plan are under the empty name."""
 
 
 class RevisionRow(Document, kw_only=True):

@@ -23,8 +23,9 @@ from collections import Counter, OrderedDict
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
-from leadhand.app.step_graph import node_row
+from leadhand.app.step_graph import StepNode, node_row
 from leadhand.codec.events import decode
 from leadhand.core import events as ev
 from leadhand.core.calendar import iso
@@ -39,7 +40,6 @@ from leadhand.errors import LeadhandError
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from leadhand.core.plan.model import Doc
     from leadhand.ports import Entry
     from leadhand.server.cached_reader import CachedReader, CachedReaders
     from leadhand.stores.log import Log
@@ -135,6 +135,55 @@ def _subject(state: State, event: Event) -> str:
     return str(name)
 
 
+class StepCounts(msgspec.Struct, kw_only=True):
+    """How the steps of a run stand, in numbers."""
+
+    steps: int
+    settled: int
+    succeeded: int
+    failed: int
+    replaced: int
+    running: int
+
+
+class StepStatus(msgspec.Struct, kw_only=True):
+    """How a step stands, in one word."""
+
+    id: str
+    status: str
+
+
+class RunPatch(msgspec.Struct, kw_only=True):
+    """How a run stands after an event, with the steps that the event touched."""
+
+    status: str
+    counts: StepCounts
+    cost: float
+    money: float
+    waiting: int
+    revision: int
+    whole: bool
+    """Whether other steps may have changed too: then the run is to be read again."""
+    step: StepNode | UnsetType = UNSET
+    dependents: list[StepStatus] | UnsetType = UNSET
+    reason: str | UnsetType = UNSET
+
+
+class StreamEvent(msgspec.Struct, kw_only=True):
+    """One event as the stream tells it."""
+
+    position: int
+    run: str
+    seq: int
+    at: str
+    type: str
+    ledger: str
+    step: str | None
+    text: str
+    patch: RunPatch | None
+    """Null for an event of no run."""
+
+
 class Board:
     """The states of the runs whose events pass."""
 
@@ -142,7 +191,7 @@ class Board:
         self._desks = desks
         self._runs: OrderedDict[str, RunStatus] = OrderedDict()
 
-    async def patch(self, entry: Entry, event: Event) -> Doc | None:
+    async def patch(self, entry: Entry, event: Event) -> RunPatch | None:
         """Return the changes for a client that shows the run; None for an event of no run.
 
         `step` and `dependents` are the steps that the event touched. With `whole` it may have
@@ -155,31 +204,32 @@ class Board:
         except LeadhandError:
             return None  # a log that does not verify is reported by `verify`, not by a stream
         state, tally = standing.state, standing.tally
-        found: Doc = {
-            "status": run_status(state),
-            "counts": {
-                "steps": len(state.steps),
-                "settled": settled(state),
-                "succeeded": state.succeeded,
-                "failed": tally["failed"],
-                "replaced": tally["superseded"],
-                "running": len(state.in_flight),
-            },
-            "cost": round(state.spent, 6),
-            "money": money_of(state),
-            "waiting": len(state.questions),
-            "revision": state.revision,
-            "whole": touched is None,
-        }
+        counts = StepCounts(
+            steps=len(state.steps),
+            settled=settled(state),
+            succeeded=state.succeeded,
+            failed=tally["failed"],
+            replaced=tally["superseded"],
+            running=len(state.in_flight),
+        )
+        found = RunPatch(
+            status=run_status(state),
+            counts=counts,
+            cost=round(state.spent, 6),
+            money=money_of(state),
+            waiting=len(state.questions),
+            revision=state.revision,
+            whole=touched is None,
+        )
         if touched is None:
             name = _subject(state, event)
             touched = [name] if name in state.steps else []
         if touched:
-            found["step"] = node_row(state, state.steps[touched[0]])
+            found.step = node_row(state, state.steps[touched[0]])
             others = (state.steps[name] for name in touched[1:])
-            found["dependents"] = [{"id": s.id, "status": shown_status(s)} for s in others]
+            found.dependents = [StepStatus(id=s.id, status=shown_status(s)) for s in others]
         if state.ended is not None:
-            found["reason"] = state.ended.reason
+            found.reason = state.ended.reason
         return found
 
     async def _at(self, entry: Entry, event: Event) -> tuple[RunStatus, list[str] | None]:
@@ -334,17 +384,17 @@ class StreamHub:
     async def _frame(self, position: int, entry: Entry) -> Frame:
         event = decode(entry.version, entry.body)
         kind = type(event).__name__
-        doc: Doc = {
-            "position": position,
-            "run": entry.run,
-            "seq": entry.seq,
-            "at": iso(entry.at),
-            "type": kind,
-            "ledger": ledger_of(event),
-            "step": getattr(event, "step", None) or None,
-            "text": describe(event)[:TEXT_MAX],
-            "patch": await self._board.patch(entry, event),
-        }
+        doc = StreamEvent(
+            position=position,
+            run=entry.run,
+            seq=entry.seq,
+            at=iso(entry.at),
+            type=kind,
+            ledger=ledger_of(event),
+            step=getattr(event, "step", None) or None,
+            text=describe(event)[:TEXT_MAX],
+            patch=await self._board.patch(entry, event),
+        )
         body = msgspec.json.encode(doc)
         head = f"id: {position}\nevent: {kind}\ndata: ".encode()
         return Frame(entry.run, b"".join((head, body, b"\n\n")))

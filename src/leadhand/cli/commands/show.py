@@ -12,7 +12,7 @@ import click
 
 from leadhand.app.contexts import in_context
 from leadhand.app.loading import known_catalog, planner_problem, registry_of
-from leadhand.app.step_graph import step_document
+from leadhand.app.step_graph import StepDocument, step_document
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
 from leadhand.cli.options import (
@@ -67,31 +67,29 @@ def show_step(console: Console, settings: Settings, run: str, name: str) -> int:
     return 0
 
 
-def _print(console: Console, doc: Doc) -> None:
-    what = f"{doc['worker']} {doc['action']}".strip()
-    console.out(f"{clean(doc['id'])}: {clean(what)}, {doc['status']}")
-    if doc["superseded_by"]:
-        console.out(f"replaced by {clean(doc['superseded_by'])}")
-    if doc["reason"]:
-        console.out(f"because    {clean(doc['reason'], 1000)}")
-    planned = doc["planned"].get("parameters") or {}
-    for name, value in (planned if doc["inputs"] is None else doc["inputs"]).items():
+def _print(console: Console, doc: StepDocument) -> None:
+    what = f"{doc.worker} {doc.action}".strip()
+    console.out(f"{clean(doc.id)}: {clean(what)}, {doc.status}")
+    if doc.superseded_by:
+        console.out(f"replaced by {clean(doc.superseded_by)}")
+    if doc.reason:
+        console.out(f"because    {clean(doc.reason, 1000)}")
+    planned = doc.planned.get("parameters") or {}
+    for name, value in (planned if doc.inputs is None else doc.inputs).items():
         console.out(f"input      {clean(name)} = {_value(value)}")
-        if doc["inputs"] is not None and planned.get(name) != value:
+        if doc.inputs is not None and planned.get(name) != value:
             console.out(f"             from {_value(planned.get(name))}")
-    if doc["inputs"] is None and planned:
+    if doc.inputs is None and planned:
         console.out("           (as planned: it has not started)")
-    for made in doc["attempts_made"]:
-        failure = made["failure"]
-        why = f": {failure['class']}, {failure['message']}" if failure else ""
-        console.out(
-            f"attempt {made['attempt']}  {made['worker']}, {made['status']}{clean(why, 500)}"
-        )
-    if doc["data"] is not None:
-        console.out(f"result     {_value(doc['data'])}")
-    if doc["output"]:
+    for made in doc.attempts_made:
+        failure = made.failure
+        why = f": {failure.failure_class}, {failure.message}" if failure else ""
+        console.out(f"attempt {made.attempt}  {made.worker}, {made.status}{clean(why, 500)}")
+    if doc.data is not None:
+        console.out(f"result     {_value(doc.data)}")
+    if doc.output:
         console.out("output")
-        for line in clean_lines(doc["output"]).rstrip("\n").split("\n"):
+        for line in clean_lines(doc.output).rstrip("\n").split("\n"):
             console.out(f"  {line}")
 
 

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from fastapi import APIRouter, Query, Request, Response
 
 from leadhand.app.comparison import compared, numbered
-from leadhand.app.step_graph import attempts_document, graph_document, output_of, step_document
+from leadhand.app.step_graph import (
+    AttemptsDocument,
+    GraphDocument,
+    StepDocument,
+    attempts_document,
+    graph_document,
+    output_of,
+    step_document,
+)
 from leadhand.codec.events import decode
 from leadhand.core.calendar import iso
 from leadhand.core.plan.revisions import revisions as all_revisions
@@ -31,27 +39,27 @@ TEXT = {200: {"description": "What it printed.", "content": {"text/plain": {}}},
 Number = Annotated[int | None, Query(ge=0, le=1_000_000)]
 
 
-@router.get("/runs/{run}/graph", responses=document(documents.GraphDocument))
+@router.get("/runs/{run}/graph", responses=document(GraphDocument))
 async def graph(request: Request, run: str) -> Response:
     """All steps, and which waits for which."""
     return await seen(request, of_run(run), lambda desk: graph_document(desk.state(run)))
 
 
-@router.get("/runs/{run}/attempts", responses=document(documents.AttemptsDocument))
+@router.get("/runs/{run}/attempts", responses=document(AttemptsDocument))
 async def attempts(request: Request, run: str) -> Response:
     """When each attempt was, of the steps that had more than one."""
 
-    def make(desk: CachedReader) -> Doc:
+    def make(desk: CachedReader) -> AttemptsDocument:
         return attempts_document(desk, desk.state(run))
 
     return await seen(request, of_run(run), make)
 
 
-@router.get("/runs/{run}/steps/{step}", responses=document(documents.StepDocument))
+@router.get("/runs/{run}/steps/{step}", responses=document(StepDocument))
 async def step(request: Request, run: str, step: str) -> Response:
     """All there is of a step."""
 
-    def make(desk: CachedReader) -> Doc:
+    def make(desk: CachedReader) -> StepDocument:
         state = desk.state(run)
         return step_document(desk, state, _step(desk, run, step))
 
