@@ -1,8 +1,8 @@
-"""`--detach`: a background host, and the word it sends back when its start is durable.
+"""`--detach`: a background host, and the message it sends when its start is durable.
 
-The parent checks everything, then starts `leadhand host` in a session of its own with a
-request on standard input and a pipe for one answer: the run's id, or why there is none. So
-the caller gets the right message and exit code whatever goes wrong at the start.
+The parent checks everything, then starts `leadhand host` in a session of its own with a request on
+standard input and a pipe for one answer: the run's id, or the reason why there is none. So the
+caller gets the right message and exit code for every failure of the start.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ LOG_TAIL_BYTES = 2000
 
 
 class _NotStarted(LeadhandError):
-    """The background host could not start; it said why, and with which exit code."""
+    """The background host could not start; carries its message and exit code."""
 
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
@@ -43,13 +43,13 @@ class _NotStarted(LeadhandError):
 
 
 def log_path(place: Place) -> Path:
-    """Where a background host writes what it has to say."""
+    """Return the log file of a background host."""
     store = home(place)
     return store.parent / "host.log" if store.parent.name == FOLDER else Path(f"{store}.log")
 
 
 class BackgroundRun(NamedTuple):
-    """A run that goes on in a process of its own."""
+    """A run in a process of its own."""
 
     run: str
     pid: int
@@ -69,10 +69,10 @@ def start_background(console: Console, settings: Settings, request: Doc) -> int:
 
 
 def launch(settings: Settings, request: Doc) -> BackgroundRun:
-    """Start a run in a process of its own; returns once its start is durable.
+    """Start a run in a process of its own; return once its start is durable.
 
     The process has the interpreter, the folder and the environment of this one. It is the host of
-    the database, or drives the run beside the one that is.
+    the database, or drives the run beside the host.
     """
     make_store_folder(settings.store)
     log = log_path(settings.store)
@@ -82,7 +82,7 @@ def launch(settings: Settings, request: Doc) -> BackgroundRun:
         tighten(log)
         with log.open("ab") as output:
             begin = output.tell()
-            # -P: a file of the project must not stand in for a module of ours.
+            # -P: a file of the project must not shadow a module of ours.
             child = subprocess.Popen(
                 [sys.executable, "-P", "-m", "leadhand.cli", "host", "--tell", str(tell)],
                 stdin=subprocess.PIPE,
@@ -98,11 +98,11 @@ def launch(settings: Settings, request: Doc) -> BackgroundRun:
         child.stdin.write(json.dumps(request).encode())
         child.stdin.close()
     except BrokenPipeError:
-        pass  # it died; the answer below says why
+        pass  # it died; the answer below has the reason
     with os.fdopen(told, "rb") as pipe:
         answer = pipe.read()
     ident = _understood(answer, child, log, begin)
-    child.returncode = 0  # it outlives us on purpose: nothing to warn about
+    child.returncode = 0  # it outlives us on purpose: suppress the warning
     return BackgroundRun(ident, child.pid, log)
 
 
@@ -137,7 +137,7 @@ def host(console: Console, tell: int) -> int:
     def answer(doc: Doc) -> None:
         nonlocal tell
         if tell >= 0:
-            # Whoever asked may have been killed: what has begun goes on all the same.
+            # The caller may have been killed: a started run continues all the same.
             with contextlib.suppress(OSError):
                 os.write(tell, json.dumps(doc).encode())
             os.close(tell)

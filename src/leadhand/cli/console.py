@@ -1,8 +1,8 @@
-"""Where output goes: data to stdout, everything else to stderr.
+"""Output of commands: data to stdout, everything else to stderr.
 
-While a command runs, file descriptor 1 points at stderr and the real stdout is kept aside
-under another number. So whatever workers, their imports or their children print can never
-get between the data that a script reads.
+While a command runs, file descriptor 1 points at stderr and the real stdout is kept under another
+number. So output of workers, their imports or their children can never mix with the data that a
+script reads.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ import msgspec
 from leadhand.cli.rendering.text import clean_lines, escaped_json
 
 HOSTS = "leadhand.hosts"
-"""Where the context of a command keeps the services that its options name: address by option."""
+"""The key in a command's context of the services that its options name: address by option."""
 _COLOURS = {"red": 31, "green": 32, "yellow": 33, "cyan": 36, "dim": 2, "bold": 1}
 
 
 class Console:
-    """One command's output."""
+    """The output of one command."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Console:
     ) -> None:
         self._data = data
         self.store = store
-        """The database when it is not the default one: commands that are named must name it."""
+        """The database if it is not the default one: suggested commands must name it."""
         self.hosts = hosts or {}
         """The same for services elsewhere that host runs: the address by option."""
         self.json = as_json
@@ -47,7 +47,7 @@ class Console:
         self.colour = wants_colour()
 
     def out(self, text: str) -> None:
-        """A line of data."""
+        """Print a line of data."""
         try:
             self._data.write(f"{text}\n")
             self._data.flush()
@@ -55,64 +55,64 @@ class Console:
             raise OSError(error.errno, error.strerror, "standard output") from None
 
     def row(self, text: str) -> None:
-        """A line of a table: on a terminal no longer than that is wide."""
+        """Print a line of a table: on a terminal no longer than its width."""
         if _is_terminal(self._data):
             wide = os.get_terminal_size(self._data.fileno()).columns
             text = text if len(text) <= wide or wide < 2 else text[: wide - 1] + "…"
         self.out(text)
 
     def text(self, text: str) -> None:
-        """What others wrote: byte for byte, but a terminal is shown what it would have obeyed."""
+        """Print a text of others byte for byte; on a terminal with control characters shown."""
         self.out(clean_lines(text) if _is_terminal(self._data) else text)
 
     def document(self, doc: Any) -> None:
-        """The one document of `--json`."""
+        """Print the document of `--json`."""
         self._json(json.dumps(doc, indent=2, ensure_ascii=False, default=_plain))
 
     def record(self, doc: Any) -> None:
-        """One of the lines of a `--json` stream."""
+        """Print one line of a `--json` stream."""
         self._json(json.dumps(doc, ensure_ascii=False, separators=(",", ":"), default=_plain))
 
     def _json(self, text: str) -> None:
         self.out(escaped_json(text) if _is_terminal(self._data) else text)
 
     def say(self, text: str = "") -> None:
-        """A line for the person who watches; never data."""
+        """Print a line for a person; never data."""
         with contextlib.suppress(OSError, ValueError):
             sys.stderr.write(f"{text}\n")
             sys.stderr.flush()
 
     def next(self, text: str) -> None:
-        """What to do next, for a person."""
+        """Print a suggestion what to do next, for a person."""
         if self.terminal and not self.json:
             self.say(f"Next: {text}")
 
     def command(self, words: str) -> str:
-        """A command to be typed as it stands: with `--store` where that is needed."""
+        """Return a command to be typed, with `--store` if needed."""
         store = f" --store {shlex.quote(self.store)}" if self.store else ""
         there = "".join(f" {option} {shlex.quote(at)}" for option, at in self.hosts.items())
         return f"leadhand {words}{store}{there}"
 
     def way_on(self, run: str) -> str:
-        """Return the command that goes on with a run: its product's, for a product's run."""
+        """Return the command that resumes a run: its product's, for a product's run."""
         from leadhand.settings.product_logs import log_of_run
 
         log = log_of_run(run)
         return log.resumed_by if log is not None else self.command(f"resume {run}")
 
     def bytes(self, data: bytes) -> None:
-        """Data that is no text, as it is."""
+        """Write binary data."""
         self._data.flush()
         raw = self._data.fileno()
         while data:
             data = data[os.write(raw, data) :]
 
     def paint(self, text: str, colour: str) -> str:
-        """The text in a colour, where colours are wanted."""
+        """Return the text in a colour, if colours are enabled."""
         return f"\033[{_COLOURS[colour]}m{text}\033[0m" if self.colour else text
 
     def paint_data(self, text: str, colour: str) -> str:
-        """The same for data, which may go to a file while a person watches the rest."""
+        """Return data in a colour, if enabled for stdout, which may be a file."""
         wanted = wants_colour(self._data)
         return f"\033[{_COLOURS[colour]}m{text}\033[0m" if wanted else text
 
@@ -121,11 +121,11 @@ class Console:
 def guarded(
     *, as_json: bool, store: str = "", hosts: Mapping[str, str] | None = None
 ) -> Iterator[Console]:
-    """Keep the real stdout for data while everything else that is printed goes to stderr."""
+    """Keep the real stdout for data while all other output goes to stderr."""
     sys.stdout.flush()
     try:
         kept = os.dup(1)
-    except OSError:  # closed by the caller: nobody wants the data
+    except OSError:  # closed by the caller: the data is not wanted
         kept = os.open(os.devnull, os.O_WRONLY)
     with contextlib.suppress(OSError):
         os.dup2(2, 1)
@@ -138,33 +138,33 @@ def guarded(
         with contextlib.suppress(OSError, ValueError):
             sys.stdout.flush()
         os.dup2(kept, 1)
-        with contextlib.suppress(OSError):  # each line was flushed, or its failure told
+        with contextlib.suppress(OSError):  # each line was flushed, or its failure reported
             data.close()
 
 
 def fill_closed_streams() -> None:
-    """Open what the caller closed, on nothing.
+    """Open closed standard streams on /dev/null.
 
-    Otherwise the next file we open gets that number, and a stray print would be written into
-    it: into the database, say.
+    Otherwise the next file we open gets that number, and a stray print would be written into it:
+    into the database, say.
     """
     for number in (0, 1, 2):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free: this one
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number: this one
     sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123 - for life
     sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123 - for life
 
 
 def error_line(message: str) -> str:
-    """How an error reads on stderr."""
+    """Return an error as a line for stderr."""
     word = "\033[1;31merror\033[0m" if wants_colour() else "error"
     return f"leadhand: {word}: {clean_lines(message)}"
 
 
 def wants_colour(stream: IO[str] | None = None) -> bool:
-    """Whether stderr, or another stream, may have colours: NO_COLOR and dumb terminals say no."""
+    """Return whether a stream may have colours: NO_COLOR and dumb terminals say no."""
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return False
     return bool(os.environ.get("FORCE_COLOR")) or _is_terminal(stream or sys.stderr)

@@ -1,6 +1,6 @@
-"""Hosting a run in this process: show it, hear signals, tell people, say how it ended.
+"""Hosting a run in this process: show it, handle signals, notify people, print its end.
 
-The engine does the work; this file waits for it.
+The engine does the work; this module waits for it.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 
 LOOK_S = 0.2
 SILENT_S = 5.0
-"""So long a run may take to begin before somebody who waits is told that it has not."""
+"""How long a run may take to start before a waiting person is told that it has not."""
 CONFIRM_S = 0.7
-"""How long a service elsewhere may take to say that it has a run that is no longer waited for."""
+"""How long a service elsewhere may take to confirm a run that is no longer waited for."""
 HOSTED = "is the host of this database"
 
 Begin = Callable[["Lead", "EmbeddedHost"], Awaitable["Run"]]
@@ -64,19 +64,19 @@ class HostedJob:
     """Host it while it waits for a person, instead of leaving."""
     quiet: bool = False
     why: bool = False
-    """Say above the live picture what was decided, and why."""
+    """Print decisions and their reasons above the live picture."""
     after: int = 0
-    """Events up to this seq were shown long ago."""
+    """Events up to this seq were already shown."""
     resumes: str = ""
-    """The run that is taken up again, if it is no new one."""
+    """The run that is resumed, if it is not a new one."""
     request: Doc | None = None
-    """The same as data, for a process of its own: where another process hosts the database."""
+    """The same as data, for a process of its own: if another process hosts the database."""
     started: Callable[[str], None] = lambda _run: None
-    """Told the run's id once its start is durable."""
+    """Called with the run's id once its start is durable."""
 
 
 def host(console: Console, job: HostedJob) -> int:
-    """Host a run until it ends or waits; returns the exit code."""
+    """Host a run until it ends or waits; return the exit code."""
     make_store_folder(job.settings.store)
     try:
         return asyncio.run(_Session(console, job).run())
@@ -87,7 +87,7 @@ def host(console: Console, job: HostedJob) -> int:
 
 
 class _Beside(Exception):
-    """Another process hosts the database, and the run has not begun."""
+    """Another process hosts the database, and the run has not started."""
 
 
 class _Session:
@@ -98,7 +98,7 @@ class _Session:
         self._view: View | None = None
         self._ident = self._queued = ""
         self._ended = ""
-        """How it ended, once nothing can go wrong any more but telling it."""
+        """How it ended, once only printing can fail."""
         self._seq = job.after
         self._key: PrivateKey | None = None
 
@@ -119,7 +119,7 @@ class _Session:
             raise
 
     def _goes_beside(self, error: BaseException) -> bool:
-        """Whether the run can be driven beside the host that is there."""
+        """Return whether the run can be driven beside the existing host."""
         job = self._job
         taken = isinstance(error, Conflict) and HOSTED in str(error)
         return taken and job.request is not None and not self._ident and _is_file(job.settings)
@@ -146,7 +146,7 @@ class _Session:
         return self._finish(run.state, result, signals.number, back)
 
     async def _say_lonely(self, opened: EmbeddedHost) -> None:
-        """A run that is hosted elsewhere waits without a word while nobody serves it."""
+        """Say that a run hosted elsewhere waits while no engine serves it."""
         if self._service is None or await cast("Any", opened).engines():
             return
         self._console.say(
@@ -155,7 +155,7 @@ class _Session:
         )
 
     async def _begun(self, lead: Lead, opened: EmbeddedHost, signals: Signals) -> Run | None:
-        """Start the run; None when it waits for an engine longer than we do."""
+        """Start the run; None if it waits for an engine longer than we do."""
         if self._service is None:
             return await self._job.begin(lead, opened)
         if signals.number:
@@ -184,7 +184,7 @@ class _Session:
             self._console.say(f"run {run}")
 
     def _not_begun(self, signal: int) -> int:
-        """Say how a run stands that no engine has begun."""
+        """Print the state of a run that no engine has started."""
         run = self._queued
         if run:
             self._console.say(
@@ -215,7 +215,7 @@ class _Session:
     async def _taken_back(
         self, lead: Lead, opened: EmbeddedHost, run: Run, signals: Signals
     ) -> Run | None:
-        """The rollback that a failed run asks for, shown as the run was."""
+        """Run the rollback that a failed run asks for, shown like the run."""
         if not to_roll_back(run.state) or signals.number:
             return None
         sources = run.state.started.workers if run.state.started else ()
@@ -244,17 +244,17 @@ class _Session:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _over(self, run: Run) -> None:
-        """Until the run ended, or waits for a person and we need not stay."""
+        """Wait until the run has ended, or waits for a person and we need not stay."""
         while True:
             status = await run.settled()
             if status in ENDED:
                 return
             if status == "waiting" and not await self._approve(run) and not self._job.stay:
                 return
-            await asyncio.sleep(LOOK_S)  # paused, or waiting: somebody else will speak
+            await asyncio.sleep(LOOK_S)  # paused, or waiting: another process will send a command
 
     def _will_approve(self, opened: EmbeddedHost, run: str) -> bool:
-        """Whether nobody needs to be called: all that waits is answered by `--yes`."""
+        """Return whether `--yes` answers everything that waits, without a notification."""
         hosted = opened.runs.get(run)
         questions = hosted.state.questions.values() if hosted else ()
         return bool(self._job.approve_as) and all(each.kind == "review" for each in questions)
@@ -280,7 +280,7 @@ class _Session:
         view.tick(run.state, opened.time().at, run.progress, logged, stopped)
 
     async def _explained(self, error: Conflict) -> Conflict:
-        """A second host is the conflict people meet: say who is there, and the ways out."""
+        """Return a conflict with a second host, with its process and the ways out."""
         store = self._job.settings.store
         there = host_info(store) if HOSTED in str(error) else None
         if there is None:
@@ -349,9 +349,9 @@ def print_end(
     *,
     hosted: bool | None = None,
 ) -> None:
-    """Say how a run stands that was followed, and print its result.
+    """Print the end of a run that was followed, and its result.
 
-    `back` is its rollback. `hosted` says whether a process drives it; None when this one did.
+    `back` is its rollback. `hosted`: whether a process drives it; None if this one did.
     """
     status = run_status(state)
     print_outcome(console, state, hosted=hosted)
@@ -373,12 +373,12 @@ def print_end(
 
 
 def _is_file(settings: Settings) -> bool:
-    """Whether the database is a file, whose host can be reached by other processes here."""
+    """Return whether the database is a file: other processes here can reach its host."""
     return not isinstance(settings.store, StoreAddress)
 
 
 def refuse_when_stopped(opened: EmbeddedHost, console: Console) -> None:
-    """Nothing may start while stop-all is in force."""
+    """Raise `NotAllowed` while stop-all is in force."""
     if opened.shared.stopped:
         by = clean(opened.shared.stopped_by, 60)
         raise NotAllowed(

@@ -1,7 +1,7 @@
 """Commands with click, loaded when used, behind one boundary for errors.
 
-A command is a function `(console, **options) -> exit code or None`. It raises for whatever it
-cannot do; here, and only here, errors become a message, a document and an exit code.
+A command is a function `(console, **options) -> exit code or None`. It raises for every failure;
+here, and only here, errors become a message, a document and an exit code.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ ELSEWHERE = {("run", "--approval"): "`leadhand apply PLAN --approval FILE` runs 
 
 
 class ConsoleCommand(click.Command):
-    """A command whose body gets a console; its help begins with an example."""
+    """A command that gets a console; its help begins with an example."""
 
     def __init__(self, *args: Any, example: str = "", **more: Any) -> None:
         super().__init__(*args, **more)
         self.example = example
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The example first: most people need no more."""
+        """Write the example first: most people need no more."""
         formatter.write_paragraph()
         for line in self.example.strip().splitlines():
             formatter.write(f"  {line}\n")
         super().format_help_text(ctx, formatter)
 
     def invoke(self, ctx: click.Context) -> int:
-        """Run the body with stdout kept for data."""
+        """Run the command with stdout kept for data."""
         as_json = bool(ctx.params.pop("as_json", False))
         assert self.callback is not None
         store = _store_to_name(ctx.params.get("store"))
@@ -59,7 +59,7 @@ class ConsoleCommand(click.Command):
 
 
 def _store_to_name(flag: str | None) -> str:
-    """The database that hints must name: one that the settings files do not name already."""
+    """Return the database that hints must name: unless the settings files already name it."""
     given = flag or os.environ.get("LEADHAND_STORE") or ""
     if not given:
         return ""
@@ -71,7 +71,7 @@ def _store_to_name(flag: str | None) -> str:
         known = load_settings(environ=env).store
         same = load_settings({"project.store": given}, environ=env).store == known
         return "" if same else public(given)
-    except LeadhandError:  # the command will say what is wrong with them
+    except LeadhandError:  # the command will report the problem
         return public(given)
 
 
@@ -89,12 +89,14 @@ def command(name: str, example: str, **more: Any) -> Callable[[Body], click.Comm
 
 
 class LazyGroup(click.Group):
-    """Knows its commands by name; loads one when it is asked for."""
+    """A group that knows its commands by name, and loads one when it is asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all commands."""
         return [*COMMANDS, *(name for name in plugins.parts("commands") if name not in COMMANDS)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Load and return a command; None if there is none of this name."""
         name = HIDDEN.get(cmd_name) or COMMANDS.get(cmd_name, ("",))[0]
         if not name:
             return _brought(cmd_name)
@@ -103,6 +105,7 @@ class LazyGroup(click.Group):
         return found
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """Resolve a command; raise with a suggestion for an unknown name."""
         if args and not self._knows(args[0]):
             from leadhand.core.wording import closest
 
@@ -117,11 +120,12 @@ class LazyGroup(click.Group):
         return name in COMMANDS or name in HIDDEN or plugins.part("commands", name) is not None
 
     def get_help(self, ctx: click.Context) -> str:
+        """Return the text of `leadhand --help`."""
         return help_text()
 
 
 def _brought(name: str) -> click.Command | None:
-    """Return a command that a product or a plugin brings; None when no package does."""
+    """Return a command of a product or plugin; None if no package provides it."""
     part = plugins.part("commands", name)
     if part is None:
         return None
@@ -168,9 +172,10 @@ def execute(args: list[str]) -> int:
         return 130
     except BrokenPipeError:
         _forget_stdout()
-        return 128 + 13  # as if SIGPIPE had ended it, which is what the reader meant
+        return 128 + 13  # as if SIGPIPE had ended it, as the reader expects
     except SystemExit as error:
-        # So click ends a command whose reader has left; it wraps stdout then, and does not say why.
+        # click ends a command like this when its reader has left; it wraps stdout then, and gives
+        # no reason.
         if not type(sys.stdout).__name__.endswith("PacifyFlushWrapper"):
             _tell(error)
             return exit_code_of(error)
@@ -187,7 +192,7 @@ def execute(args: list[str]) -> int:
 
 
 def exit_code_of(error: BaseException) -> int:
-    """The exit code that goes with an error."""
+    """Return the exit code of an error."""
     if isinstance(error, LeadhandError):
         return error.exit_code
     if isinstance(error, OSError) and error.errno is not None:
@@ -197,7 +202,7 @@ def exit_code_of(error: BaseException) -> int:
 
 
 def error_document(error: BaseException) -> dict[str, Any] | None:
-    """An error as the document that `--json` prints."""
+    """Return an error as the document of `--json`."""
     if isinstance(error, BrokenPipeError | KeyboardInterrupt | click.exceptions.Exit | click.Abort):
         return None
     message, fix = message_of(error)
@@ -212,12 +217,12 @@ def error_document(error: BaseException) -> dict[str, Any] | None:
 
 
 def finding_document(finding: Any) -> Any:
-    """A finding as `--json` prints it."""
+    """Return a finding in the form of `--json`."""
     return finding.document() if hasattr(finding, "document") else str(finding)
 
 
 def message_of(error: BaseException) -> tuple[str, str]:
-    """What is wrong, and the fix when the error names one."""
+    """Return the message of an error, and its fix if it names one."""
     if isinstance(error, DocumentError) and hasattr(error, "place"):
         return f"{error.place}: {error.message}", error.fix
     if isinstance(error, click.ClickException):
@@ -285,6 +290,6 @@ def _write(text: str) -> None:
 
 
 def _forget_stdout() -> None:
-    """Whoever read us is gone; let nothing complain about it at exit."""
+    """Detach from a reader that has left, so that nothing complains at exit."""
     with contextlib.suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

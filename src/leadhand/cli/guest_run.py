@@ -1,7 +1,7 @@
 """A run beside the host of its database: started in a process of its own, and followed from here.
 
-The process has this one's interpreter, folder, environment and settings, and outlives it. What is
-shown is what `leadhand run` shows of a run that it hosts itself, with the same exit codes.
+The process has this one's interpreter, folder, environment and settings, and outlives it. The
+output and the exit codes are those of `leadhand run` for a run that it hosts itself.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ LOOK_S = 0.1
 
 
 def hand_over(console: Console, job: HostedJob) -> int:
-    """Have a run driven by a process of its own and follow it; returns the exit code."""
+    """Start a run in a process of its own and follow it; return the exit code."""
     assert job.request is not None
-    with _interrupt_noted() as came:  # the run may have begun: it is named before this ends
+    with _interrupt_noted() as came:  # the run may have started: its id is printed before this ends
         started = launch(job.settings, job.request)
     following = _Following(
         console, job.settings, started.run, started.pid, quiet=job.quiet, why=job.why
@@ -54,7 +54,7 @@ def _interrupt_noted() -> Iterator[list[int]]:
         came.append(number)
 
     before = signal.getsignal(signal.SIGINT)
-    if before in (signal.SIG_IGN, None):  # None: a handler that Python cannot put back
+    if before in (signal.SIG_IGN, None):  # None: a handler that Python cannot restore
         yield came
         return
     signal.signal(signal.SIGINT, note)
@@ -74,9 +74,9 @@ def follow(
     quiet: bool = False,
     why: bool = False,
 ) -> int:
-    """Show a run that another process drives until it ends or waits; returns its exit code.
+    """Show a run that another process drives until it ends or waits; return its exit code.
 
-    `after`: what happened up to this seq was shown long ago. Ctrl-C only ends the showing.
+    `after`: events up to this seq were already shown. Ctrl-C only ends the display.
     """
     return _Following(console, settings, run, pid, quiet=quiet, why=why).shown(after)
 
@@ -96,14 +96,14 @@ class _Following:
         """The exit code, once the run has ended or waits and that was printed."""
 
     def shown(self, after: int, *, announced: bool = False, interrupted: bool = False) -> int:
-        """Follow the run; returns its exit code, or 130 after Ctrl-C, which leaves it running."""
+        """Follow the run; return its exit code, or 130 after Ctrl-C, which leaves it running."""
         try:
             if announced:
                 where = "beside the host of the database"
                 self._console.say(f"run {self._ident} is driven by process {self._pid}, {where}")
             if not interrupted:
                 return asyncio.run(self.run(after))
-        except KeyboardInterrupt:  # before `Signals` attends to signals, or after it
+        except KeyboardInterrupt:  # before `Signals` handles signals, or after it
             if self._code is not None:
                 return self._code
         self._say_it_goes_on()
@@ -147,7 +147,7 @@ class _Following:
         return follower.state, hosted
 
     async def _taken_back(self, reader: Reader, state: State) -> State | None:
-        """The rollback that a failed run asks for, shown as the run was."""
+        """Show the rollback that a failed run asks for, like the run."""
         if run_status(state) not in ENDED or not to_roll_back(state):
             return None
         ident = rollback_id(state.run)

@@ -62,7 +62,7 @@ Exit codes: 0 succeeded, 1 failed, 2 usage, 3 plan invalid or rejected, 4 not al
 
 
 def help_text() -> str:
-    """What `leadhand --help` prints."""
+    """Return the text of `leadhand --help`."""
     lines = [
         "Usage: leadhand COMMAND [OPTIONS]",
         "",
@@ -90,7 +90,7 @@ def help_text() -> str:
 
 
 def _brought() -> dict[str, dict[str, str]]:
-    """Return the commands of products and plugins, with their lines, by section."""
+    """Return the commands of products and plugins, with their help lines, by section."""
     from leadhand import plugins
     from leadhand.errors import LeadhandError
 
@@ -124,16 +124,15 @@ def main(argv: list[str] | None = None) -> None:
         from leadhand.cli.group import execute
 
         code = execute(args)
-    except KeyboardInterrupt:  # before there was anybody to hear it, or after
+    except KeyboardInterrupt:  # before there was a handler, or after
         code = 130
     _end(code)
 
 
 def _end(code: int) -> None:
-    """End with this code, whatever native threads of a hosting service are still about.
+    """Exit with this code, even if native threads of a hosting service still run.
 
-    They may meet the end of Python, which then aborts: a command that did all it should would
-    say 134.
+    They may outlive the interpreter, which then aborts: a successful command would exit with 134.
     """
     if not _has_native_threads():
         sys.exit(code)
@@ -148,7 +147,7 @@ def _end(code: int) -> None:
 
 
 def _has_native_threads() -> bool:
-    """Whether a module was imported whose threads outlive Python, as a `HostPart` names it."""
+    """Return whether a module is imported whose threads outlive Python: see `HostPart`."""
     plugins = sys.modules.get("leadhand.plugins")
     if plugins is None:
         return False

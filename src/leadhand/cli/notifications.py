@@ -1,6 +1,6 @@
-"""Telling somebody outside: a command or a webhook, when something waits or a run ends.
+"""Notifications outside: a command or a webhook, when a person is awaited or a run ends.
 
-Whatever goes wrong here is said on stderr and never harms the run.
+Failures here are reported on stderr and never harm the run.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _HOLE = re.compile(r"\{(kind|run|text|store)\}")
 
 
 class Notifier:
-    """Sends notices in the background; `finish` waits for those under way."""
+    """Sends notices in the background; `finish` waits for those in progress."""
 
     def __init__(self, settings: Settings, say: Callable[[str], None]) -> None:
         self._settings = settings
@@ -34,7 +34,7 @@ class Notifier:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __call__(self, kind: str, run: str, text: str) -> None:
-        """Called by the host, in its loop."""
+        """Send a notice; called by the host, in its loop."""
         if kind == "trouble":
             self._say(clean(text, TEXT_MAX))
         if kind not in KINDS:
@@ -61,7 +61,7 @@ class Notifier:
             self._say(f"notify: {type(error).__name__}: {clean(error, 300)}")
 
     async def finish(self) -> None:
-        """Wait for what is under way; each has its own limit."""
+        """Wait for notices in progress; each has its own limit."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=LIMIT_S + 1)
 
@@ -107,6 +107,6 @@ class Notifier:
 
 
 def filled(word: str, values: Mapping[str, str]) -> str:
-    """One argument with its holes filled, each once; a value never becomes an option."""
+    """Return one argument with its placeholders filled; a value never becomes an option."""
     found = _HOLE.sub(lambda hole: values[hole[1]], word)
     return f" {found}" if found.startswith("-") and word.startswith("{") else found

@@ -1,4 +1,4 @@
-"""What several commands share: options, settings, workers, planners and plans."""
+"""Shared by several commands: options, settings, workers, planners and plans."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 RUNS = ("run", "ident", "what", "a")
 """Arguments that may name a run."""
 TRUST = "leadhand.trust"
-"""Where a command keeps whether `--trust` was given."""
+"""The key in a command's context for `--trust`."""
 NO_CATALOG = "no workers are configured, so nothing is said about them; give --workers"
 
 
 def store_option(function: F) -> F:
-    """`--store PATH`, and an option for each service that hosts runs, such as `--temporal`."""
+    """Add `--store PATH`, and an option for each service that hosts runs, such as `--temporal`."""
     made = click.option(
         "--store",
         metavar="PATH",
@@ -63,13 +63,13 @@ def _host_parts() -> list[plugins.HostPart]:
 
 
 def _remember_host(ctx: click.Context, option: click.Parameter, value: str | None) -> None:
-    """For `settings_of`, and for the hints that a command gives."""
+    """Remember a service for `settings_of`, and for the hints of a command."""
     if value:
         ctx.meta.setdefault(HOSTS, {})[option.opts[0]] = value
 
 
 def workers_option(function: F) -> F:
-    """`--workers MODULE`, and `--trust`."""
+    """Add `--workers MODULE`, and `--trust`."""
     made = click.option(
         "--workers",
         "workers",
@@ -81,7 +81,7 @@ def workers_option(function: F) -> F:
 
 
 def trust_option(function: F) -> F:
-    """`--trust`: load what the settings of this folder name, in this command only."""
+    """Add `--trust`: load the entries of this folder's settings, in this command only."""
     made = click.option(
         "--trust",
         is_flag=True,
@@ -93,12 +93,12 @@ def trust_option(function: F) -> F:
 
 
 def _remember_trust(ctx: click.Context, _option: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's form
-    """For `settings_of`."""
+    """Remember `--trust` for `settings_of`."""
     ctx.meta[TRUST] = value
 
 
 def set_option(function: F) -> F:
-    """`--set K=V`."""
+    """Add `--set K=V`."""
     made = click.option(
         "--set", "sets", multiple=True, metavar="K=V", help="A value for a parameter of the plan."
     )
@@ -106,7 +106,7 @@ def set_option(function: F) -> F:
 
 
 def context_option(function: F) -> F:
-    """`--context NAME`."""
+    """Add `--context NAME`."""
     made = click.option(
         "--context", metavar="NAME", help="The place it runs in: [context.NAME] of the settings."
     )
@@ -122,11 +122,11 @@ def settings_of(
     executes: Console | None = None,
     **policy: Any,
 ) -> Settings:
-    """Settings with a command's flags put in.
+    """Return the settings with a command's flags.
 
-    A command that executes code or contacts addresses of the settings gives its console as
-    `executes`: on a terminal the person is asked to trust what is not trusted yet, elsewhere
-    NotTrusted is raised. Every other command gets the settings without it (`not_loaded`).
+    A command that executes code or contacts addresses of the settings passes its console as
+    `executes`: on a terminal the person is asked to trust new entries, elsewhere `NotTrusted` is
+    raised. Every other command gets the settings without them (`not_loaded`).
     """
     flags = {"project.store": store, "project.planner": planner}
     command = click.get_current_context(silent=True)
@@ -143,7 +143,7 @@ def settings_of(
 
 
 def _to_execute(console: Console, settings: Settings, trust: Trust) -> Settings:
-    """The settings, trusted: by what was said before, or by an answer at the terminal."""
+    """Return the settings, trusted by an earlier answer or by one at the terminal."""
     missing = untrusted(settings, trust)
     if missing and console.can_prompt:
         ask_trust(console, trust, missing)
@@ -153,7 +153,7 @@ def _to_execute(console: Console, settings: Settings, trust: Trust) -> Settings:
 
 
 def ask_trust(console: Console, trust: Trust, missing: Sequence[TrustEntry]) -> bool:
-    """Show what would be executed or contacted, ask, and keep a yes; return whether it was one."""
+    """Show what would be executed or contacted, ask, and store a yes; return whether it was one."""
     for folder in dict.fromkeys(each.folder for each in missing):
         known = folder in trust.known()
         what = "has new entries since you trusted it" if known else "is not trusted yet"
@@ -168,7 +168,7 @@ def ask_trust(console: Console, trust: Trust, missing: Sequence[TrustEntry]) -> 
 
 
 def say_not_loaded(console: Console, settings: Settings) -> None:
-    """Say what was left out of what is shown, and how to have it."""
+    """Say which entries were left out, and how to include them."""
     missing = settings.not_loaded
     for folder in dict.fromkeys(each.folder for each in missing):
         names = ", ".join(clean(each, 200) for each in missing if each.folder == folder)
@@ -179,7 +179,7 @@ def say_not_loaded(console: Console, settings: Settings) -> None:
 def _log_of_named_run() -> ProductLog | None:
     """Return the log of the product's run that the command names; None for the project's own.
 
-    A plan may be called like a run, so a file is a file, and `run` takes no runs.
+    A plan may have the name of a run, so a file is a file, and `run` takes no runs.
     """
     context = click.get_current_context(silent=True)
     if context is None or context.info_name == "run":
@@ -190,7 +190,7 @@ def _log_of_named_run() -> ProductLog | None:
 
 
 def pairs(texts: Iterable[str], option: str) -> dict[str, str]:
-    """`K=V` texts as a mapping."""
+    """Return `K=V` texts as a mapping. Raise `UsageError` for a malformed one."""
     found: dict[str, str] = {}
     for text in texts:
         key, equals, value = text.partition("=")
@@ -203,7 +203,7 @@ def pairs(texts: Iterable[str], option: str) -> dict[str, str]:
 
 
 def json_pairs(texts: Iterable[str], option: str) -> Doc:
-    """`K=V` texts whose values are JSON where they can be read so, else texts."""
+    """Return `K=V` texts as a mapping; values that are JSON are read as JSON."""
     from leadhand.codec.documents import is_json, read_value
 
     return {
@@ -213,7 +213,7 @@ def json_pairs(texts: Iterable[str], option: str) -> Doc:
 
 
 def read_plan(source: str) -> Doc:
-    """A plan document from a file, or from standard input for `-`."""
+    """Read a plan document from a file, or from standard input for `-`."""
     from leadhand.codec.documents import BYTES_MAX, read_document
 
     if source == "-":
@@ -224,7 +224,7 @@ def read_plan(source: str) -> Doc:
 def values_of(
     doc: Doc, sets: Mapping[str, str], context: ContextSettings | None = None
 ) -> tuple[Doc, list[Any]]:
-    """The plan's parameters with `--set` and the context put in, and what is wrong with them."""
+    """Return the plan's parameters with `--set` and the context, and the findings."""
     from leadhand.codec.documents import is_json, read_value
     from leadhand.core.plan.parameters import bind_texts, is_text
 
@@ -232,14 +232,14 @@ def values_of(
     declared = declared if isinstance(declared, dict) else {}
     for name, text in sets.items():
         if not is_text(declared.get(name)) and is_json(text):
-            read_value(text, f"--set {name}")  # numbers that do not fit, keys that stand twice
+            read_value(text, f"--set {name}")  # refuses numbers that do not fit, and duplicate keys
     return bind_texts(declared, sets, context.params if context else None)
 
 
 def told_values(
     doc: Doc, sets: Mapping[str, str], context: ContextSettings | None
 ) -> tuple[Doc | None, list[Any]]:
-    """The same for a plan that need not run yet: without `--set`, values may be missing."""
+    """Return parameters of a plan that need not run yet: without `--set`, some may be missing."""
     if not sets and context is None:
         return None, []
     values, wrong = values_of(doc, sets, context)
@@ -250,7 +250,7 @@ def told_values(
 
 
 def without_echo(wrong: Iterable[Finding], found: Iterable[Finding]) -> list[Finding]:
-    """All findings; a parameter whose value could not be read is not reported missing too."""
+    """Return all findings; an unreadable parameter is not reported missing too."""
     places = {each.place for each in wrong}
     rest = (each for each in found if each.rule != "param-missing" or each.place not in places)
     return [*wrong, *rest]
@@ -258,7 +258,7 @@ def without_echo(wrong: Iterable[Finding], found: Iterable[Finding]) -> list[Fin
 
 @contextlib.contextmanager
 def reading(settings: Settings) -> Iterator[Reader]:
-    """The database, for reading, whether it has a host or not."""
+    """Open the database for reading, whether it has a host or not."""
     from leadhand.app import reader
 
     with reader.reading(settings.store) as opened:
@@ -266,20 +266,20 @@ def reading(settings: Settings) -> Iterator[Reader]:
 
 
 def stopped_by(reader: Reader) -> str:
-    """Who stopped all runs of the database; nothing when nobody did."""
+    """Return the person who stopped all runs of the database; "" if none did."""
     shared = reader.host_state()
     return (shared.stopped_by or "somebody") if shared.stopped else ""
 
 
 def driver_of(settings: Settings, reader: Reader, state: State) -> int:
-    """The process here that drives a run now, or 0: a database may have a host that does not."""
+    """Return the process here that drives a run now, or 0: a host need not drive every run."""
     from leadhand.app.documents import Driver
 
     return int(Driver.of(settings.store, reader).drives(state))
 
 
 def actor_of(settings: Settings) -> str:
-    """Who speaks: as configured, else the name the operating system knows."""
+    """Return the acting person: as configured, else the name of the account."""
     import getpass
 
     if settings.actor:
@@ -291,6 +291,6 @@ def actor_of(settings: Settings) -> str:
 
 
 def several(given: Iterable[str]) -> tuple[str, ...]:
-    """The values of an option that may be repeated, or hold several with commas between them."""
+    """Return the values of an option that may be repeated, or hold several with commas."""
     names = (name.strip() for each in given for name in each.split(","))
     return tuple(dict.fromkeys(name for name in names if name))

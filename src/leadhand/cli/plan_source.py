@@ -1,4 +1,4 @@
-"""Where a plan comes from: a file, standard input, or the library."""
+"""The source of a plan: a file, standard input, or the library."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ PLAN_ENDINGS = (".json", ".yaml", ".yml")
 
 
 def is_plan(what: str) -> bool:
-    """Whether a word names a file; one that should be there and is not is one too."""
+    """Return whether a word names a plan file; a missing file with such a name counts too."""
     if what == "-" or what.lower().endswith(PLAN_ENDINGS):
         return True
     try:
         return Path(what).exists() or what.startswith((f".{os.sep}", os.sep))
-    except OSError:  # too long for a file's name: a goal
+    except OSError:  # too long for a file name: a goal
         return False
 
 
 def find_plan(console: Console, settings: Settings, source: str) -> LocatedPlan:
-    """The plan a file holds, or the library under a name: a file is tried first."""
+    """Return the plan of a file, or of the library by name: a file is tried first."""
     saved = None if is_plan(source) else in_library(settings, source)
     if saved is None:
         return LocatedPlan(read_plan(source), {})
@@ -44,7 +44,7 @@ def find_plan(console: Console, settings: Settings, source: str) -> LocatedPlan:
 
 
 def in_library(settings: Settings, source: str) -> Saved | None:
-    """The plan of the library that a word names; None when there is no such name."""
+    """Return the plan of the library that a word names; None if there is no such name."""
     from leadhand.core.library import find, spoken
 
     said = spoken(source)
@@ -56,7 +56,7 @@ def in_library(settings: Settings, source: str) -> Saved | None:
 
 
 def library_plans(settings: Settings) -> dict[str, Doc]:
-    """The plans of the library by name, each in its latest version."""
+    """Return the plans of the library by name, each in its latest version."""
     if not there(settings.store):
         return {}
     with reading(settings) as reader:
@@ -64,7 +64,7 @@ def library_plans(settings: Settings) -> dict[str, Doc]:
 
 
 def with_lines(plan: str, findings: Iterable[Finding]) -> list[Finding]:
-    """Return findings, worst first, each with its line where the plan is a file."""
+    """Return findings, worst first, each with its line if the plan is a file."""
     findings = sorted(findings, key=lambda each: ("error", "warning", "note").index(each.level))
     if plan == "-" or not findings or not is_plan(plan):
         return findings

@@ -1,7 +1,7 @@
 """Ctrl-C and SIGTERM: the first drains, the second ends at once.
 
-Ending at once is safe: the log says what was in flight, commands die with their host, and the
-next host goes on from there.
+Ending at once is safe: the log has the attempts in flight, commands die with their host, and the
+next host continues from there.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Self
 
 
 async def first_of(told: Coroutine[Any, Any, Any], failed: Coroutine[Any, Any, Any]) -> None:
-    """Until somebody wants it to end, or it cannot go on: then that is raised."""
+    """Wait for the end of `told`, or raise the error of `failed`."""
     tasks = [asyncio.create_task(told), asyncio.create_task(failed)]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -28,11 +28,11 @@ async def first_of(told: Coroutine[Any, Any, Any], failed: Coroutine[Any, Any, A
 
 
 class Signals:
-    """Listens while a run is hosted."""
+    """Handles signals while a run is hosted."""
 
     def __init__(self, first: Callable[[int], None], second: Callable[[], None]) -> None:
         self.number = 0
-        """The signal that came first, or 0."""
+        """The first signal, or 0."""
         self.came = asyncio.Event()
         self._first = first
         self._second = second

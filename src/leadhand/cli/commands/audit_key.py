@@ -57,7 +57,7 @@ def audit_key(console: Console, path: str | None) -> int:
 
 
 def default_path() -> Path:
-    """In the user's configuration folder."""
+    """Return the default path, in the user's configuration folder."""
     config = os.environ.get("XDG_CONFIG_HOME") or str(Path("~/.config").expanduser())
     return Path(config) / "leadhand" / FILE
 

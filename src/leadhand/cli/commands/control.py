@@ -1,4 +1,4 @@
-"""`leadhand pause`, `cancel` and `stop-all`: words to a run, or to all of them."""
+"""`leadhand pause`, `cancel` and `stop-all`: commands to a run, or to all of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 WITHDRAWN = "withdrawn"
-"""Of a run that was cancelled before an engine had begun it."""
+"""The status of a run that was cancelled before an engine started it."""
 
 
 @command("pause", "leadhand pause 7kq3")
@@ -66,7 +66,7 @@ def stop_all(console: Console, lift: bool, reason: str, store: str | None) -> in
     from leadhand.app import commands
 
     settings = settings_of(store)
-    with reading(settings):  # a database must be there: there is nothing to stop otherwise
+    with reading(settings):  # without a database there is nothing to stop
         pass
     verb = "lift" if lift else "stop_all"
     details: dict[str, Any] = {} if lift else {"reason": reason}
@@ -99,7 +99,7 @@ def stop_all(console: Console, lift: bool, reason: str, store: str | None) -> in
 
 
 def say(settings: Settings, run: str, verb: str, **details: Any) -> tuple[str, Doc]:
-    """Say something to a run named by a prefix; durable when it returns."""
+    """Send a command to a run named by a prefix; durable on return."""
     from leadhand.app import commands
 
     service = hosting_service(settings)
@@ -110,7 +110,7 @@ def say(settings: Settings, run: str, verb: str, **details: Any) -> tuple[str, D
         state = reader.state(ident)
         driver = driver_of(settings, reader, state)
     place, actor = settings.store, actor_of(settings)
-    if verb == "amend":  # what is amended may name workers that are new since the run began
+    if verb == "amend":  # an amendment may name workers that are new since the run started
         from leadhand.app.resume import workers_of
 
         details["workers"] = partial(workers_of, settings, state)
@@ -122,13 +122,13 @@ def say(settings: Settings, run: str, verb: str, **details: Any) -> tuple[str, D
 def _say_elsewhere(
     service: HostingService, settings: Settings, run: str, verb: str, details: Doc
 ) -> tuple[str, Doc]:
-    """The same to a run that a service hosts."""
+    """Send a command to a run that a service hosts."""
     place, actor = settings.store, actor_of(settings)
     try:
         with reading(settings) as reader:
             ident = reader.resolve(run)
     except UsageError:
-        # The log knows no run that waits for an engine, and there is nobody to say it to.
+        # The log does not know a run that waits for an engine, and nothing can receive the command.
         reason = str(details.get("reason", ""))
         waits = verb == "cancel" and service.withdraw(place, run, actor, reason)
         if not waits or not asyncio.run(waits):

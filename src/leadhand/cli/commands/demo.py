@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from leadhand.core.plan.model import Doc
 
 
-# What `leadhand demo` runs: the deployment plan, and three workers that act it out.
+# The plan of `leadhand demo --crash`, and three workers that act it out.
 #
 # The workers only write small files into the demo's own folder and take their time. The second one
 # is the point: it does its work, and is killed before it can report. It has a probe, so the engine
@@ -151,19 +151,19 @@ workers = ["workers.py"]
 
 CRASH_FILES = {"plan.json": PLAN, "workers.py": WORKERS, "leadhand.toml": SETTINGS}
 BACKUP = "auth_prod.full.backup"
-"""The file that shows that step-2 has done its work."""
+"""The file that proves that step-2 has done its work."""
 COUNT = "backups-made.txt"
 KILL_AT = "step-2"
 
 
-# A stage for demonstrations: every command that is shown is really run, with the words shown.
+# The stage of demonstrations: every command shown is really run, exactly as shown.
 
 
 WAIT_S = 60.0
 
 
 def place_of(folder: str | None) -> Path:
-    """An empty folder: the one that was named, or a temporary one."""
+    """Return an empty folder: the given one, or a temporary one."""
     if folder is None:
         return Path(tempfile.mkdtemp(prefix="leadhand-demo-"))
     place = Path(folder)
@@ -174,7 +174,7 @@ def place_of(folder: str | None) -> Path:
 
 
 class DemoStage:
-    """Runs commands in the demo's folder, in front of the audience."""
+    """Runs commands in the demo's folder, visibly."""
 
     def __init__(self, console: Console, place: Path) -> None:
         self.console = console
@@ -184,30 +184,30 @@ class DemoStage:
         self.run = ""
 
     def end(self) -> None:
-        """Leave nothing running."""
+        """End all processes."""
         for child in self._children:
             if child.poll() is None:
                 child.kill()
                 child.wait()
 
     def tell(self, text: str) -> None:
-        """What the narrator says."""
+        """Print a text of the narrator."""
         self.console.say(f"\n{self.console.paint(text, 'bold')}")
 
     def show(self, line: str) -> None:
-        """A command, as it will stand in the list at the end."""
+        """Show a command, and add it to the list at the end."""
         self.commands.append(line)
         dollar, words = self.console.paint("$", "dim"), self.console.paint(line, "cyan")
         self.console.say(f"{dollar} {words}")
 
     def start(self, *args: str) -> subprocess.Popen[bytes]:
-        """Begin a `leadhand` command."""
+        """Start a `leadhand` command."""
         self.show(f"{program()} {shlex.join(args)}")
-        # What it prints as data is part of the show, unless somebody reads our own data.
+        # Its data is part of the show, unless a program reads our own data.
         return self.spawn("-m", "leadhand.cli", *args, stdout=sys.stderr.fileno())
 
     def spawn(self, *args: str, stdout: int) -> subprocess.Popen[bytes]:
-        """Begin a Python process that ends with us."""
+        """Start a Python process that ends with us."""
         child = subprocess.Popen(
             [sys.executable, "-P", *args],
             cwd=self.place,
@@ -219,18 +219,18 @@ class DemoStage:
         return child
 
     def _environment(self) -> dict[str, str]:
-        """Ours without settings; the folder was written by us, so it is trusted."""
+        """Return our environment without settings; the folder is ours, so it is trusted."""
         kept = {k: v for k, v in os.environ.items() if not _is_setting(k)}
         return {**kept, VARIABLE: str(self.place.resolve())}
 
     def do(self, *args: str) -> None:
-        """Run a `leadhand` command to its end, which must be a good one."""
+        """Run a `leadhand` command to its end, which must be a success."""
         code = self.start(*args).wait(WAIT_S)
         if code:
             raise Bug(f"the demo's `leadhand {args[0]}` ended with {code}")
 
     def ask(self, *args: str) -> Doc:
-        """What a `leadhand` command tells machines; the audience does not see it."""
+        """Return the `--json` document of a `leadhand` command, run invisibly."""
         line = [sys.executable, "-P", "-m", "leadhand.cli", *args, "--json"]
         done = subprocess.run(
             line,
@@ -244,19 +244,19 @@ class DemoStage:
         return found
 
     def latest(self) -> Doc:
-        """The last run."""
+        """Return the last run."""
         found: Doc = self.ask("ls")[0]  # type: ignore[index]
         return found
 
     def list_commands(self) -> None:
-        """All that was run."""
+        """List all commands that were run."""
         self.tell("The commands that were run; repeat any of them:")
         for line in self.commands:
             self.console.say(f"  {line}")
 
 
 def program() -> str:
-    """How to call leadhand from where the reader sits."""
+    """Return how to call leadhand from the reader's shell."""
     beside = Path(sys.executable).with_name("leadhand")
     found = shutil.which("leadhand")
     if found is not None and Path(found) == beside:
@@ -272,14 +272,14 @@ def _is_setting(name: str) -> bool:
 
 # `leadhand demo --crash`: a deployment, killed in the middle, and finished all the same.
 #
-# Nothing is acted out here; what is acted out stands in PLAN and WORKERS above.
+# Everything here really runs; only PLAN and WORKERS above act something out.
 
 
 LOOK_S = 0.05
 
 
 def play_crash(stage: DemoStage) -> None:
-    """The whole piece."""
+    """Play the whole demonstration."""
     for name, content in CRASH_FILES.items():
         (stage.place / name).write_text(content, encoding="utf-8")
     trust_written(stage.place)
@@ -322,7 +322,7 @@ def _run_and_kill(stage: DemoStage) -> None:
 
 
 def _judge_crash(stage: DemoStage) -> None:
-    """Say what was seen, after looking."""
+    """Check the result, and say what was seen."""
     made = (stage.place / COUNT).read_text(encoding="utf-8").splitlines()
     status = stage.latest()["status"]
     if status != "succeeded" or len(made) != 1:
@@ -366,7 +366,7 @@ def demo(console: Console, folder: str | None, *, crash: bool) -> int:
 
 
 def example(name: str) -> Path:
-    """An example's folder: beside the package in a checkout, inside it when it is installed."""
+    """Return an example's folder: beside the package in a checkout, inside it when installed."""
     package = Path(leadhand.__file__).resolve().parent
     for folder in (package / "examples" / name, package.parents[1] / "examples" / name):
         if (folder / "workers.py").exists():
@@ -412,7 +412,7 @@ def _play(stage: DemoStage) -> None:
 
 
 def _serve(stage: DemoStage) -> str:
-    """Start the town; its address."""
+    """Start the example's server; return its address."""
     server = stage.spawn("server.py", stdout=subprocess.PIPE)
     assert server.stdout is not None
     address = server.stdout.readline().decode().strip()
@@ -424,7 +424,7 @@ def _serve(stage: DemoStage) -> str:
 
 
 def _judge(stage: DemoStage) -> None:
-    """Say what was seen, after looking."""
+    """Check the result, and say what was seen."""
     told = stage.ask("show", stage.run)
     won = {each["strategy"] for each in told["recovery"]["answers"] if each["won"]}
     if told["status"] != "succeeded" or not won >= RECOVERED:

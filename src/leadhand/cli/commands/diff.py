@@ -1,4 +1,4 @@
-"""`leadhand diff`: what differs between two plans, or two revisions of a run, by meaning."""
+"""`leadhand diff`: the difference of two plans, or two revisions of a run, by meaning."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def diff(
 
 
 def print_changes(console: Console, changes: list[Change]) -> None:
-    """Changes as data, a line each, in colour where that is wanted."""
+    """Print changes as data, a line each, in colour if enabled."""
     from leadhand.core.plan.diff import lines
 
     for line in lines(changes):

@@ -1,4 +1,4 @@
-"""`leadhand doctor`: what is installed, configured, and wrong, each with its fix."""
+"""`leadhand doctor`: what is installed and configured, and problems with their fixes."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
     from leadhand.workers.requirements import Requirement
 
 
-# `leadhand doctor PLAN`: whether everything that a plan takes is there. Nothing is called.
+# `leadhand doctor PLAN`: whether the requirements of a plan are met. Nothing is called.
 
 
 def fitness(doc: Doc, registry: Registry, policy: Policy) -> Iterator[DoctorCheck]:
-    """One look for each thing the plan takes."""
+    """Yield one check for each requirement of the plan."""
     yield from _plan_workers(doc, registry)
     taking = taking_of(doc, registry)
     for each in taking.needed:
@@ -74,7 +74,7 @@ def fitness(doc: Doc, registry: Registry, policy: Policy) -> Iterator[DoctorChec
 
 
 def _plan_workers(doc: Doc, registry: Registry) -> Iterator[DoctorCheck]:
-    """Each worker once, with the actions that the plan wants of it."""
+    """Check each worker once, with the actions that the plan uses."""
     wanted: dict[str, dict[str, bool]] = {}
     for step in doc["steps"]:
         action = step.get("action", "")
@@ -143,7 +143,7 @@ WAL_FIXED = (3, 51, 3)
 
 @dataclass(frozen=True, slots=True)
 class DoctorCheck:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     what: str
     value: str
@@ -202,14 +202,14 @@ def _told(console: Console, looks: list[DoctorCheck], settings: Settings | None)
 
 
 def _plan(plan: str, settings: Settings) -> Iterator[DoctorCheck]:
-    """What a plan takes; what is wrong with the plan itself comes first."""
+    """Check the requirements of a plan; errors of the plan itself come first."""
     from leadhand.core.lint.plan import lint
 
     doc = read_plan(plan)
     check = functools.partial(planner_problem, settings=settings)
     pools = settings.policy.resources
     found = lint(doc, None, resources=pools, planners=check, advice=False)
-    # Resources are among what it takes: they are looked at with the rest.
+    # Resources are requirements: they are checked with the rest.
     errors = [each for each in found if each.level == "error"]
     wrong = [each for each in errors if not each.rule.startswith("resource")]
     for each in wrong:
@@ -224,7 +224,7 @@ def _plan(plan: str, settings: Settings) -> Iterator[DoctorCheck]:
 
 
 def _planner(name: str, settings: Settings) -> Iterator[DoctorCheck]:
-    """Whether the planner that a plan names can be asked."""
+    """Check that the planner of a plan can be loaded."""
     if name:
         planner_of(name, settings)
         yield DoctorCheck("planner", name)
@@ -277,7 +277,7 @@ def _machine() -> Iterator[DoctorCheck]:
 
 
 def _walls() -> Iterator[DoctorCheck]:
-    """Whether workers with `sandbox` can run, and what no sandbox means."""
+    """Check that workers with `sandbox` can run, and explain a missing sandbox."""
     from leadhand.workers.sandbox.confinement import FIX, Confinement
 
     missing = Confinement(folder=Path.cwd()).missing().partition(". Fix: ")[0]
@@ -384,7 +384,7 @@ def _settings(settings: Settings) -> Iterator[DoctorCheck]:
 
 
 def _approvals(settings: Settings) -> Iterator[DoctorCheck]:
-    """Whose word counts, and what programs of one account can get around."""
+    """Report the approvers, and what programs of one account can circumvent."""
     people = sorted(settings.policy.approvers)
     if not people:
         yield DoctorCheck("approvals", "not signed: a name shows what was allowed, not by whom")
@@ -398,7 +398,7 @@ def _approvals(settings: Settings) -> Iterator[DoctorCheck]:
 
 
 def _trust(settings: Settings) -> Iterator[DoctorCheck]:
-    """What project files name and what was left out, since it is not trusted."""
+    """Report entries of project files that were left out because they are not trusted."""
     missing = settings.not_loaded
     for folder in dict.fromkeys(each.folder for each in missing):
         names = ", ".join(str(each) for each in missing if each.folder == folder)
@@ -414,7 +414,7 @@ def _trust(settings: Settings) -> Iterator[DoctorCheck]:
 
 
 def _models(settings: Settings) -> Iterator[DoctorCheck]:
-    """Each tier that is configured, and whether its keys are there; no model is asked."""
+    """Check each configured tier and its keys; no model is called."""
     if not settings.tiers:
         return
     from leadhand.models.names import key_variable, parse_model
@@ -438,7 +438,7 @@ def _models(settings: Settings) -> Iterator[DoctorCheck]:
 
 
 def _mcp(settings: Settings) -> Iterator[DoctorCheck]:
-    """Each MCP server that is configured: whether it answers, and with what was pinned."""
+    """Check each configured MCP server: whether it answers, and as pinned."""
     if not settings.mcp:
         return
     from leadhand.cli.commands.mcp import looked_at
@@ -456,7 +456,7 @@ def _mcp(settings: Settings) -> Iterator[DoctorCheck]:
 def _workers(settings: Settings) -> Iterator[DoctorCheck]:
     registry = registry_of(settings)
     names = ", ".join(worker.spec.name for worker in registry)
-    # A fleet's folder needs no other workers; what is not trusted was said before.
+    # A fleet's folder needs no other workers; untrusted entries were reported before.
     found = [each for each in map(section_of, settings.sections) if each is not None]
     others = any(each.has_workers(each.of(settings)) for each in found)
     named = bool(len(registry) or others or settings.not_loaded)
@@ -472,7 +472,7 @@ def _workers(settings: Settings) -> Iterator[DoctorCheck]:
 
 
 def _unconfined(registry: Registry) -> Iterator[DoctorCheck]:
-    """What one account of the operating system cannot keep apart."""
+    """Report what one account of the operating system cannot separate."""
     free = [
         each.spec.name
         for each in registry
@@ -492,7 +492,7 @@ def _unconfined(registry: Registry) -> Iterator[DoctorCheck]:
 
 
 def _products(settings: Settings, *, fix: bool) -> Iterator[DoctorCheck]:
-    """What installed products need; `fix`: mend what can be mended."""
+    """Run the checks of installed products; `fix`: repair what can be repaired."""
     from leadhand import plugins
 
     for part in plugins.parts("doctor").values():

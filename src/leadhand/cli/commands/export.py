@@ -63,7 +63,7 @@ def export(
 
 
 def verify_file(console: Console, file: Path, key: PublicKey | None, settings: Settings) -> int:
-    """Check a bundle; what `leadhand verify FILE` does."""
+    """Check a bundle, for `leadhand verify FILE`."""
     from leadhand.audit.bundle import BYTES_MAX, verify_bundle
 
     try:
@@ -82,7 +82,7 @@ def verify_file(console: Console, file: Path, key: PublicKey | None, settings: S
 
 
 def _refuse_stranger(file: Path, data: bytes) -> None:
-    """UsageError when a file never was a bundle; one that was cut or changed is evidence."""
+    """Raise `UsageError` for a file that never was a bundle; a cut or changed one is evidence."""
     if data.startswith(b"PK\x03\x04") or zipfile.is_zipfile(io.BytesIO(data)):
         return
     if data.startswith(b"SQLite format 3\0"):

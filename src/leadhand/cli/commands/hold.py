@@ -1,4 +1,4 @@
-"""`leadhand hold`, `release` and `redo`: stop before a step, let it go on, try it again."""
+"""`leadhand hold`, `release` and `redo`: hold a step, release it, retry it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`leadhand inbox` and `leadhand answer`: what waits for a person, and the answer."""
+"""`leadhand inbox` and `leadhand answer`: open questions, and their answers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 INBOX_LINES = 200
-"""How much of a diff the inbox prints; `leadhand answer` prints all of it."""
+"""The length of a diff in the inbox; `leadhand answer` prints all of it."""
 
 
 @command("inbox", "leadhand inbox")
@@ -77,12 +77,12 @@ def inbox(console: Console, store: str | None) -> int:
 
 
 def _second(at: str) -> str:
-    """A moment to the second, with its zone."""
+    """Return an instant to the second, with its zone."""
     return f"{at[:19]}{at[26:]}"
 
 
 def _about(row: InboxRow) -> str:
-    """What a row is about: goal, plan, and what the steps concerned may do."""
+    """Return the subject of a row: goal, plan, and the reach of the affected steps."""
     what = row.goal or row.plan or "(no goal)"
     plan = f" (plan {row.plan})" if row.goal and row.plan else ""
     if row.risk is None:
@@ -126,7 +126,7 @@ def answer(
         choice, text, commit = _about_change(console, row, choice, text, commit)
     chosen = _choice(console, row, choice, said=bool(text or data))
     if not row.choices and chosen:
-        chosen, text = "", text or chosen  # a question without choices is answered in words
+        chosen, text = "", text or chosen  # a question without choices is answered by text
     details: dict[str, Any] = {"id": row.id.partition("/")[2], "choice": chosen, "text": text}
     if data is not None:
         details["data"] = read_value(data, "--data")
@@ -166,9 +166,9 @@ def answer(
 def _about_change(
     console: Console, row: InboxRow, choice: str | None, text: str, commit: str
 ) -> tuple[str | None, str, str]:
-    """Show a protected change and ask about it on a terminal; else take what was said.
+    """Show a protected change and ask about it on a terminal; else use the given answer.
 
-    Return the choice, the words, and the commit that was seen. Raise `UsageError` for an approval
+    Return the choice, the text, and the commit that was seen. Raise `UsageError` for an approval
     that names no commit and was not asked about.
     """
     if not console.can_prompt:
@@ -192,14 +192,14 @@ def _about_change(
 
 
 def find(rows: list[InboxRow], reader: Reader, ident: str) -> InboxRow:
-    """The open question an id names."""
+    """Return the open question of an id. Raise `UsageError` if there is none."""
     run, slash, name = ident.partition("/")
     if slash:
         full = reader.resolve(run)
         found = [row for row in rows if row.id == f"{full}/{name}"]
     else:
         found = [row for row in rows if row.id.partition("/")[2] == ident]
-        # Just a run is enough when one thing waits in it.
+        # A run alone is enough if it has one open question.
         found = found or [row for row in rows if row.run.startswith(ident)]
     if len(found) == 1:
         return found[0]

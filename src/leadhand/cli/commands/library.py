@@ -1,4 +1,4 @@
-"""`leadhand library`: plans kept under a name, in versions, with how they fared."""
+"""`leadhand library`: plans saved under a name, in versions, with their history."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 PLANNERS = ("goal", "hybrid", "model")
-"""Names of planners that are worth keeping where nothing else is known of them."""
+"""Names of planners that are worth recording if nothing else is known of them."""
 
 
 class _Shelf(click.Group):
@@ -217,7 +217,7 @@ for _each in (save, list_, show, remove, export, import_):
 
 
 def _plan_of_run(settings: Settings, run: str) -> tuple[Doc, str]:
-    """The plan a run last had, as a document of its own."""
+    """Return the last plan of a run, as an independent document."""
     from leadhand.core import events as ev
     from leadhand.core.plan.revisions import revisions, standalone
 
@@ -233,7 +233,7 @@ def _plan_of_run(settings: Settings, run: str) -> tuple[Doc, str]:
     planner = started.planner_source or started.planner
     known = same_planner(planner, settings.planner)
     if "planner" not in doc and (known or planner in PLANNERS or settings.book.knows(planner)):
-        # A document says who planned it: a model's plan stays a model's.
+        # A document names its planner: a model's plan stays a model's.
         doc["planner"] = planner_name(settings) if known else planner
     doc = {key: value for key, value in doc.items() if key not in ("final", "outlook", "mode")}
     return doc, f"run {ident}"

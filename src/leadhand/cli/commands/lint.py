@@ -1,4 +1,4 @@
-"""`leadhand lint`: everything there is to say about a plan, at once."""
+"""`leadhand lint`: all findings about a plan, at once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from leadhand.core.lint.findings import Finding
 from leadhand.settings import Settings
 
 SHOWN_MAX = 5
-"""Warnings of one rule that are shown: the sixth of a kind tells nothing new."""
+"""The number of warnings shown per rule."""
 
 
 @command("lint", "leadhand lint plan.yaml --workers workers.py")
@@ -116,7 +116,7 @@ def _say_unchecked(console: Console, settings: Settings, *, workers: bool) -> No
 
 
 def _worth_showing(findings: Sequence[Finding]) -> list[Finding]:
-    """All errors, some warnings of each rule, and that there is more than was looked at."""
+    """Return all errors, some warnings of each rule, and a note about the rest."""
     seen: Counter[str] = Counter()
     shown = []
     for each in findings:

@@ -1,4 +1,4 @@
-"""`leadhand logs`: the two ledgers of a run, and what a step printed."""
+"""`leadhand logs`: the two ledgers of a run, and the output of a step."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class _Printer:
             self._console.out(f"    | {line}")
 
     def _output(self, event: ev.Event) -> str:
-        """What an attempt printed, fetched when it is stored apart."""
+        """Return the output of an attempt, loaded if stored separately."""
         if not isinstance(event, ev.AttemptReported):
             return ""
         if not event.output_ref:

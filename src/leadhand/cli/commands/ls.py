@@ -124,16 +124,16 @@ def _runs(console: Console, settings: Settings, status: str | None, limit: int) 
 
 
 def _counts(row: RunRow) -> str:
-    """`3/10`, and what failed, if anything."""
+    """Return `3/10`, with the number of failed steps, if any."""
     if row.status in (QUEUED, UNREADABLE):
         return "?"
     failed = f", {row.failed} failed" if row.failed else ""
-    steps = (row.steps or 0) - (row.replaced or 0)  # others stand in for those
+    steps = (row.steps or 0) - (row.replaced or 0)  # successors stand for those
     return f"{row.succeeded}/{steps}{failed}"
 
 
 def _took(row: RunRow) -> str:
-    """How long; time goes on while somebody drives a run."""
+    """Return the duration; it grows while a process drives the run."""
     if row.created is None or row.updated is None:
         return "?"
     updated = from_iso(row.updated)
@@ -183,7 +183,7 @@ def _workers(console: Console, settings: Settings, registry: Registry, *, verbos
 
 
 def _covered(covers: Doc | None) -> list[str]:
-    """What a version covers, a line each: files with their digests, and the names of values."""
+    """Return what a version covers, a line each: files with their digests, and names of values."""
     if covers is None:
         return ["nothing: it is a person"]
     if covers["declared"]:

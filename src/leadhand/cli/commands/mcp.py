@@ -1,4 +1,4 @@
-"""`leadhand mcp`: which tools the configured MCP servers have, and whether they are as pinned."""
+"""`leadhand mcp`: the tools of the configured MCP servers, and whether they are as pinned."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PINNED, NEW = "as pinned", "not pinned"
 
 @dataclass(slots=True)
 class LookedAt:
-    """One server that was asked."""
+    """One server that was contacted."""
 
     server: str
     said: str
@@ -39,7 +39,7 @@ class LookedAt:
 
     @property
     def warning(self) -> bool:
-        """Whether it is only to be known: nothing of it was pinned yet."""
+        """Whether this is only a warning: none of its tools was pinned yet."""
         return self.answered and all(each["state"] == NEW for each in self.tools)
 
 
@@ -89,7 +89,7 @@ def mcp(console: Console, servers: tuple[str, ...], *, pin: bool) -> int:
 def looked_at(
     settings: Settings, names: tuple[str, ...] = (), *, pin: bool = False
 ) -> list[LookedAt]:
-    """What each server says now, beside what was pinned of it."""
+    """Ask each server for its tools, and compare them with the pinned ones."""
     from leadhand.workers.mcp.server import ask_all
 
     chosen = [

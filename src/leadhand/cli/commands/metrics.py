@@ -1,4 +1,4 @@
-"""`leadhand metrics`: what all runs of a database amount to."""
+"""`leadhand metrics`: totals over all runs of a database."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def metrics(console: Console, since: str | None, store: str | None) -> int:
 
 
 def _began(since: str | None) -> int:
-    """Return a moment in UTC microseconds: a duration ago, or a date. Raise UsageError."""
+    """Return an instant in UTC microseconds: a duration ago, or a date. Raise `UsageError`."""
     if since is None:
         return 0
     try:

@@ -1,4 +1,4 @@
-"""`leadhand migrate`: a log moved to another store and proved equal; tables and rights."""
+"""`leadhand migrate`: move a log to another store and prove it equal; tables and rights."""
 
 from __future__ import annotations
 

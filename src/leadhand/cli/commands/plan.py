@@ -96,7 +96,7 @@ def plan(console: Console, goal: str, **options: Any) -> int:
 
 
 def _writable(name: str | None) -> Path | None:
-    """Where to write; found out before anything is planned."""
+    """Return the output file, checked before anything is planned."""
     if name is None:
         return None
     file = Path(name)

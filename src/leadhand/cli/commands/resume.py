@@ -1,4 +1,4 @@
-"""`leadhand resume`: host a run again, from where its log ends."""
+"""`leadhand resume`: host a run again, where its log ends."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def _give_up_workflow(settings: Settings, run: str, actor: str, reason: str) -> 
 
 
 def job_of(found: Loaded, actor: str, *, approve: bool) -> Any:
-    """A loaded run as a job for the host."""
+    """Return a loaded run as a job for the host."""
     from leadhand.app.lead import Lead
     from leadhand.cli.foreground import HostedJob
 
@@ -172,7 +172,7 @@ def job_of(found: Loaded, actor: str, *, approve: bool) -> Any:
 def _lift(
     console: Console, settings: Settings, state: State, actor: str, driver: int, *, told: bool
 ) -> int:
-    """Another process drives the run: all there is to do is to lift a pause.
+    """Lift the pause of a run that another process drives: nothing else is needed.
 
     `told`: whether the document of `--json` is about that, since nothing is followed.
     """
@@ -190,12 +190,12 @@ def _lift(
 
 
 def _to_take_back(reader: Reader, state: State) -> bool:
-    """Whether a run failed, wants to be rolled back, and that has not happened yet."""
+    """Return whether a run failed, asks for a rollback, and that has not ended yet."""
     return to_roll_back(state) and rollback_status(reader, state) not in ENDED
 
 
 def _ended(console: Console, reader: Reader, state: State) -> int:
-    """Say that there is nothing to go on with; gives the exit code."""
+    """Say that there is nothing to resume; return the exit code."""
     from leadhand.core.views.run import exit_code
     from leadhand.engine.results import result_of
 

@@ -1,4 +1,4 @@
-"""`leadhand review`: see all that will run, and approve, reject, send back or amend it."""
+"""`leadhand review`: show everything that will run, and approve, reject, send back or amend it."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ if TYPE_CHECKING:
     from leadhand.settings import Settings
 
 
-# `leadhand review PLAN`: a plan that does not run yet is shown, amended, and approved.
+# `leadhand review PLAN`: show, amend and approve a plan that does not run yet.
 
 
 def review_plan(
     console: Console, settings: Settings, plan: str, action: str | None, options: Doc
 ) -> int:
-    """Show a plan, or do with it what was asked."""
+    """Show a plan, or carry out `action` on it."""
     if action == "amend":
         return _amend_plan(console, settings, plan, options)
     if action in ("reject", "request_changes"):
@@ -67,7 +67,7 @@ def review_plan(
 
 
 def given(options: Doc) -> str:
-    """The options that belong to what was shown, for a command that means the same."""
+    """Return the options of what was shown, for a command that means the same."""
     pairs = [("--set", each) for each in options["sets"]]
     pairs += [("--workers", each) for each in options["workers"]]
     pairs += [(f"--{name}", str(options[name])) for name in ("context", "budget") if options[name]]
@@ -75,7 +75,7 @@ def given(options: Doc) -> str:
 
 
 def prepared_plan(console: Console, plan: str, options: Doc) -> CheckedPlan:
-    """A plan as `leadhand apply` would run it, checked."""
+    """Return a plan as `leadhand apply` would run it, checked."""
     from leadhand.cli.commands.run import prepare_plan
 
     rest = {"concurrency": None, "review": False, "no_input": False}
@@ -101,7 +101,7 @@ def _plan_document(prepared: CheckedPlan) -> Doc:
     doc["context"] = _context(prepared)
     doc["limits"] = limits_of(settings.policy)
     doc["not_loaded"] = [str(each) for each in settings.not_loaded]
-    if settings.not_loaded:  # an approval is of the workers too
+    if settings.not_loaded:  # an approval covers the workers too
         return {**doc, "binding": None, "policy_risk": None}
     doc["binding"] = plan_binding(prepared.doc, values, catalog, 0, doc["context"], doc["limits"])
     return doc
@@ -176,7 +176,7 @@ def _made(prepared: CheckedPlan, options: Doc, *, widens: bool) -> Approval:
 
 
 def read_approval(path: str) -> Any:
-    """An approval from its file; UsageError when it is none."""
+    """Read an approval from its file. Raise `UsageError` if it is none."""
     from leadhand.codec.documents import DocumentForm, read_document
     from leadhand.core.review.approval import Approval
 
@@ -219,7 +219,7 @@ def _amend_plan(console: Console, settings: Settings, plan: str, options: Doc) -
 
 
 def refuse_broken(before: Doc, after: Doc) -> None:
-    """PlanInvalid when an edit puts errors into a plan; those it had are for `lint` to tell."""
+    """Raise `PlanInvalid` if an edit adds errors to a plan; earlier ones are left to `lint`."""
     from leadhand.core.lint.plan import lint
 
     known = {str(each) for each in lint(before, None, advice=False)}
@@ -232,7 +232,7 @@ def refuse_broken(before: Doc, after: Doc) -> None:
 
 
 def print_warnings(console: Console, before: Doc, after: Doc) -> None:
-    """What lint warns of since a plan was edited."""
+    """Print the lint warnings that an edit of a plan added."""
     from leadhand.core.lint.plan import lint
 
     known = {str(each) for each in lint(before, None, advice=False)}
@@ -312,7 +312,7 @@ def review(console: Console, what: str, action: str | None, **options: Any) -> i
 
 
 def _refuse_strangers(action: str | None, options: Doc) -> None:
-    """An option that another action takes is a misunderstanding."""
+    """Raise `UsageError` for an option of another action."""
     word = action or "show"
     for name in sorted({each for takes in TAKES.values() for each in takes}):
         if options[name] and name not in TAKES[word]:
@@ -394,7 +394,7 @@ def _decide(console: Console, settings: Settings, state: State, action: str, opt
 
 
 def _say_too_early(console: Console, state: State, revision: Revision, expires: str | None) -> None:
-    """Name the steps whose time comes only when an approval that is given now has ended."""
+    """Name the steps whose start time is after the expiry of an approval given now."""
     from leadhand.app.approvals import ends
     from leadhand.core.calendar import utc
     from leadhand.core.review.decisions import ending, instants
@@ -419,7 +419,7 @@ def approval_words(
     choice: str = "approve",
     shown: str = "",
 ) -> Doc | None:
-    """What goes with an answer that allows something: when it ends, what was shown, a signature."""
+    """Return the details of an answer that gives a permission: expiry, hash and signature."""
     from leadhand.app.approvals import approver_key, ends
     from leadhand.engine.approvals import words_with
 
@@ -430,10 +430,10 @@ def approval_words(
 
 
 def _confirmed(console: Console, state: State, options: Doc) -> str | None:
-    """Show it and ask, on a terminal; return the hash of what was shown, None when it is refused.
+    """Show it and ask, on a terminal; return the hash of what was shown, None if refused.
 
-    Where nothing is shown (`--yes`, or no terminal), the hash leaves out what the plan claims
-    beyond its workers: that counts only for a person who was shown it.
+    If nothing is shown (`--yes`, or no terminal), the hash leaves out the claims of the plan beyond
+    its workers: those count only for a person who was shown them.
     """
     from leadhand.core.review.approval import binding
 
@@ -446,7 +446,7 @@ def _confirmed(console: Console, state: State, options: Doc) -> str | None:
 
 
 def _bound(console: Console, state: State, revision: Revision, seen: str) -> str:
-    """The hash that is approved; says what is not, since it was not shown."""
+    """Return the hash that is approved; say what it does not cover because it was not shown."""
     from leadhand.core.review.approval import binding, was_shown
 
     if was_shown(state, revision, seen):
@@ -456,7 +456,7 @@ def _bound(console: Console, state: State, revision: Revision, seen: str) -> str
 
 
 def say_not_shown(console: Console, state: State) -> None:
-    """Say what a plan claims beyond its workers: without its hash an approval does not cover it."""
+    """Say which claims beyond workers are not approved without the hash that covers them."""
     from leadhand.core.promises import in_words
     from leadhand.core.review.approval import claimed_by
 
@@ -533,7 +533,7 @@ def _amend(console: Console, settings: Settings, state: State, options: Doc) -> 
 
 
 def _edited(console: Console, before: Doc) -> Doc:
-    """The plan as a person leaves it in their editor."""
+    """Return the plan as a person leaves it in their editor."""
     from leadhand.codec.documents import read_document, write_yaml
 
     if not console.can_prompt:

@@ -1,4 +1,4 @@
-"""`leadhand rollback`: take back what a run did, in a run of its own."""
+"""`leadhand rollback`: undo a run, in a run of its own."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def job_of(
     actor: str,
     approve: bool,  # noqa: FBT001 - a field of the request
 ) -> Any:
-    """The rollback of a run as a job for the host."""
+    """Return the rollback of a run as a job for the host."""
     from leadhand.app.resume import loaded
     from leadhand.app.rollback import roll_back
     from leadhand.cli.commands import resume
@@ -88,7 +88,7 @@ def job_of(
 
 
 def _nothing(console: Console, state: State) -> int:
-    """Say that there is nothing to take back; the exit code is that of the run."""
+    """Say that there is nothing to undo; return the exit code of the run."""
     why = nothing_to_undo(state)
     if console.json:
         doc = outcome_document(console, state, None)
@@ -100,7 +100,7 @@ def _nothing(console: Console, state: State) -> int:
 
 
 def _done(console: Console, run: str, back: State) -> int:
-    """It was taken back before, or that failed: say so; the exit code is that of the rollback."""
+    """Say that it was already rolled back, or that this failed; return that run's exit code."""
     if console.json:
         console.document(outcome_document(console, back, None))
         return exit_code(back)

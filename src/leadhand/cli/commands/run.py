@@ -52,14 +52,14 @@ if TYPE_CHECKING:
     from leadhand.workers.registry import Registry
 
 
-# Whether a plan still fits the workers it was made for, and what changed if not.
+# Whether a plan still fits the workers it was made for, and the changes if not.
 
 
 RUNS_LOOKED_AT = 20
 
 
 def refuse_stale(doc: Doc, catalog: Catalog, settings: Settings) -> None:
-    """Conflict when the plan's `base` is not the digest of these workers."""
+    """Raise `Conflict` if the plan's `base` is not the digest of these workers."""
     base = doc.get("base")
     if not base or base == catalog.digest():
         return
@@ -76,7 +76,7 @@ def refuse_stale(doc: Doc, catalog: Catalog, settings: Settings) -> None:
 
 
 def differences(old: Catalog, new: Catalog) -> list[str]:
-    """What changed from one set of workers to another, in words."""
+    """Return the changes from one set of workers to another, in words."""
     found = [f"{name} is gone" for name in sorted(old.workers.keys() - new.workers.keys())]
     found += [f"{name} is new" for name in sorted(new.workers.keys() - old.workers.keys())]
     for name in sorted(old.workers.keys() & new.workers.keys()):
@@ -93,7 +93,7 @@ def _changed(old: WorkerSpec, new: WorkerSpec) -> list[str]:
 
 
 def _known(base: str, settings: Settings) -> Catalog | None:
-    """The workers a digest stands for, if one of the latest runs was started with them."""
+    """Return the workers of a digest, if one of the latest runs was started with them."""
     if not there(settings.store):
         return None
     from leadhand.app.reader import Reader
@@ -110,7 +110,7 @@ def _known(base: str, settings: Settings) -> Catalog | None:
 
 
 def _common(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of `run` and `apply`."""
+    """Add the options of `run` and `apply`."""
     options = [
         workers_option,
         set_option,
@@ -137,7 +137,7 @@ def _common(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @dataclass(frozen=True, slots=True)
 class CheckedPlan:
-    """Everything that was checked before a start."""
+    """The result of all checks before a start."""
 
     settings: Settings
     registry: Registry
@@ -148,7 +148,7 @@ class CheckedPlan:
     goal: Any = None
     planner: str = ""
     origin: Doc | None = None
-    """Where the plan came from, as it is recorded with the run."""
+    """The origin of the plan, recorded with the run."""
     approvals: tuple[Doc, ...] = ()
     """Approvals of the plan, given before."""
 
@@ -217,7 +217,10 @@ def apply(console: Console, plan: str, **options: Any) -> int:
 def _settings(
     console: Console, options: dict[str, Any], *, executes: bool | None = None
 ) -> Settings:
-    """The settings of a run; `executes`: whether it needs the folder's code, else by --dry-run."""
+    """Return the settings of a run; `executes`: whether it needs the folder's code.
+
+    None: unless `--dry-run` was given.
+    """
     needs_code = not options.get("dry_run") if executes is None else executes
     policy = {"budget": options["budget"], "concurrency": options["concurrency"]}
     if options["review"]:
@@ -237,10 +240,10 @@ def _settings(
 def prepare_plan(
     console: Console, plan: str, options: dict[str, Any], *, running: bool = True
 ) -> CheckedPlan:
-    """Read and check a plan; PlanInvalid holds all that is wrong with it.
+    """Read and check a plan. Raise `PlanInvalid` with all its errors.
 
-    `running`: whether it is about to run, so that its planner must be there too. Without the
-    workers of a folder that is not trusted only the plan itself is checked.
+    `running`: whether it is about to run, so that its planner must be available too. Without the
+    workers of an untrusted folder only the plan itself is checked.
     """
     from leadhand.core.lint.plan import lint
     from leadhand.workers.requirements import missing_programs
@@ -251,7 +254,7 @@ def prepare_plan(
     _refuse_other_planner(doc, options.get("planner"))
     registry = registry_of(settings)
     doc, place = in_context(settings, doc, known_catalog(settings, registry))
-    if doc.get("planner"):  # whoever revises it chooses among the workers of this place
+    if doc.get("planner"):  # its planner chooses among the workers of this context
         registry = goal_registry(settings)
     values, wrong = values_of(doc, pairs(options["sets"], "--set"), settings.context)
     checked = None if wrong else values
@@ -290,7 +293,7 @@ def prepare_plan(
 
 
 def _refuse_other_planner(doc: Doc, given: str | None) -> None:
-    """UsageError when `--planner` is not the planner that a plan names."""
+    """Raise `UsageError` if `--planner` is not the planner that a plan names."""
     named = doc.get("planner")
     if not given or (isinstance(named, str) and same_planner(given, named)):
         return
@@ -307,13 +310,13 @@ def _refuse_other_planner(doc: Doc, given: str | None) -> None:
 
 
 def _meant(settings: Settings, text: str) -> str:
-    """What of the library a word may mean that was taken for a goal."""
+    """Suggest a plan of the library for a word that was taken for a goal."""
     close = closest(text, library_plans(settings))
     return f'did you mean "{close}"? Else: ' if close else ""
 
 
 def _facts(registry: Registry) -> str:
-    """Say how a goal names the facts that it wants, with those that the workers give."""
+    """Explain how a goal names wanted facts, with those that the workers give."""
     offers = (o for spec in registry.catalog().workers.values() for o in spec.offers.values())
     given = listed(dict.fromkeys(fact for offer in offers for fact in offer.gives), 8)
     some = f"workers here give: {given}" if given else 'no worker here declares one with gives="…"'
@@ -324,7 +327,7 @@ def _prepare_goal(console: Console, text: str, options: dict[str, Any]) -> Check
     from leadhand.core.plan.model import Goal
     from leadhand.planners.direct import agents_of
 
-    settings = _settings(console, options, executes=True)  # a planner of the folder is asked
+    settings = _settings(console, options, executes=True)  # a planner of the folder is called
     if options["sets"]:
         raise UsageError(
             f"{clean(text, 60)!r} is neither a file nor a plan of the library, so it is taken for "
@@ -384,7 +387,7 @@ def _execute(console: Console, prepared: CheckedPlan, options: dict[str, Any]) -
 
 
 def say_limits(console: Console, prepared: CheckedPlan) -> None:
-    """Say before the start what a run may spend that asks models."""
+    """Print before the start how much a run that calls models may spend."""
     from leadhand.app.lead import Lead
     from leadhand.app.run_limits import limits_text
 
@@ -401,7 +404,7 @@ def say_limits(console: Console, prepared: CheckedPlan) -> None:
 
 
 def job_of(prepared: CheckedPlan, *, approve: bool = False) -> Any:
-    """A prepared run as a job for the host."""
+    """Return a prepared run as a job for the host."""
     from leadhand.app.lead import Lead
     from leadhand.cli.foreground import HostedJob
 
@@ -442,7 +445,7 @@ def job_of(prepared: CheckedPlan, *, approve: bool = False) -> Any:
 
 
 def request_of(prepared: CheckedPlan, approve: bool) -> Doc:  # noqa: FBT001 - a field of the request
-    """A prepared run as a document for the background host."""
+    """Return a prepared run as a document for the background host."""
     import msgspec
 
     settings = prepared.settings

@@ -1,4 +1,4 @@
-"""`leadhand show`: a plan before it runs, or a run as it stands."""
+"""`leadhand show`: a plan before it runs, or the current state of a run."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ if TYPE_CHECKING:
     from leadhand.settings import Settings
 
 
-# `leadhand show RUN STEP`: one step, with what its worker got, each attempt and what it gave.
+# `leadhand show RUN STEP`: one step, with its parameters, each attempt, and its result.
 
 
 VALUE_CHARS = 2000
 
 
 def show_step(console: Console, settings: Settings, run: str, name: str) -> int:
-    """Print one step of a run; UsageError when the run has no such step."""
+    """Print one step of a run. Raise `UsageError` if the run has no such step."""
     with reading(settings) as reader:
         state = reader.state(reader.resolve(run))
         step = state.steps.get(name)
@@ -158,7 +158,7 @@ def show(  # noqa: PLR0913, PLR0917 - options
 def show_plan(
     console: Console, settings: Settings, doc: Doc, sets: tuple[str, ...], form: str | None = None
 ) -> int:
-    """A plan as it would run, once it was checked."""
+    """Check a plan and print it as it would run."""
     from leadhand.core.lint.plan import lint
 
     catalog, policy = known_catalog(settings, registry_of(settings)), settings.policy
@@ -192,7 +192,7 @@ def show_plan(
 def show_checked(
     console: Console, doc: Doc, catalog: Catalog, policy: Policy, values: Doc | None = None
 ) -> int:
-    """A plan that has no errors; `values` holds the parameters that are known."""
+    """Print a plan without errors; `values` holds the known parameters."""
     rows = plan_rows(doc, catalog, policy)
     for row in rows:
         row["parameters"] = put_in(row["parameters"], values or {})
@@ -204,7 +204,7 @@ def show_checked(
 
 
 def plan_rows(doc: Doc, catalog: Catalog, policy: Policy) -> list[Doc]:
-    """Each step in the order it would run, with everything that would hold for it."""
+    """Return each step in topological order, with everything that would apply to it."""
     from leadhand.core.catalog import declared_risk, effective_risk
     from leadhand.core.durations import seconds
     from leadhand.core.plan import graph
@@ -243,7 +243,7 @@ def plan_rows(doc: Doc, catalog: Catalog, policy: Policy) -> list[Doc]:
 
 
 def put_in(value: Any, values: Doc) -> Any:
-    """A value with the known parameters put in; what depends on steps stays as written."""
+    """Return a value with the known parameters put in; references to steps stay as written."""
     from leadhand.core.plan import references
 
     if isinstance(value, dict):
@@ -332,7 +332,7 @@ def _print_plan(console: Console, doc: Doc, rows: list[Doc]) -> None:
 
 
 def _parameters(parameters: Doc) -> str:
-    """Parameters in a cell, each value short: the whole stands in --json."""
+    """Return parameters for a cell, each value shortened: --json has all."""
     import json
 
     def value(each: Any) -> str:
@@ -424,7 +424,7 @@ def _show_run(
 
 
 def _print_rollback(console: Console, run: str, status: str) -> None:
-    """How the taking back of a run stands."""
+    """Print the status of a run's rollback."""
     from leadhand.core.rollback import rollback_id
     from leadhand.core.views.run import ENDED
 
@@ -436,18 +436,18 @@ def _print_rollback(console: Console, run: str, status: str) -> None:
 
 
 def _print_fault(console: Console, found: FailureOrigin) -> None:
-    """Where a run that did not succeed went wrong: in planning, or in execution."""
+    """Print the origin of a failure: planning, or execution."""
     words = {
         "planning": "The planning failed",
         "execution": "The execution failed",
         "limits": "It ran out of what it was given",
     }
-    if found.where in words:  # that a person stopped it was said already
+    if found.where in words:  # that a person stopped it was already printed
         console.out(f"{words[found.where]}: {gist(found.why)}")
 
 
 def _print_result(console: Console, run: str, result: Any) -> None:
-    """What a run that succeeded gave; a long one begins, and --json has it all."""
+    """Print the result of a run that succeeded; only the beginning of a long one."""
     import json
 
     from leadhand.cli.rendering.text import clean_lines

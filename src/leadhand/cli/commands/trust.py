@@ -1,4 +1,4 @@
-"""`leadhand trust`: let what a folder's settings name be executed, list that, take it back."""
+"""`leadhand trust`: trust the entries of a folder's settings, list them, revoke that."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`leadhand verify`: hash chains, anchors, and every invariant over the log; or a bundle."""
+"""`leadhand verify`: hash chains, anchors, and every rule over the log; or a bundle."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def verify(
 def _see_forks(
     console: Console, settings: Settings, reader: Reader, verdict: Verification, run: str
 ) -> None:
-    """Where a service hosts runs, its histories say what should stand in the log."""
+    """Compare the log with the histories of the service that hosts the runs, if any."""
     service = hosting_service(settings)
     if service is None:
         return
@@ -87,7 +87,7 @@ def _see_forks(
 
 
 def is_bundle(what: str) -> bool:
-    """Whether a word names a file rather than a run."""
+    """Return whether a word names a file rather than a run."""
     return what.lower().endswith(".zip") or Path(what).is_file()
 
 

@@ -1,4 +1,4 @@
-"""`leadhand watch`: a run as it goes on, read from its log, whoever hosts it."""
+"""`leadhand watch`: follow a run from its log, on any host."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 ASKED_S = 2.0
-"""So long a run must have waited for a person before `watch --exit-status` leaves."""
+"""How long a run must have waited for a person before `watch --exit-status` leaves."""
 
 
 @command("watch", "leadhand watch 7kq3 --exit-status")
@@ -82,7 +82,7 @@ async def _watch(
 
 
 def _named(reader: Reader, run: str | None) -> str:
-    """The run that was named, else the latest."""
+    """Return the named run, else the latest."""
     if run is not None:
         return reader.resolve(run)
     runs = reader.runs()
@@ -94,14 +94,14 @@ def _named(reader: Reader, run: str | None) -> str:
 class _Asked:
     """Whether a run has waited for a person, unchanged, for a while.
 
-    A host that was told `--yes` answers by itself a moment later, so it is looked at for longer.
+    A host with `--yes` answers by itself a moment later, so it is observed for longer.
     """
 
     def __init__(self) -> None:
         self._since: tuple[int, float] | None = None
 
     def long(self, state: State) -> bool:
-        """Whether it has waited for long enough to say so."""
+        """Return whether it has waited long enough to say so."""
         if run_status(state) != "waiting":
             self._since = None
             return False
@@ -117,7 +117,7 @@ class Follower:
     def __init__(
         self, console: Console, settings: Settings, reader: Reader, ident: str, *, after: int = 0
     ) -> None:
-        """`after`: what happened up to this seq was shown long ago."""
+        """Prepare to follow a run; `after`: events up to this seq were already shown."""
         self.state = State()
         self.view: View | None = None
         self._console = console
@@ -137,7 +137,7 @@ class Follower:
     async def follow(
         self, *, leave_when_asked: bool, quiet: bool = False, why: bool = False
     ) -> bool:
-        """Until there is nothing to wait for; gives whether something drives the run."""
+        """Show the run until there is nothing to wait for; return whether something drives it."""
         view = self.view = view_for(self._console, quiet=quiet or self._console.json, why=why)
         missed = 0
         asked = _Asked()
@@ -145,13 +145,13 @@ class Follower:
             while True:
                 logged = self._read()
                 driver = (await self._hosting.driver(self.state)).drives(self.state)
-                # Again: what it wrote before it went away.
+                # Again: entries it wrote before it ended.
                 logged += self._read()
                 notes = await _progress(self._settings, self._ident) if driver else {}
                 stopped = stopped_by(self._reader)
                 now = time.time_ns() // 1000 if driver else self.state.last_at
                 view.tick(self.state, now, notes, logged, stopped, hosted=bool(driver))
-                # A host that just opened has not taken the run up yet: look twice.
+                # A host that just opened has not resumed the run yet: look twice.
                 missed = 0 if driver else missed + 1
                 if run_status(self.state) in ENDED or missed == 2:
                     return bool(driver)
@@ -166,7 +166,7 @@ class Follower:
             self._say_what_keeps_it(last=True)
 
     def _say_what_keeps_it(self, *, last: bool = False) -> None:
-        """Once each; a live picture is not written into."""
+        """Print each note once; a live picture is not written into."""
         if self._console.json or (self._console.terminal and not last):
             return
         for note in self._hosting.notes:
@@ -175,7 +175,7 @@ class Follower:
                 self._console.say(note)
 
     def _say_how_to_answer(self) -> None:
-        """Once for each question, where the view does not show it all the time."""
+        """Print how to answer each question once, if the view does not show it all the time."""
         if self._console.json or self._console.terminal:
             return
         for question in self.state.questions.values():
@@ -198,7 +198,7 @@ async def _progress(settings: Settings, ident: str) -> dict[str, tuple[str, floa
 
     try:
         notes = await progress(settings.store, ident) or {}
-    except Conflict:  # it just went away
+    except Conflict:  # it just ended
         return {}
     return {step: (note["message"], note["fraction"]) for step, note in notes.items()}
 

@@ -1,1 +1,1 @@
-"""What commands print: plans, runs, reviews and recoveries in lines of text."""
+"""Output of commands: plans, runs, reviews and recoveries in lines of text."""

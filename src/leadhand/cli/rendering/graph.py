@@ -1,7 +1,7 @@
 """A plan as a picture: text for terminals, Mermaid for documents, DOT for Graphviz. Pure.
 
-The text picture is a list in an order in which the steps could run, each indented below the
-latest step it waits for; further dependencies are named at the end of the line.
+The text picture is a list in topological order, each step indented below the latest step it waits
+for; further dependencies are named at the end of the line.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ def draw(
     edges: Mapping[str, Sequence[str]] | None = None,
     replaces: Sequence[tuple[str, str]] = (),
 ) -> list[str]:
-    """The lines of a picture; `statuses` adds a word to each step.
+    """Return the lines of a picture; `statuses` adds a word to each step.
 
-    `edges` says what each step waits for, where that is not what the steps themselves say.
-    `replaces` holds pairs: a step, and the one that took its place.
+    `edges` replaces the dependencies that the steps declare. `replaces` holds pairs of a superseded
+    step and its successor.
     """
     edges = graph.edges(steps) if edges is None else edges
     by_id = {step["id"]: step for step in steps}

@@ -1,4 +1,4 @@
-"""Two ways to watch a run: live on a terminal, append-only lines everywhere else."""
+"""Two views of a run: live on a terminal, append-only lines everywhere else."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from leadhand.ports import Entry
 
 
-# A run as a story, for `--why`: what went wrong, what was decided, who was asked. Pure.
+# A run as a story, for `--why`: failures, decisions and questions. Pure.
 #
-# Shorter than the ledger: a failure and the answer to it are one line, and what goes well is left
-# to the picture.
+# Shorter than the ledger: a failure and its recovery are one line, and successes are left to the
+# picture.
 
 
 LINE_MAX = 240
@@ -37,7 +37,7 @@ TROUBLE: Final = (ev.ProposalRefused, ev.PlannerFailed, ev.StopDecided, ev.StepS
 
 
 def line_of(event: ev.Event) -> tuple[str, str]:
-    """One line and its colour; empty for what is no part of the story."""
+    """Return one line and its colour; empty for an event outside of the story."""
     text = _told(event)
     return gist(text, LINE_MAX), STYLES.get(type(event), "red")
 
@@ -69,7 +69,7 @@ def _told(event: ev.Event) -> str:
 HEARTBEAT_S = 30.0
 WORKER_WIDTH = 80
 WORD_WIDTH = 60
-"""Screens that are narrower have no room for a step's worker, or for the word for its state."""
+"""Narrower screens have no room for a step's worker, or for the word for its state."""
 LIVE_S = 0.2
 PLAIN_S = 0.2
 
@@ -104,7 +104,7 @@ Logged = Sequence[tuple["Entry", ev.Event]]
 
 
 def worth_telling(event: ev.Event) -> bool:
-    """Whether a line says something: a look that changed nothing, and a policy's nod, do not."""
+    """Return whether a line is informative: an answer or approval without effect is not."""
     match event:
         case ev.RevisionProposed():
             return bool(event.add or event.cancel or event.final)
@@ -115,11 +115,11 @@ def worth_telling(event: ev.Event) -> bool:
 
 
 class View(Protocol):
-    """Shows a run while it goes on."""
+    """Shows a run while it is in progress."""
 
     period_s: float
     reads_log: bool
-    """Whether it wants to be given the events."""
+    """Whether it needs the events."""
 
     def tick(
         self,
@@ -131,13 +131,13 @@ class View(Protocol):
         *,
         hosted: bool = True,
     ) -> None:
-        """Show how it stands; `logged` holds the events since the last time."""
+        """Show the state; `logged` holds the events since the last call."""
 
     def note(self, text: str) -> None:
-        """Say something that is not about a step."""
+        """Show a message that is not about a step."""
 
     def close(self) -> None:
-        """Leave the terminal in order."""
+        """Restore the terminal."""
 
 
 class Silent:
@@ -163,7 +163,7 @@ class Silent:
 
 
 class PlainView:
-    """One line for each thing that happened, and a sign of life every half minute."""
+    """One line for each event, and a sign of life every half minute."""
 
     period_s = PLAIN_S
     reads_log = True
@@ -183,7 +183,7 @@ class PlainView:
         *,
         hosted: bool = True,
     ) -> None:
-        """Print what is new."""
+        """Print new events."""
         if not self._titled and state.started is not None:
             self._titled = True
             self._spoke = now
@@ -199,7 +199,7 @@ class PlainView:
             self._console.say(f"{clock(now)}  {header(state, now, stopped=stopped)}")
 
     def note(self, text: str) -> None:
-        """A line among the others."""
+        """Print a line among the others."""
         self._console.say(text)
 
     def close(self) -> None: ...
@@ -229,7 +229,7 @@ class LiveView:
         *,
         hosted: bool = True,
     ) -> None:
-        """Draw it anew."""
+        """Redraw the picture."""
         for _entry, event in logged:
             line, style = line_of(event)
             if line:
@@ -243,11 +243,11 @@ class LiveView:
         self._live.update(shown, refresh=True)
 
     def note(self, text: str) -> None:
-        """A line above the picture."""
+        """Print a line above the picture."""
         self._rich.print(text, markup=False)
 
     def close(self) -> None:
-        """Keep the last picture, and give the cursor back."""
+        """Keep the last picture, and show the cursor again."""
         with contextlib.suppress(Exception):
             self._live.stop()
 
@@ -255,10 +255,10 @@ class LiveView:
 def picture(
     first: str, second: Sequence[str], found: Sequence[Row], rest: str, *, width: int
 ) -> Any:
-    """The picture of a run, for rich: no line is longer than the screen is wide.
+    """Return the picture of a run, for rich: no line is longer than the screen is wide.
 
-    A narrow screen shows less of each step: first its worker goes, then the word for its state,
-    which its icon says as well.
+    A narrow screen shows less of each step: first its worker is left out, then the word for its
+    state, which its icon shows too.
     """
     from rich.cells import cell_len
     from rich.console import Group
@@ -287,7 +287,7 @@ def picture(
 
 
 def _cut(text: str, width: int) -> str:
-    """A text in a column: filled up, or cut where that shows."""
+    """Return a text of the width of a column: padded, or cut with a mark."""
     from rich.cells import cell_len, set_cell_size
 
     return (
@@ -298,7 +298,7 @@ def _cut(text: str, width: int) -> str:
 
 
 def folded(text: str, width: int) -> list[str]:
-    """A header in lines that fit, broken between its parts."""
+    """Return a header in lines that fit, broken between its parts."""
     lines: list[str] = []
     for part in text.split(PART):
         if lines and len(lines[-1]) + len(PART) + len(part) <= width:
@@ -309,7 +309,7 @@ def folded(text: str, width: int) -> list[str]:
 
 
 def view_for(console: Console, *, quiet: bool, why: bool = False) -> View:
-    """The view that fits where the output goes."""
+    """Return the view that fits the output."""
     if quiet:
         return Silent()
     if console.terminal and not console.json:

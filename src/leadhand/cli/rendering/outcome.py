@@ -1,4 +1,4 @@
-"""How a run stands, said at the end of `run`, `resume` and `watch`, and by `show RUN`."""
+"""The state of a run, printed at the end of `run`, `resume` and `watch`, and by `show RUN`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from leadhand.core.views.inbox import InboxRow
 
 
-# A protected change on a terminal: what it is, its diff, and the command that approves it.
+# A protected change on a terminal: its description, its diff, and the command that approves it.
 
 
 CHANGE_COLOURS = {"+": "green", "-": "red", "@": "cyan", "d": "bold"}
@@ -50,7 +50,7 @@ CHANGE_COLOURS = {"+": "green", "-": "red", "@": "cyan", "d": "bold"}
 def print_change(
     console: Console, row: InboxRow, lines_max: int = 0, *, data: bool = False
 ) -> None:
-    """Print the diff of a row of kind `protected_change`, in colours where there are some.
+    """Print the diff of a row of kind `protected_change`, in colours if enabled.
 
     With `lines_max` a longer diff is cut, with a line that says so and how to see all of it.
     `data`: print to standard output instead of standard error.
@@ -71,7 +71,7 @@ def print_change(
 
 
 def ways(console: Console, row: InboxRow) -> list[str]:
-    """The commands that answer it; the one that approves names the commit that was shown."""
+    """Return the commands that answer it; the approving one names the commit that was shown."""
     found = []
     if "approve" in row.answers:
         found.append(console.command(f"answer {row.id} approve --commit {(row.commit or '')[:12]}"))
@@ -83,15 +83,15 @@ def ways(console: Console, row: InboxRow) -> list[str]:
 LISTED_MAX = 10
 ROWS_MAX = 200
 CHANGE_LINES = 60
-"""How much of the diff of a protected change is shown here; `leadhand answer` shows all."""
+"""The length of the diff of a protected change shown here; `leadhand answer` shows all."""
 COLOURS = {"succeeded": "green", "failed": "red", "rejected": "red", "waiting": "yellow"}
 NO_HOST = " (no host)"
 
 
 def print_outcome(console: Console, state: State, *, hosted: bool | None = None) -> None:
-    """Status, planned against actual, what failed and why, what waits, how to go on.
+    """Print the status, planned and actual time, failures, open questions, and how to continue.
 
-    `hosted` says whether a process drives it; None when that was this one until now.
+    `hosted`: whether a process drives it; None if this one did until now.
     """
     status = run_status(state)
     spent = ((state.ended_at or now_of(state, hosted=bool(hosted))) - state.started_at) / 1e6
@@ -121,7 +121,7 @@ def print_outcome(console: Console, state: State, *, hosted: bool | None = None)
 
 
 def _print_way_back(console: Console, state: State) -> None:
-    """A step that failed can be done again, unless limits or a rollback speak against it."""
+    """Print how to retry a failed step, unless limits or a rollback prevent it."""
     failed = [step.id for step in state.steps.values() if state.is_bad(step) and step.failure]
     ended, started = state.ended, state.started
     if not failed or ended is None or ended.rollback or ended.limit or started is None:
@@ -150,7 +150,7 @@ def _print_bad(console: Console, state: State) -> None:
 
 
 def _print_dropped(console: Console, state: State) -> None:
-    """Steps that were given up by name: the outcome says so, whatever its status."""
+    """Print the dropped steps: part of every outcome."""
     dropped = dropped_rows(state)
     for row in dropped[:LISTED_MAX]:
         console.say(f"  dropped: {clean(row.step)}: {gist(row.reason, 300)}")
@@ -166,7 +166,7 @@ def _print_ids(console: Console, word: str, found: list[str]) -> None:
 
 
 def print_question(console: Console, state: State, question: Question) -> None:
-    """What waits, and the exact command that answers it."""
+    """Print an open question, and the exact command that answers it."""
     console.say(f"  waits for you: {hanging(question.text, 600)}")
     ident = f"{state.run}/{question.id}"
     words = wants_words(state, question)
@@ -185,7 +185,7 @@ def print_question(console: Console, state: State, question: Question) -> None:
 
 
 def still_needs(state: State) -> str:
-    """Who has allowed what waits, and how many more must; nothing before the first has."""
+    """Return who approved the pending revision, and how many more must; "" before the first."""
     revision = state.pending
     if revision is None or not revision.approvals:
         return ""
@@ -195,7 +195,7 @@ def still_needs(state: State) -> str:
 
 
 def still_held(state: State, steps: Iterable[str]) -> str:
-    """Who has released what holds some steps, and how many more people must."""
+    """Return who released some held steps, and how many more people must."""
     from leadhand.core.review.holds import people_for, questions, standing_releases
 
     for ident in questions(state, steps):
@@ -208,7 +208,7 @@ def still_held(state: State, steps: Iterable[str]) -> str:
 
 
 def answer_line(console: Console, ident: str, choices: Sequence[str], *, words: bool) -> str:
-    """The command that answers a question."""
+    """Return the command that answers a question."""
     if words and "retry" in choices:
         others = ", ".join(choice for choice in choices if choice != "retry")
         line = console.command(f'answer {ident} retry --text "…"')
@@ -218,7 +218,7 @@ def answer_line(console: Console, ident: str, choices: Sequence[str], *, words: 
         return console.command(f"answer {ident} give --data '…'") + f"   # or: {others}"
     if not choices:
         return console.command(f'answer {ident} --text "…"')
-    # Pasted as it stands it must answer nothing: a shell takes `a|b` for a pipe.
+    # Pasted as it is, it must answer nothing: a shell takes `a|b` for a pipe.
     return console.command(f"answer {ident} …") + f"   # {', '.join(choices)}"
 
 
@@ -245,7 +245,7 @@ def outcome_document(console: Console, state: State, result: Json) -> OutcomeDoc
 
 
 def print_result(console: Console, result: Json) -> None:
-    """The run's result on stdout: a text itself, the rest as JSON, nothing for null."""
+    """Print the run's result on stdout: a text itself, the rest as JSON, nothing for null."""
     if result is None:
         return
     if isinstance(result, str):
@@ -255,12 +255,12 @@ def print_result(console: Console, result: Json) -> None:
 
 
 def now_of(state: State, *, hosted: bool) -> int:
-    """The time that counts for a run: time goes on while somebody drives it."""
+    """Return the relevant time of a run: the current time while a process drives it."""
     return time.time_ns() // 1000 if hosted and state.ended is None else state.last_at
 
 
 def print_head(console: Console, state: State, *, hosted: bool, stopped: str = "") -> None:
-    """Which run it is, and how it stands."""
+    """Print the run's title and state."""
     console.out(title(state))
     status, now = run_status(state), now_of(state, hosted=hosted)
     lonely = "" if hosted or status in ENDED else NO_HOST
@@ -279,7 +279,7 @@ def print_run(
     stopped: str = "",
     approvals: Sequence[ApprovalRow] = (),
 ) -> None:
-    """A run as `show RUN` prints it; `approvals` are rows of `core.approval.allowed`."""
+    """Print a run as `show RUN` does; `approvals` are rows of `core.review.approval.allowed`."""
     print_head(console, state, hosted=hosted, stopped=stopped)
     found, rest = rows(state, now_of(state, hosted=hosted), {}, ROWS_MAX, hosted=hosted)
     cells = [(row.icon, row.id, row.word, row.worker, row.detail) for row in found]
@@ -299,14 +299,14 @@ def print_run(
 
 
 def print_recommendations(console: Console, state: State) -> None:
-    """Print what workers recommend, of successes too, the newest."""
+    """Print the newest recommendations of workers, also of successes."""
     said = [*zip(state.recommenders, state.recommendations, strict=True)]
     for step, words in said[-LISTED_MAX:]:
         console.out(f"  {clean(step, 40)} recommends: {clean(words, 200)}")
 
 
 def _proposed(state: State) -> Iterator[tuple[str, str, str, str, str]]:
-    """The steps of a revision that waits for a person."""
+    """Yield the steps of a pending revision."""
     for doc in state.pending.add if state.pending is not None else ():
         worker = clean(f"{doc.get('worker', '')} {doc.get('action', '')}".strip(), 40)
         after = ", ".join(clean(each, 40) for each in dependencies(doc))

@@ -1,4 +1,4 @@
-"""What recovery was worth, and when what happened: parts of `show RUN`, from its log."""
+"""Success of recoveries, and the timeline: parts of `show RUN`, from its log."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ LEGEND = (
 
 
 def timeline(spans: Sequence[Span], start: int, end: int, width: int) -> list[str]:
-    """The lines; `width` is how wide they may be."""
+    """Return the lines, at most `width` wide."""
     by_step: dict[str, list[Span]] = {}
     for span in spans:
         other = "(approval)" if span.kind == "approval" else "(the planner asks)"
@@ -104,7 +104,7 @@ WIDTH_PIPED = 160
 
 
 def print_recoveries(console: Console, answers: Sequence[RecoveryOutcome]) -> None:
-    """Each answer while they are few, else the table by class and strategy."""
+    """Print each recovery if they are few, else the table by class and strategy."""
     if not answers:
         return
     console.out("Recovery:")
@@ -133,7 +133,7 @@ def _answer(answer: RecoveryOutcome) -> str:
 
 
 def print_rates(console: Console, rates: Iterable[WinRate]) -> None:
-    """How often each strategy won against each class."""
+    """Print how often each strategy won against each class."""
     lines = table(
         ("FAILED AS", "ANSWER", "TIMES", "WON", "LOST", "OPEN", "RATE"),
         (
@@ -154,17 +154,17 @@ def print_rates(console: Console, rates: Iterable[WinRate]) -> None:
 
 
 def _width() -> int:
-    """How wide a line may be."""
+    """Return the maximum width of a line."""
     return max(60, shutil.get_terminal_size((WIDTH_PIPED, 24)).columns)
 
 
 def share(rate: float | None) -> str:
-    """A share as people read it."""
+    """Return a share as a percentage."""
     return "" if rate is None else f"{100 * rate:.0f} %"
 
 
 def print_refusals(console: Console, found: Sequence[RefusedProposal]) -> None:
-    """What was proposed and refused, the last ones with what they proposed."""
+    """Print the refused proposals, the last ones with their steps."""
     if not found:
         return
     console.out(f"Refused proposals: {len(found)}")
@@ -176,7 +176,7 @@ def print_refusals(console: Console, found: Sequence[RefusedProposal]) -> None:
 
 
 def print_models(console: Console, state: State) -> None:
-    """Which models were asked, for whom, and what that cost."""
+    """Print the models called, by which steps, and their cost."""
     rows = model_rows(state)
     if not rows:
         return
@@ -202,7 +202,7 @@ def print_models(console: Console, state: State) -> None:
 
 
 def print_timeline(console: Console, reader: Reader, state: State) -> None:
-    """When each step was worked on."""
+    """Print when each step was worked on."""
     from leadhand.core.views.timeline import timeline as spans_of
 
     found = spans_of((entry.at, event) for entry, event in reader.events(state.run))

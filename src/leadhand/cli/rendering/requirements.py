@@ -1,4 +1,4 @@
-"""What a plan will take: workers, tools, secrets, hosts, people, resources, time and money."""
+"""The requirements of a plan: workers, tools, secrets, hosts, people, resources, time, cost."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Taking:
-    """What has to be there, and what it will probably cost."""
+    """The requirements and the probable cost of a plan."""
 
     workers: dict[str, tuple[str, ...]]
-    """Each worker, with those that may stand in for it."""
+    """Each worker, with its possible substitutes."""
     needed: tuple[Requirement, ...]
     resources: dict[str, int]
     """The most that one step holds of each."""
     seconds: float | None
-    """Along the longest chain; None when no step has an estimate."""
+    """Along the longest chain; None if no step has an estimate."""
     unknown: tuple[str, ...]
     """Steps without an estimate."""
     cost: float
 
     def names(self, kind: str) -> list[str]:
-        """The required things of a kind, each with who needs it."""
+        """Return the required things of a kind, each with its users."""
         found: dict[str, list[str]] = {}
         for each in self.needed:
             if each.kind == kind:
@@ -45,7 +45,7 @@ class Taking:
 
 
 def taking_of(doc: Doc, registry: Registry) -> Taking:
-    """What a plan takes, as far as its workers declare it."""
+    """Return the requirements of a plan, as far as its workers declare them."""
     workers: dict[str, tuple[str, ...]] = {}
     needed: list[Requirement] = []
     resources: dict[str, int] = {}
@@ -82,7 +82,7 @@ def taking_of(doc: Doc, registry: Registry) -> Taking:
 
 
 def taking_rows(taking: Taking) -> Iterable[tuple[str, str]]:
-    """The same in words: a name and what is to be said of it, empty ones left out."""
+    """Yield the requirements as name and text, without empty ones."""
     stand_ins = [
         f"{name} (or {', '.join(others)})" if others else name
         for name, others in taking.workers.items()
@@ -113,7 +113,7 @@ def _some(names: tuple[str, ...]) -> str:
 
 
 def taking_document(taking: Taking) -> Doc:
-    """The same for machines."""
+    """Return the requirements as a document."""
 
     def named(kind: str) -> list[Doc]:
         return [

@@ -1,4 +1,4 @@
-"""What will run, for a person's eyes: all of it, and nothing that only looks like it."""
+"""A review for people: everything that will run, with deceptive characters shown."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COLOURS = {"+": "green", "-": "red", "~": "yellow", ">": "cyan", "!": "magenta"}
 
 
 def print_review(console: Console, doc: Doc) -> None:
-    """All that waits in a run, or what is still to come."""
+    """Print the pending revision of a run, or its remaining steps."""
     steps = doc["steps"]
     number = f"revision {doc['revision']}"
     by = f" by {visible(doc['author'])}" if doc["author"] else ""
@@ -43,7 +43,7 @@ def print_review(console: Console, doc: Doc) -> None:
 
 
 def allowed_line(row: ApprovalRow) -> str:
-    """Who allowed something, when, why, until when, and whether that is signed."""
+    """Return who allowed something, when, why, until when, and whether it is signed."""
     why = f": {visible(row.why)}" if row.why else ""
     until = f", until {for_people(row.until)}" if row.until else ""
     signed = f", signed by {visible(row.key)}" if row.signed else ", not signed"
@@ -51,7 +51,7 @@ def allowed_line(row: ApprovalRow) -> str:
 
 
 def print_parts(console: Console, doc: Doc) -> None:
-    """What it may do, what is given, and every field of every step."""
+    """Print the reach, the parameters, and every field of every step."""
     unknown = "?" if doc["policy_risk"] else "not loaded"
     workers = [f"{visible(name)} {version or unknown}" for name, version in doc["workers"].items()]
     counts = " (workers are not loaded, so what they declare is not known)"
@@ -102,7 +102,7 @@ def print_parts(console: Console, doc: Doc) -> None:
 
 
 def for_people(moment: str) -> str:
-    """A moment of a document, which is in UTC: `2026-11-20 02:00:00 UTC`."""
+    """Return an instant of a document, which is in UTC: `2026-11-20 02:00:00 UTC`."""
     return f"{moment[:10]} {moment[11:19]} UTC"
 
 

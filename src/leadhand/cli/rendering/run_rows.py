@@ -1,7 +1,7 @@
 """A run in lines for people: a header, and one row for each step. Pure.
 
-Both the live view and the plain one are made of these. The cost of a picture is bounded: of a
-long plan only what moves, waits for a person or failed is looked at.
+The live and the plain view consist of these. The cost of a picture is bounded: of a long plan only
+steps that move, wait for a person or failed are examined.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from leadhand.core.state.model import IN_FLIGHT, SETTLED, STARTABLE, State, Step
 from leadhand.core.views.run import goal_of, money_of, run_status, shown_status, worked_s
 
 Progress = Mapping[str, tuple[str, float | None]]
-"""What workers say of how far they are: step to message and fraction."""
+"""The progress reported by workers: step to message and fraction."""
 
 SCAN_MAX = 2000
-"""Plans above this size are not walked through for a picture."""
+"""Larger plans are not scanned for a picture."""
 
 ICONS = {
     "succeeded": "✓",
@@ -38,11 +38,11 @@ ICONS = {
 WORDS = {"waiting_for_person": "waits for you"}
 CUT_OFF = "in flight when the host ended"
 PART = " · "
-"""Between the parts of a header."""
+"""The separator of the parts of a header."""
 
 
 class Row(NamedTuple):
-    """One step as people see it."""
+    """One step as shown to people."""
 
     id: str
     status: str
@@ -56,9 +56,9 @@ class Row(NamedTuple):
 def header(
     state: State, now: int, *, stopped: str = "", hosted: bool = True, named: bool = False
 ) -> str:
-    """`3/10 done · 2 running · 1 waiting for you · est 15m, 40s so far`.
+    """Return `3/10 done · 2 running · 1 waiting for you · est 15m, 40s so far`.
 
-    `named`: the run's state stands before it already.
+    `named`: the run's state is already shown before it.
     """
     total = len(state.steps)
     parts = [f"{state.succeeded}/{total} done"]
@@ -91,14 +91,14 @@ def header(
 
 
 WAITED_MIN_S = 1.0
-"""Shorter waits are not told."""
+"""Shorter waits are not shown."""
 
 
 def _time(state: State, now: int) -> str:
     spent = max(0, (state.ended_at or now) - state.started_at) / 1e6
     planned = planned_s(state)
     took = f"{text(spent)} so far" if state.ended is None else f"took {text(spent)}"
-    # Waiting for people or for 2AM is no work, and no part of what a plan estimates.
+    # Waiting for people or for 2AM is no work, and not part of a plan's estimate.
     worked = min(spent, worked_s(state, now))
     if spent - worked >= WAITED_MIN_S:
         took += f" ({text(worked)} at work, {text(spent - worked)} waiting)"
@@ -106,14 +106,14 @@ def _time(state: State, now: int) -> str:
         return took
     left = planned - worked
     if state.ended is None and not state.in_flight and _stands_still(state, now):
-        return f"est {text(planned)}, {took}"  # what is left, a person or the clock decides
+        return f"est {text(planned)}, {took}"  # a person or the clock decides the rest
     late = "" if left >= 0 else f", {text(-left)} over"
     rest = f", about {text(left)} left" if left > 0 and state.ended is None else ""
     return f"est {text(planned)}, {took}{rest}{late}"
 
 
 def _stands_still(state: State, now: int) -> bool:
-    """Whether a run waits for a person, or for the time of a step."""
+    """Return whether a run waits for a person, or for the time of a step."""
     if run_status(state) in ("waiting", "paused"):
         return True
     steps = state.steps.values() if len(state.steps) <= SCAN_MAX else ()
@@ -121,7 +121,7 @@ def _stands_still(state: State, now: int) -> bool:
 
 
 def planned_s(state: State) -> float | None:
-    """How long the plan was estimated to take."""
+    """Return the estimated duration of the plan."""
     written = state.started.plan.get("estimated_duration") if state.started else None
     try:
         return None if written is None else seconds(written)
@@ -132,7 +132,7 @@ def planned_s(state: State) -> float | None:
 def rows(
     state: State, now: int, progress: Progress, room: int, *, hosted: bool = True
 ) -> tuple[list[Row], str]:
-    """At most `room` rows, and a line about the steps that have none."""
+    """Return at most `room` rows, and a line about the steps without one."""
     whole = len(state.steps) <= room
     chosen = list(state.steps.values() if whole else _interesting(state))
     chosen = chosen if whole else chosen[: max(1, room - 1)]
@@ -141,7 +141,7 @@ def rows(
 
 
 def _interesting(state: State) -> Iterable[StepState]:
-    """What needs a person, what failed, what moves, what comes back; then what is next."""
+    """Return steps that need a person, failed, move or will retry; then the next ones."""
     steps = state.steps
     asked = [steps[q.step] for q in state.questions.values() if q.step in steps]
     flying = [steps[ident] for ident in state.in_flight]
@@ -171,7 +171,7 @@ def _rest(state: State, shown: list[StepState]) -> str:
 
 
 def row(state: State, step: StepState, now: int, progress: Progress, *, hosted: bool = True) -> Row:
-    """One step; `hosted` says whether a process drives the run."""
+    """Return the row of one step; `hosted`: whether a process drives the run."""
     status = status_of(step, now)
     worker = clean(f"{step.worker} {step.action}".strip(), 40)
     if step.status in IN_FLIGHT and not hosted:
@@ -182,7 +182,7 @@ def row(state: State, step: StepState, now: int, progress: Progress, *, hosted: 
 
 
 def status_of(step: StepState, now: int) -> str:
-    """The word for a step's state; one that only waits for its time is scheduled, not ready."""
+    """Return the word for a step's state; a step that only waits for its time is scheduled."""
     if step.held and step.status in STARTABLE:
         return "held"
     if step.status != "ready":
@@ -191,7 +191,7 @@ def status_of(step: StepState, now: int) -> str:
 
 
 def _put_off(step: StepState, now: int) -> str:
-    """Why a step that is ready may not start yet: its moment, or its window."""
+    """Return why a ready step may not start yet: its time, or its window."""
     if now < step.not_before:
         return f"not before {moment(step.not_before, zone=True)}"
     if "window" not in step.doc:
@@ -228,7 +228,7 @@ def _detail(state: State, step: StepState, now: int, progress: Progress) -> tupl
 
 
 def estimate_s(state: State, step: StepState) -> float | None:
-    """How long a step was estimated to take, by the plan or its worker."""
+    """Return the estimated duration of a step, by the plan or its worker."""
     written = step.doc.get("est")
     if written is not None:
         try:
@@ -250,7 +250,7 @@ def _timing(state: State, step: StepState, now: int) -> tuple[str, bool]:
 
 
 def _steady(spent: float) -> str:
-    """A time that is shown again and again: the unit does not jump."""
+    """Return a duration for repeated display: the unit does not jump."""
     return f"{spent:.1f}s" if spent < 10 else text(round(spent))
 
 
@@ -268,7 +268,7 @@ def _failure(step: StepState) -> str:
 
 
 def _asked(state: State, step: StepState, now: int) -> str:
-    """How long a person has for a step that is theirs."""
+    """Return how long a person has for a step of theirs."""
     question = state.questions.get(step.question)
     if question is None or not question.until:
         return "yours to do"
@@ -287,7 +287,7 @@ def _waits(state: State, step: StepState) -> str:
 
 
 def title(state: State) -> str:
-    """The run and its goal in one line."""
+    """Return the run and its goal in one line."""
     goal = goal_of(state).text
     plan = str(state.started.plan.get("plan_id", "")) if state.started else ""
     what = ": ".join(part for part in (plan, goal) if part)

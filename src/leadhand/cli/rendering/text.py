@@ -1,7 +1,7 @@
 """Small helpers for text on a terminal. Pure.
 
-What workers, planners and plans say is not ours: control characters could move the cursor,
-recolour or hide what stands beside them, so they are shown, never sent.
+Texts of workers, planners and plans are untrusted: control characters could move the cursor,
+recolour or hide other text, so they are shown, never sent.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LINES = {code: shown for code, shown in _SHOWN.items() if code != 10}
 
 
 def clean(value: object, limit: int = 0) -> str:
-    """One line that cannot do anything to a terminal, cut to `limit` characters."""
+    """Return one line without effect on a terminal, cut to `limit` characters."""
     text = str(value)
     if limit and len(text) > limit:
         text = text[: limit - 1] + "…"
@@ -29,46 +29,46 @@ def clean(value: object, limit: int = 0) -> str:
 
 
 def gist(value: object, limit: int = 0) -> str:
-    """The same for a text of several lines, by its first and its last one."""
+    """Return a text of several lines as one: its first and its last line."""
     lines = [line.strip() for line in str(value).splitlines() if line.strip()]
     if len(lines) <= 1:
         return clean(value, limit)
     last = lines[-1] if lines[-1].startswith(";") else f" {lines[-1]}"
-    text = f"{clean(lines[0])} …{clean(last)}"  # the dots are ours, and stand for themselves
+    text = f"{clean(lines[0])} …{clean(last)}"  # the dots are ours
     return text[: limit - 1] + "…" if limit and len(text) > limit else text
 
 
 def hanging(value: object, limit: int = 0) -> str:
-    """The same in all its lines, those after the first behind a bar: they are not ours."""
+    """Return a text with all its lines, those after the first behind a bar: they are not ours."""
     lines = clean_lines(value).strip().split("\n")
     text = "\n      | ".join(line.rstrip() for line in lines)
     return text[: limit - 1] + "…" if limit and len(text) > limit else text
 
 
 def clean_lines(value: object) -> str:
-    """The same for a text of several lines."""
+    """Return a text of several lines without effect on a terminal."""
     return marked(str(value).replace("\r\n", "\n").translate(_LINES))
 
 
 def escaped_json(text: str) -> str:
-    """The same JSON without a character that a terminal obeys: JSON has its own way to write it."""
+    """Return equal JSON without control characters, which JSON can escape."""
     return text.translate(_IN_JSON)
 
 
 def clock(at: int) -> str:
-    """A moment in the log, in local time, to the millisecond."""
+    """Return an instant in local time, to the millisecond."""
     moment = datetime.fromtimestamp(at / 1e6, UTC).astimezone()
     return f"{moment:%H:%M:%S}.{moment.microsecond // 1000:03d}"
 
 
 def moment(at: int, *, zone: bool = False) -> str:
-    """A moment with its date, in local time; with the zone's name where that matters."""
+    """Return an instant with its date, in local time; with `zone`, with the zone's name."""
     local = datetime.fromtimestamp(at / 1e6, UTC).astimezone()
     return f"{local:%Y-%m-%d %H:%M:%S %Z}" if zone else f"{local:%Y-%m-%d %H:%M:%S}"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Rows in columns; the last column is as long as it likes."""
+    """Return rows in columns; the last column has no fixed width."""
     body = [list(head), *[list(row) for row in rows]]
     columns = zip_longest(*body, fillvalue="")
     widths = [max(map(len, column)) for column in columns]
@@ -79,5 +79,5 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def count(number: int, noun: str) -> str:
-    """`1 step`, `2 steps`."""
+    """Return `1 step`, `2 steps`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
