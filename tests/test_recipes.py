@@ -12,6 +12,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 RECIPES = sorted((ROOT / "docs" / "contributing").glob("add-*.md"))
 EDIT = re.compile(
     r"^`(?P<path>[\w./-]+)`, (?:(?P<how>before|after|instead of) `(?P<line>[^\n]+)`|new file):\n"
-    r"```\w+\n(?P<text>.*?)^```$",
+    r"(?P<fence>```+)\w+\n(?P<text>.*?)^(?P=fence)$",
     re.MULTILINE | re.DOTALL,
 )
 CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -63,9 +64,22 @@ def argv_of(command: str) -> list[str]:
         args = shlex.split(words[2].removeprefix("ARGS="))
         return ["-m", "pytest", "-q", "-x", "-n", "0", "-p", "no:cacheprovider", *args]
     if words[:2] == ["make", "sim"]:
-        return ["-m", "leadhand.testing", "--seeds", words[2].removeprefix("SEEDS="), "--jobs", "1"]
+        return ["-m", "tests.simulation", "--seeds", words[2].removeprefix("SEEDS="), "--jobs", "1"]
     assert words[:2] == [".venv/bin/python", "-m"], f"no command of a recipe: {command}"
     return words[1:]
+
+
+def install(place: Path) -> None:
+    """Name the entry points of the copy as an installation would: PYTHONPATH finds them there."""
+    groups = tomllib.loads((place / "pyproject.toml").read_text())["project"]["entry-points"]
+    folder = place / "src" / "leadhand-0.1.0.dist-info"
+    folder.mkdir(exist_ok=True)
+    lines = [
+        line
+        for group, parts in groups.items()
+        for line in (f"[{group}]", *(f"{name} = {target}" for name, target in parts.items()))
+    ]
+    (folder / "entry_points.txt").write_text("\n".join(lines))
 
 
 def test_there_are_four_recipes():
@@ -80,8 +94,9 @@ def test_a_recipe_leads_where_it_says(recipe, tmp_path):
     """Every edit finds its place, and every check of the recipe passes after all of them."""
     text, place = recipe.read_text(), copy_project(tmp_path)
     edits = list(EDIT.finditer(text))
-    blocks = re.findall(r"^```(?:python|markdown|toml)$", text, re.MULTILINE)
-    assert len(edits) == len(blocks) > 2, "a block without a place"
+    left = re.findall(r"^```+(?:python|markdown|toml)$", EDIT.sub("", text), re.MULTILINE)
+    assert not left, "a block without a place"
+    assert len(edits) > 2
     for edit in edits:
         apply(edit, place)
     environment = {**os.environ, "PYTHONPATH": str(place / "src"), "HYPOTHESIS_PROFILE": "fast"}
@@ -89,6 +104,9 @@ def test_a_recipe_leads_where_it_says(recipe, tmp_path):
     commands = [line[2:] for block in CONSOLE.findall(text) for line in block.splitlines()]
     assert commands
     for command in commands:
+        if command == "make dev-env":
+            install(place)
+            continue
         done = subprocess.run(
             [sys.executable, *argv_of(command)],
             cwd=place, env=environment, capture_output=True, text=True, check=False,

@@ -53,7 +53,14 @@ ALL_COMMANDS = {*COMMANDS, *plugins.parts("commands")}
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = sorted((ROOT / "docs").glob("*.md"))
 PAGES = [ROOT / "README.md", *DOCS]
-LINKED = [*PAGES, ROOT / "ARCHITECTURE.md", ROOT / "GLOSSARY.md", ROOT / "CONTRIBUTING.md"]
+RECIPES = sorted((ROOT / "docs" / "contributing").glob("*.md"))
+LINKED = [
+    *PAGES,
+    *RECIPES,
+    ROOT / "ARCHITECTURE.md",
+    ROOT / "GLOSSARY.md",
+    ROOT / "CONTRIBUTING.md",
+]
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"# ([\w-]+\.(?:py|yaml|toml))\n")

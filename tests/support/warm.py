@@ -162,7 +162,7 @@ def _server() -> socket.socket:
         child = subprocess.Popen(
             [sys.executable, "-P", __file__, str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
-            cwd=SOURCE,
+            cwd=SOURCE.parent,
             env={**os.environ, "PYTHONPATH": str(SOURCE)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

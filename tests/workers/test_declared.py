@@ -5,6 +5,7 @@ import tomllib
 
 import pytest
 
+from leadhand import plugins
 from leadhand.errors import UsageError
 from leadhand.workers.commands.worker import CommandWorker
 from leadhand.workers.declared import declared_workers
@@ -140,6 +141,7 @@ def test_the_version_follows_the_declaration_and_the_script(tmp_path):
     assert through_an_interpreter != version("sh", "run.sh")
 
 
+ONE_KIND = " or ".join(f"`{key}`" for key in plugins.parts("workers"))
 MISTAKES = [
     ({"command": "rm -rf {x}"}, "command: must be a list of texts"),
     ({"command": []}, "command: must be a list of texts"),
@@ -193,8 +195,8 @@ MISTAKES = [
         "actions.b.comand: is not known; did you mean command?",
     ),
     ({"command": ["a"], "method": "GET"}, "method: is not known"),
-    ({"command": ["a"], "url": "https://a.example/"}, ": needs `command` or `url`, and only one"),
-    ({"description": "empty"}, ": needs `command` or `url`, and only one"),
+    ({"command": ["a"], "url": "https://a.example/"}, f": needs {ONE_KIND}, and only one"),
+    ({"description": "empty"}, f": needs {ONE_KIND}, and only one"),
     ({"command": ["a"], "actions": {}}, "actions: must be tables"),
     ({"command": ["a"], "action": "a b"}, "action: 'a b' is not a name"),
     (
