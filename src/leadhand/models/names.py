@@ -159,7 +159,12 @@ def parse_model(text: str, place: str = "model") -> ModelName:
 
 
 def checked_address(url: str, provider: str, place: str) -> str:
-    """Return `url` if it can be asked. Raise `UsageError` if a key would be sent unencrypted."""
+    """Return `url` without its final slash.
+
+    Raise `UsageError`, which names `place`, if it is malformed.
+
+    Also raise it for a password in the address, and for a provider that has an address of its own.
+    """
     if provider not in (*PROTOCOLS, "openai"):
         raise UsageError(
             f"{place}: {provider} has an address of its own. Fix: for an address that you name, "

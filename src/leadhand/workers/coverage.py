@@ -40,14 +40,14 @@ class Coverage:
 
     @property
     def version(self) -> str:
-        """The version: as declared, or one digest of all of it."""
+        """Return the declared version, or one digest of everything that is covered."""
         if self.declared:
             return self.declared
         parts = [sorted(self.files.items()), sorted(self.values.items())]
         return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()[:VERSION_CHARS]
 
     def to_doc(self) -> Doc:
-        """As `ls workers -v --json` shows it; digests of values are not for showing."""
+        """Return the document of `ls workers -v --json`, without digests of values."""
         if self.declared:
             return {"declared": self.declared, "files": {}, "values": []}
         files = dict(sorted(self.files.items()))
@@ -55,9 +55,9 @@ class Coverage:
 
 
 def is_machine_variable(name: str) -> bool:
-    """Whether a variable tells of machine, account, terminal or Leadhand's own settings.
+    """Return whether a variable tells of machine, account, terminal or Leadhand's own settings.
 
-    Those differ between an approver's shell and a host, and between hosts of one run, so a version
+    These differ between an approver's shell and a host, and between hosts of one run, so a version
     does not cover them where code reads them. `env` of a command names its variables on purpose.
     """
     return name in _MACHINE or name.startswith(_MACHINE_PREFIXES)

@@ -64,14 +64,14 @@ class Human:
         )
 
     async def perform(self, _task: Task, context: Context) -> Report:
-        """What the person said when it was done; other words are not the report."""
+        """Report the person's last answer "done": its data, else its text."""
         said = [answer for answer in context.answers if answer.get("choice") == "done"]
         answer: dict[str, Any] = said[-1] if said else {}
         data = answer.get("data")
         return Report(data=data if data is not None else answer.get("text") or None)
 
     async def probe(self, _task: Task, _context: Context) -> Report | None:
-        """Nobody can tell but the person."""
+        """Raise `LookupError`: only the person knows the outcome."""
         raise LookupError("only the person knows")
 
     def check(self, _name: str, _action: str, _data: Any) -> bool:
@@ -79,7 +79,7 @@ class Human:
         return False
 
     async def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: there are no resources."""
 
 
 def _names(value: str | Iterable[str]) -> tuple[str, ...]:

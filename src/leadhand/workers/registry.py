@@ -104,9 +104,10 @@ class Registry:
                 await detach()
 
     def use_models(self, book: ModelRegistry) -> None:
-        """Tell the workers that ask models what those are called.
+        """Tell the workers that ask models which models there are.
 
-        An agent of a tier that has a stronger one is there a second time, with models of that.
+        An agent of a tier with a stronger one is registered a second time, with the stronger
+        models.
         """
         self.leave_out(self._stronger)
         self._stronger.clear()
@@ -125,20 +126,20 @@ class Registry:
 
     @property
     def agents(self) -> list[Any]:
-        """The workers that ask models."""
+        """Return the workers that ask models."""
         return [each for each in self._workers.values() if each.spec.kind == "agent"]
 
     def get(self, name: str) -> Worker | None:
-        """A worker by name; people, and the agent of direct mode, need no declaration."""
+        """Return a worker by name; people, and the agent of direct mode, need no declaration."""
         found = self._workers.get(name)
         if found is not None or name not in (HUMAN, DIRECT):
             return found
         return self._somebody if name == HUMAN else self.direct()
 
     def direct(self) -> Worker | None:
-        """The agent of direct mode: the tier `hand`, with all functions as tools; if there is one.
+        """Return the agent of direct mode, or None: the tier `hand`, with all functions as tools.
 
-        It is one of the workers from then on: recorded and reviewed as any other.
+        From then on it is one of the workers: recorded and reviewed as any other.
         """
         if DIRECT in self._workers or self._book is None or "hand" not in self._book.tiers:
             return self._workers.get(DIRECT)
@@ -163,12 +164,12 @@ class Registry:
         return len(self._workers)
 
     def catalog(self) -> Catalog:
-        """The descriptions of all workers, and of people, whom nobody need declare."""
+        """Return the descriptions of all workers, and of people, who need no declaration."""
         specs = [worker.spec for worker in self._workers.values()]
         return Catalog(specs if HUMAN in self._workers else [*specs, self._somebody.spec])
 
     def coverage(self) -> dict[str, Coverage]:
-        """What the version of each worker covers; one that says nothing is known by its version."""
+        """Return what the version of each worker covers; by default its version alone."""
         return {
             worker.spec.name: getattr(worker, "coverage", None)
             or Coverage(values={"declaration": worker.spec.version})
@@ -182,7 +183,7 @@ class Registry:
 
 
 def load_workers(name: str) -> list[Any]:
-    """The workers of a module, or of a Python file given by its path."""
+    """Return the workers of a module, or of a Python file given by its path."""
     module = load_module(name)
     found = list(_from_module(module))
     if not found:
@@ -221,7 +222,7 @@ def _methods(instance: Any) -> Iterator[FunctionAction]:
 
 
 def _from_module(module: ModuleType) -> Iterator[Any]:
-    """Functions and workers in the order they stand in the module, imported ones included."""
+    """Yield functions and workers in the order of the module, imported ones included."""
     seen: set[int] = set()
     for value in vars(module).values():
         marked = isinstance(getattr(value, MARK, None), Declaration) or method_of(value) is not None
@@ -232,7 +233,7 @@ def _from_module(module: ModuleType) -> Iterator[Any]:
 
 
 def _once(actions: list[FunctionAction]) -> list[FunctionAction]:
-    """The same function given twice, say alone and with its module, counts once."""
+    """Count a function that is given twice, say alone and with its module, once."""
     seen: dict[Any, FunctionAction] = {}
     for each in actions:
         seen.setdefault(each.function, each)

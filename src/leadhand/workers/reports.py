@@ -30,7 +30,7 @@ NOTHING = Report()
 
 
 class ExceptionRule(NamedTuple):
-    """What exceptions of some types mean."""
+    """The failure class of some types of exceptions."""
 
     types: tuple[type[BaseException], ...]
     failure_class: str
@@ -57,7 +57,7 @@ def report_of(
     retry_on: tuple[type[BaseException], ...] = (),
     effects: bool = False,
 ) -> Report:
-    """The failure an exception stands for."""
+    """Return the report with the failure that an exception stands for."""
     if isinstance(error, WorkerFailure):
         return _declared(error)
     if isinstance(error, BaseExceptionGroup):
@@ -75,7 +75,7 @@ def report_of(
 
 
 def _declared(error: WorkerFailure) -> Report:
-    """A failure the worker typed itself; what it attached is kept as far as JSON can hold it."""
+    """Return the report of a failure the worker typed itself; keep its data as far as JSON can."""
     message, details, data = _text(error), None, None
     failure_class = error.failure_class
     if failure_class not in FAILURE_CLASSES:
@@ -131,7 +131,7 @@ def _text(error: BaseException) -> str:
 
 
 def _details(error: BaseException) -> dict[str, Any]:
-    """Where it happened: the innermost frames, without values of variables."""
+    """Return where an exception happened: the innermost frames, without values of variables."""
     try:
         shown = traceback.TracebackException(
             type(error), error, error.__traceback__, limit=-6, capture_locals=False
@@ -144,14 +144,14 @@ def _details(error: BaseException) -> dict[str, Any]:
 
 
 def bounded(text: str, limit: int = MAX_MESSAGE) -> str:
-    """A text that JSON, a log and a terminal can hold: short, no NUL, no half characters."""
+    """Return a text that JSON, a log and a terminal can hold: short, no NUL, no lone surrogates."""
     if len(text) > limit:
         text = f"{text[: limit // 2]} ... {text[-limit // 2 :]}"
     return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
 
 
 def report_from(value: Any, *, effects: bool = False) -> Report:
-    """The report for what a worker returned: plain data, or a report of its own."""
+    """Return the report for a worker's return value: plain data, or a report of its own."""
     if value is None:
         return NOTHING
     if not isinstance(value, Report):
@@ -206,7 +206,7 @@ def _checked_failure(error: Failure) -> Failure:
 
 
 def report_doc(report: Report) -> dict[str, Any]:
-    """A report as a JSON document."""
+    """Return a report as a JSON document."""
     doc: dict[str, Any] = {"status": report.status, "data": report.data}
     if report.error:
         error = report.error
@@ -224,7 +224,7 @@ def report_doc(report: Report) -> dict[str, Any]:
 
 
 def report_from_doc(doc: Any, *, effects: bool = False) -> Report:
-    """A report from a document somebody else wrote; one that makes no sense is invalid output."""
+    """Return a report from a document of another program; a malformed one is invalid output."""
     try:
         return _checked(_read(doc))
     except (ValueError, TypeError) as problem:
@@ -268,7 +268,7 @@ def _read(doc: Any) -> Report:
 
 
 def holds(check: str | Callable[[Any], Any] | None, name: str, data: Any) -> bool:
-    """Whether a check holds for a result's data; LookupError when there is no such check."""
+    """Return whether a check holds for `data`. Raise `LookupError` if there is no such check."""
     if check is None:
         raise LookupError(f"there is no check {name!r}" if name else "there is no result check")
     if not isinstance(check, str):

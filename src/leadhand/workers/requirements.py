@@ -49,7 +49,7 @@ class Requirement(NamedTuple):
 
 
 def requirements(worker: Worker, action: str) -> list[Requirement]:
-    """What one action of a worker takes, each once."""
+    """Return what one action of a worker requires, each once."""
     found: list[Requirement] = []
     name = worker.spec.name
     if isinstance(worker, CommandWorker) and (program := worker.program(action)) is not None:

@@ -34,7 +34,7 @@ class Template(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> Template:
-        """Cut a text; ValueError says what is wrong with it."""
+        """Parse a text. Raise `ValueError` with the mistake."""
         pieces: list[str | TemplateSlot] = []
         fixed, end = "", 0
         for match in _PIECE.finditer(text):
@@ -67,7 +67,7 @@ class Template(NamedTuple):
         return piece if len(self.pieces) == 1 and isinstance(piece, TemplateSlot) else None
 
     def fill(self, values: Mapping[str, Any], encode: Callable[[str], str] = str) -> str:
-        """The text with each hole's value, spelled and encoded, in its place."""
+        """Return the text with each placeholder replaced by its value, spelled and encoded."""
         return "".join(
             piece if isinstance(piece, str) else encode(spell(piece.name, values.get(piece.name)))
             for piece in self.pieces
@@ -75,7 +75,7 @@ class Template(NamedTuple):
 
 
 def spell(name: str, value: Any) -> str:
-    """A string as it is, a number or boolean as JSON spells it; ValueError for the rest."""
+    """Return a string as it is, a number or boolean as JSON. Raise `ValueError` for the rest."""
     if isinstance(value, str):
         if "\0" in value:
             raise ValueError(f"parameter {name}: a NUL character cannot be passed on")
@@ -94,7 +94,7 @@ def parameters_of(
     *,
     any_json: frozenset[str],
 ) -> dict[str, Any]:
-    """The JSON Schema of the parameters that fill these holes."""
+    """Return the JSON Schema of the parameters that fill these placeholders."""
     properties: dict[str, Any] = {}
     for name, hole in holes.items():
         default = SCALARS if hole.splat else {} if name in any_json else SCALAR

@@ -61,7 +61,7 @@ ROUNDING = 1e-9
 
 
 class AgentBudget:
-    """Somebody who pays up to a limit, out of another's purse."""
+    """The budget of one attempt: a limit of its own, paid from the run's budget."""
 
     def __init__(self, purse: Payer, limit: float) -> None:
         self._purse = purse
@@ -89,7 +89,7 @@ class AgentBudget:
         return reserved
 
     def settle(self, reserved: float, call: ModelCall) -> None:
-        """What was set aside is free again, and what the call cost is spent."""
+        """Return the reservation and count what the call cost."""
         self._spent += call.cost - reserved
         self._purse.settle(reserved, call)
 
@@ -100,7 +100,7 @@ MARGIN = 0.05
 
 
 class AgentOptions(TypedDict, total=False):
-    """What else an agent may be told; the same words as for `@worker`."""
+    """Further options of an agent, with the same names as for `@worker`."""
 
     description: str
     parameters: Mapping[str, Any]
@@ -221,7 +221,7 @@ class Agent:
         )
 
     def _version(self) -> str:
-        """A digest of everything that decides what it does, so that an approval is of that."""
+        """Return a digest of everything that decides what the agent does; approvals bind it."""
         word = self.model if isinstance(self.model, str) else self.model.name
         models = {word: [word]}
         if word in self._book.tiers:
@@ -237,8 +237,10 @@ class Agent:
 
     @property
     def secret_names(self) -> tuple[str, ...]:
-        """Variables whose values must not get into the log: those of its tools, and of its models,
-        whose servers could say them back."""
+        """Return the variables whose values must not get into the log.
+
+        These are the variables of its tools, and of its models, whose servers could repeat them.
+        """
         found = [name for tool in self._tools for name in getattr(tool, "secret_names", ())]
         with suppress(UsageError):
             found += self._book.key_variables(self.model)
@@ -254,7 +256,10 @@ class Agent:
 
     @property
     def is_priced(self) -> bool:
-        """Whether the prices of its models are known; what cannot be asked costs nothing."""
+        """Return whether the prices of its models are known.
+
+        A model that cannot be asked costs nothing.
+        """
         try:
             return self._client("").is_priced
         except UsageError:
@@ -267,7 +272,7 @@ class Agent:
         self.__dict__.pop("spec", None)
 
     def stronger(self) -> Agent | None:
-        """The same agent with models of the next tier, where there is one."""
+        """Return the same agent with models of the next tier, or None if there is none."""
         tier = self._above()
         if tier is None:
             return None
@@ -290,14 +295,14 @@ class Agent:
                 attach(processes)
 
     async def detach(self) -> None:
-        """The host goes: tools that keep a connection for its life hang up."""
+        """Close the connections that tools keep for the life of the host."""
         for tool in self._tools:
             detach = getattr(tool, "detach", None)
             if detach is not None:
                 await detach()
 
     async def perform(self, task: Task, context: Context) -> Report:
-        """One attempt: the conversation, and its report."""
+        """Run one attempt: the conversation, and its report."""
         try:
             client = self._client(context.tier)
         except UsageError as problem:
@@ -327,22 +332,22 @@ class Agent:
         return replace(report, output=loop.log.ended(how))
 
     def _client(self, wanted: str) -> Client:
-        """The models to ask: the step's tier where it names one, else its own."""
+        """Return the client to ask: of the tier that the step names, else its own."""
         if wanted and not self.fixed:
             return self._book.client(wanted)
         return self._book.client(self.model)
 
     async def probe(self, task: Task, context: Context) -> Report | None:
-        """Nobody can tell what a conversation did that was not seen to its end."""
+        """Return None: the effects of a conversation that was cut off cannot be determined."""
         raise LookupError(f"{self.name} has no probe")
 
     def check(self, name: str, action: str, data: Any) -> bool:
-        """Whether a named check, or with no name the result check, holds."""
+        """Return whether a named check holds for `data`, or the result check if `name` is empty."""
         checks = self._options.get("checks", {})
         return holds(checks.get(name) if name else self._options.get("check"), name, data)
 
     async def close(self) -> None:
-        """Let go of what its tools hold."""
+        """Release the resources of its tools."""
         for tool in self._tools:
             close = getattr(tool, "close", None)
             if close is not None:

@@ -126,7 +126,7 @@ class CommandTool:
 
     @property
     def version(self) -> str:
-        """A digest of what it may run, and where."""
+        """Return a digest of the commands that are allowed, and of the folder."""
         return digest(canonical([self.allow, self.options, str(self.cwd), self.env]))[:16]
 
     @property
@@ -139,7 +139,7 @@ class CommandTool:
         self._processes = processes
 
     def _fits(self, argv: list[str], allowed: tuple[str, ...]) -> bool:
-        """Whether a call begins as allowed and goes on with listed options and plain words only."""
+        """Return whether a call begins as allowed and has listed options and plain words only."""
         rest = argv[len(allowed) :]
         return tuple(argv[: len(allowed)]) == allowed and all(map(self._may_follow, rest))
 

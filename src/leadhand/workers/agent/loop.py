@@ -60,7 +60,7 @@ CHARS_MAX = 400_000
 
 
 class AgentTranscript:
-    """Lines, bounded: of a very long attempt the beginning is kept, and what ended it."""
+    """The lines of an attempt, bounded: a long one keeps its beginning and its end."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []
@@ -68,7 +68,7 @@ class AgentTranscript:
         self._left_out = 0
 
     def turn(self, number: int, answer: ModelAnswer) -> None:
-        """One answer of the model, with its tokens."""
+        """Add one answer of the model, with its tokens."""
         used = answer.usage
         cached = f" ({used.cache_read} cached)" if used.cache_read else ""
         cost = f", {answer.cost:.6f} spent" if answer.cost else ""
@@ -78,12 +78,12 @@ class AgentTranscript:
             self.add(_indented(answer.text))
 
     def called(self, call: ToolCall, result: str) -> None:
-        """A tool that was called, or was not to be, and what came of it."""
+        """Add a tool call, made or refused, and its result."""
         self.add(f"  {call.tool} {shortened(as_text(call.arguments), PIECE_CHARS_MAX)}")
         self.add(_indented(result, "    "))
 
     def add(self, line: str, *, always: bool = False) -> None:
-        """One line more."""
+        """Add one line."""
         if self._chars + len(line) > CHARS_MAX and not always:
             self._left_out += 1
             return
@@ -91,7 +91,7 @@ class AgentTranscript:
         self._lines.append(line)
 
     def ended(self, how: str) -> str:
-        """The whole text, with its end."""
+        """Return the whole text, with the reason of its end."""
         if self._left_out:
             self.add(f"[… {self._left_out} entries left out …]", always=True)
         self.add(how, always=True)
@@ -170,7 +170,7 @@ class AgentLoop:
         return self._too_much(f"it was not done after {self._bounds.turns} turns")
 
     def _said(self) -> int:
-        """How many characters the next question has, at the least."""
+        """Return a lower bound of the next question's length in characters."""
         return sum(len(turn.text) for turn in self._turns)
 
     async def _ask(self, number: int, context: Context) -> ModelAnswer:
@@ -192,7 +192,7 @@ class AgentLoop:
     async def _heard(
         self, answer: ModelAnswer, number: int, context: Context, hide: Callable[[Any], Any]
     ) -> Report | None:
-        """What follows from an answer: the report, or nothing yet."""
+        """Act on an answer: return the report, or None if the conversation goes on."""
         if not answer.calls:
             if self._returns is None:
                 return self._succeeded(answer.text, hide)
@@ -239,7 +239,7 @@ class AgentLoop:
     # Endings.
 
     def _ending(self, call: ToolCall, hide: Callable[[Any], Any]) -> Report | str:
-        """The report that a closing tool stands for, or what is wrong with the call."""
+        """Return the report that a closing tool stands for, or the mistake in the call."""
         shown = next(each for each in self._tools.shown if each.name == call.tool)
         arguments = call.arguments
         if call.tool == FINISH:
@@ -259,7 +259,7 @@ class AgentLoop:
         return self._failed("too_complex", arguments["reason"], parts)
 
     def _unfinished(self, arguments: Any, parameters: Any) -> str:
-        """What is wrong with the call of `finish`; the result is judged by the schema itself."""
+        """Return the mistake in a call of `finish`, judged by the result's own schema."""
         if self._returns is None or not isinstance(arguments, dict) or "result" not in arguments:
             return misfit(arguments, parameters, "arguments")
         return misfit(arguments["result"], self._returns, "arguments.result") or misfit(
@@ -270,7 +270,7 @@ class AgentLoop:
         return Report("succeeded", scrubbed(hide(data)))
 
     def _wrong(self, finding: str) -> Report | None:
-        """The end, when it was corrected before."""
+        """Return the final report if the model was corrected before, else None."""
         if self._corrected:
             return self._failed("invalid_output", finding)
         self._corrected = True
@@ -286,7 +286,7 @@ class AgentLoop:
     # Tools.
 
     async def _call(self, call: ToolCall, context: Context, hide: Callable[[Any], Any]) -> str:
-        """What the model is told of one call; it is made only when it can be."""
+        """Return what the model is told about one call; make the call only if it is valid."""
         tool = self._tools.get(call.tool)
         if tool is None:
             return f"error: {self._tools.unknown(call.tool)}"
@@ -304,7 +304,7 @@ class AgentLoop:
         return shown
 
     async def _made(self, tool: Tool, call: ToolCall, context: Context) -> str:
-        """Its result or its failure, as text; and what it may have changed."""
+        """Return the result or the failure of a call as text, and note its possible effects."""
         changes = tool.effects is None or bool(tool.effects)
         before = self.effect
         if changes:

@@ -28,7 +28,7 @@ SUFFIXES = (".md", ".txt")
 
 
 def text_from(given: str | Path, what: str) -> str:
-    """A text as it is, or of a file: a Path, or one line that ends with .md or .txt."""
+    """Return `given`, or the content of a file: a Path, or one line that ends with .md or .txt."""
     if isinstance(given, str) and ("\n" in given or not given.endswith(SUFFIXES)):
         return given
     path = Path(given)
@@ -54,7 +54,7 @@ class Prompt:
 
 
 def told(task: Task, context: Context, hide: Callable[[Any], Any]) -> str:
-    """The task, in words; `hide` takes out the secrets that the run knows by value."""
+    """Return the task as text; `hide` removes the secrets that the run knows by value."""
     parts = [*_goal(task, context, hide), "Your task:"]
     if task.action:
         parts.append(f"action: {task.action}")
@@ -96,7 +96,7 @@ def _summary(step: dict[str, Any]) -> str:
 
 
 def _goal(task: Task, context: Context, hide: Callable[[Any], Any]) -> list[str]:
-    """What the whole work is for; nothing where the task says the same."""
+    """Return the goal of the run as lines; empty if the task says the same."""
     goal = context.goal
     text = str(hide(goal.text)) if goal is not None and goal.text else ""
     if not text or any(value == goal.text for value in task.parameters.values()):

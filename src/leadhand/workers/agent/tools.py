@@ -59,16 +59,19 @@ class Tool(Protocol):
 
     @property
     def effects(self) -> tuple[str, ...] | None:
-        """What it changes outside; None: nobody said."""
+        """Return what it changes outside; None if that is not declared."""
 
     @property
     def risk(self) -> str | None: ...
     @property
     def version(self) -> str:
-        """A digest of what was approved: another definition has another version."""
+        """Return a digest of the definition that was approved; it changes with the definition."""
 
     async def call(self, arguments: dict[str, Any], context: Context) -> Any:
-        """The result: text or JSON-like data. Raises a WorkerFailure; cancelling it stops it."""
+        """Return the result: text or JSON-like data.
+
+        Raise `WorkerFailure`; cancelling stops the call.
+        """
 
 
 # What a tool gave back, as a model is shown it: data between two marks.
@@ -85,7 +88,7 @@ MARK_CHARS = 16
 
 
 def as_text(value: Any) -> str:
-    """A tool's result as text: itself, or its JSON."""
+    """Return a tool's result as text: a text as it is, anything else as JSON."""
     if isinstance(value, str):
         return value
     try:
@@ -95,7 +98,7 @@ def as_text(value: Any) -> str:
 
 
 def shortened(text: str, most: int) -> str:
-    """A text of at most that length, its middle left out."""
+    """Return `text` with its middle left out if it is longer than `most`."""
     if len(text) <= most:
         return text
     half = most // 2
@@ -103,7 +106,7 @@ def shortened(text: str, most: int) -> str:
 
 
 def marked(source: str, text: str, most: int = RESULT_CHARS_MAX) -> str:
-    """A text from outside, without what looks like a secret, between marks it cannot know."""
+    """Return a text from outside, without secrets, between marks that it cannot contain."""
     data = shortened(scrub(shortened(text, READ_CHARS_MAX)), most)
     mark = digest("untrusted", source, data)[:MARK_CHARS]
     return f'<data from="{source}" mark="{mark}">\n{data}\n</data mark="{mark}">'
@@ -157,7 +160,7 @@ ONLY_RESULT = {"properties": {"result": True}, "additionalProperties": False}
 
 
 def finishing(returns: Doc | None) -> ToolDef:
-    """The tool that takes the result."""
+    """Return the tool that takes the result."""
     result = dict(_moved(returns)) if returns is not None else {"type": "string"}
     # References inside of the schema begin at its root, which is now one level up.
     shared = {key: result.pop(key) for key in ("$defs", "definitions") if key in result}
@@ -173,7 +176,7 @@ def finishing(returns: Doc | None) -> ToolDef:
 
 
 def _moved(schema: Any) -> Any:
-    """The schema with its references to places that are now under `properties.result`."""
+    """Return the schema with its references rewritten for their place under `properties.result`."""
     if isinstance(schema, list):
         return [_moved(each) for each in schema]
     if not isinstance(schema, dict):
@@ -186,7 +189,7 @@ def _moved(schema: Any) -> Any:
 
 
 def misfit(value: Any, schema: Any, what: str) -> str:
-    """What is wrong with a value, in one line; empty when nothing is."""
+    """Return the first violation of `schema` in one line; empty if there is none."""
     found = problems(value, schema, what)
     shown = "; ".join(f"{each.path or what} {each.message}" for each in found[:PROBLEMS_SHOWN])
     more = len(found) - PROBLEMS_SHOWN
@@ -204,7 +207,7 @@ ANYTHING: dict[str, Any] = {"type": "object", "additionalProperties": True}
 
 
 class ToolFailure(WorkerFailure):
-    """What a worker that is used as a tool reported."""
+    """The failure that a worker reported when it was used as a tool."""
 
     failure_class: str = "unavailable"  # type: ignore[misc]  # here it belongs to the instance
 
@@ -217,7 +220,7 @@ class WorkerTool:
     """One action of a worker, as a tool."""
 
     def __init__(self, worker: Worker, action: str = "", *, own: bool = False) -> None:
-        """`own`: the worker is nobody else's, so it is attached and closed with the tool."""
+        """Take the worker; `own`: it is attached and closed with the tool."""
         offer = worker.spec.offer(action)
         assert offer is not None, f"{worker.spec.name} offers no {action!r}"
         self.worker, self.action, self._own = worker, action, own
@@ -232,17 +235,17 @@ class WorkerTool:
 
     @property
     def effects(self) -> tuple[str, ...] | None:
-        """As its worker declares."""
+        """Return the effects that its worker declares."""
         return self._offer.effects
 
     @property
     def writes(self) -> tuple[str, ...]:
-        """As its worker declares."""
+        """Return the paths that its worker declares to write."""
         return self._offer.writes
 
     @property
     def risk(self) -> str:
-        """As its worker declares, or the default of its kind."""
+        """Return the risk that its worker declares, or the default of its kind."""
         return self._offer.risk or self.worker.spec.default_risk()
 
     @property
@@ -252,7 +255,7 @@ class WorkerTool:
 
     @property
     def secret_names(self) -> tuple[str, ...]:
-        """Variables whose values must not get into the log."""
+        """Return the variables whose values must not get into the log."""
         return tuple(getattr(self.worker, "secret_names", ()))
 
     @property
@@ -267,7 +270,7 @@ class WorkerTool:
             attach(processes)
 
     async def call(self, arguments: dict[str, Any], context: Context) -> Any:
-        """Let the worker do it; what it reported as a failure is raised."""
+        """Let the worker perform the call. Raise `ToolFailure` if it reports a failure."""
         task = Task(context.run, context.step, context.attempt, 0, self.action, arguments, 0)
         report = await self.worker.perform(task, context)
         if report.error is not None:
@@ -281,7 +284,7 @@ class WorkerTool:
 
 
 def function_tool(function: Callable[..., Any]) -> WorkerTool:
-    """A tool from a function, declared with `@worker` or not."""
+    """Return a tool from a function, with or without `@worker`."""
     declared = getattr(function, MARK, None)
     declaration = declared if isinstance(declared, Declaration) else declare(function, {})
     action = FunctionAction(declaration, function)
@@ -289,7 +292,7 @@ def function_tool(function: Callable[..., Any]) -> WorkerTool:
 
 
 def worker_tools(worker: Worker, *, own: bool = False) -> Iterator[WorkerTool]:
-    """Each action of a worker as a tool."""
+    """Yield each action of a worker as a tool."""
     for action in worker.spec.offers:
         yield WorkerTool(worker, action, own=own)
 
@@ -315,7 +318,7 @@ class Toolbox:
 
     @cached_property
     def shown(self) -> tuple[ToolDef, ...]:
-        """What a model sees, made when first asked for: a server may have to be asked for it."""
+        """Return the definitions for the model, computed at first use: servers may be asked."""
         shown = [
             ToolDef(
                 name, shortened(scrub(tool.description), DESCRIPTION_CHARS_MAX), tool.parameters
@@ -328,11 +331,11 @@ class Toolbox:
         return iter(self._tools.values())
 
     def get(self, name: str) -> Tool | None:
-        """A tool by the name that the model knows."""
+        """Return a tool by the name that the model knows, or None."""
         return self._tools.get(name)
 
     def unknown(self, name: str) -> str:
-        """What a model is told that calls a tool there is not."""
+        """Return what a model is told that calls an unknown tool."""
         known = [*self._tools, *ENDINGS]
         meant = closest(name, known)
         hint = f"Did you mean {meant}?" if meant else f"There are: {listed(known, 50)}."
@@ -340,7 +343,7 @@ class Toolbox:
 
     @property
     def effects(self) -> tuple[str, ...] | None:
-        """What all of them may change; None as soon as one does not say."""
+        """Return the effects of all tools; None as soon as one does not declare them."""
         found: set[str] = set()
         for tool in self:
             if tool.effects is None:
@@ -350,15 +353,15 @@ class Toolbox:
 
     @property
     def writes(self) -> set[str]:
-        """The paths that they declare to write."""
+        """Return the paths that the tools declare to write."""
         return {path for tool in self for path in getattr(tool, "writes", ())}
 
     def risk(self, least: str) -> Risk:
-        """The highest of their risks, and no lower than that."""
+        """Return the highest risk of the tools, and at least `least`."""
         return worst(least, *(tool.risk for tool in self))
 
     def version(self) -> str:
-        """A digest of what they are."""
+        """Return a digest of all tools."""
         known = [
             [name, tool.description, tool.parameters, tool.effects, tool.risk, tool.version]
             for name, tool in self._tools.items()
@@ -367,7 +370,10 @@ class Toolbox:
 
 
 def as_tools(given: Any, place: str) -> Iterator[Tool]:
-    """The tools that something stands for: a tool, a function, a worker, several of them."""
+    """Yield the tools that `given` stands for: a tool, a function, a worker, or several of them.
+
+    Raise `UsageError`, which names `place`, for anything else.
+    """
     if hasattr(given, "call") and hasattr(given, "parameters"):
         yield given
     elif hasattr(given, "toolset"):

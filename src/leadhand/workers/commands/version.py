@@ -116,7 +116,7 @@ def digest_of(path: str) -> str:
 
 
 def is_own(path: str) -> bool:
-    """Whether the content of a file counts: it belongs to people, not to what is installed."""
+    """Return whether a file's content counts: it is the user's own, not part of an installation."""
     if environment(os.path.dirname(path)):  # noqa: PTH120
         return False
     if not _below(path, SYSTEM):
@@ -137,7 +137,7 @@ def _head(path: str) -> bytes:
 
 
 class VersionScan:
-    """One look at what a program's version covers."""
+    """One scan of the files and values that a program's version covers."""
 
     def __init__(self, program: CommandAction, folder: Path, environ: Mapping[str, str]) -> None:
         self.files: dict[str, str] = {}
@@ -156,7 +156,7 @@ class VersionScan:
         return Path(os.path.relpath(path, self._folder)).as_posix()
 
     def _command(self, argv: tuple[Template, ...]) -> None:
-        """Cover a command: its program, what that runs, and the files that arguments name."""
+        """Cover a command: its program, the programs it runs, and the files in its arguments."""
         words = [None if word.holes else word.fill({}) for word in argv]
         name = self._program_file(words[0] or "")
         kind = _kind(words[0] or "") or _kind(name)
@@ -186,7 +186,7 @@ class VersionScan:
                     self._mentions(fixed.encode(), [self._cwd])
 
     def _implied(self, program: str) -> None:
-        """Cover what a program executes without being told, and the scripts which that names."""
+        """Cover files that a program executes by itself, and the scripts that they name."""
         for name in IMPLIED.get(program, ()):
             path = os.path.join(self._cwd, name)  # noqa: PTH118
             if os.path.isfile(path):  # noqa: PTH113
@@ -198,7 +198,7 @@ class VersionScan:
                     self._mentioned(str(each))
 
     def _code(self, kind: str, before: str, text: str) -> str:
-        """Cover what an option hands to an interpreter: a module, or code; empty for neither."""
+        """Cover what an option passes to an interpreter: a module, or code; empty for neither."""
         if kind == "shell" and re.match(r"-[a-z]*c\Z", before):
             self._mentions(text.encode(), [self._cwd])
             return "-c"
@@ -236,7 +236,7 @@ class VersionScan:
         return real
 
     def _where(self, path: str) -> str:
-        """Where a file lies: in an environment, in the system, or seen from the settings."""
+        """Return where a file lies: in an environment, the system, or the settings' folder."""
         if place := environment(os.path.dirname(path)):  # noqa: PTH120
             return f"environment: {Path(path).relative_to(place)}"
         return path if _below(path, SYSTEM) else self._label(path)
@@ -279,9 +279,9 @@ class VersionScan:
                     yield path
 
     def _file(self, path: str, *, python: bool, runs: bool = False) -> None:
-        """Cover the content of a file, and of a script what it is made of.
+        """Cover the content of a file, and of a script the files that it uses.
 
-        What `runs` counts also where the worker says that it writes it.
+        A file that `runs` counts even if the worker declares that it writes it.
         """
         real = os.path.realpath(path)
         label = self._label(real)
@@ -309,7 +309,7 @@ class VersionScan:
             self._mentioned(real)
 
     def _written(self, path: str, real: str) -> bool:
-        """Whether the worker says that it writes this file itself."""
+        """Return whether the worker declares that it writes this file itself."""
         patterns = self._program.offer.writes
         shown = {os.path.relpath(each, self._cwd) for each in (path, real)}
         return any(overlap(parts(p), parts(each)) for p in patterns for each in shown)
@@ -341,7 +341,7 @@ class VersionScan:
         return [os.path.join(self._cwd, each) for each in found.split(os.pathsep) if each]  # noqa: PTH118
 
     def _python_file(self, path: str, roots: list[str]) -> None:
-        """Cover what a Python file imports of folders that are its own."""
+        """Cover the modules that a Python file imports from the user's folders."""
         try:
             data = Path(path).read_bytes()
         except OSError:
@@ -368,9 +368,9 @@ class VersionScan:
                         yield place + end
 
     def _shadows(self, root: str) -> None:
-        """Cover modules of a folder that Python takes before the installed ones of their name.
+        """Cover modules of a folder that Python prefers to installed ones of the same name.
 
-        Python looks into the script's folder first, also for what a library imports.
+        Python looks into the script's folder first, also for imports of a library.
         """
         taken = sys.stdlib_module_names.union(*map(_names_in, self._sites()))
         for folder in dict.fromkeys([root, *self._python_path()]):
@@ -383,7 +383,7 @@ class VersionScan:
                     self._file(path, python=True, runs=True)
 
     def _sites(self) -> set[str]:
-        """The folders that packages of the command's Python are installed in."""
+        """Return the folders in which packages of the command's Python are installed."""
         name = self._python if _PYTHON.match(os.path.basename(self._python)) else "python3"  # noqa: PTH119
         path = self._program.set_env.get("PATH") or self._environ.get("PATH", os.defpath)
         found = os.path.join(self._cwd, name) if "/" in name else shutil.which(name, path=path)  # noqa: PTH118
@@ -398,7 +398,7 @@ class VersionScan:
         }
 
     def _mentioned(self, path: str) -> None:
-        """Cover the scripts that a script names: those it sources or starts."""
+        """Cover the scripts that a script sources or starts."""
         try:
             data = Path(path).read_bytes()
         except OSError:
@@ -406,7 +406,7 @@ class VersionScan:
         self._mentions(data, [self._cwd, os.path.dirname(path)])  # noqa: PTH120
 
     def _mentions(self, data: bytes, roots: list[str]) -> None:
-        """Cover what lines of a shell name: scripts, and whatever they hand to an interpreter."""
+        """Cover scripts that shell lines name, and code that they pass to an interpreter."""
         for word in sorted(set(_WORD.findall(data))):
             text = word.decode("utf-8", "replace")
             if "/" in text or text.endswith(SCRIPTS):
@@ -437,7 +437,7 @@ class VersionScan:
 
 
 def _kind(name: str) -> str:
-    """Return what kind of program a name is of: one that runs what its arguments name, or ""."""
+    """Return the kind of a program that runs what its arguments name; empty for other programs."""
     base = os.path.basename(name)  # noqa: PTH119
     kinds = {"python": _PYTHON, "shell": _SHELL, "other": _INTERPRETER, "wrapper": _WRAPPER}
     return next((kind for kind, pattern in kinds.items() if pattern.match(base)), "")
@@ -465,7 +465,7 @@ def look(
     folder: Path,
     environ: Mapping[str, str],
 ) -> Coverage:
-    """Return what the version of a command worker covers, as it is now."""
+    """Return what the version of a command worker covers at this moment."""
     files: dict[str, str] = {}
     values = {"declaration": hashlib.sha256(declaration).hexdigest()}
     given: dict[str, dict[str, str | None]] = {}

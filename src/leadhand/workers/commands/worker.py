@@ -49,7 +49,7 @@ EXIT_CODES = {0: "success", 75: "transient", 77: "denied", 126: "unavailable", 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandAction:
-    """One action of a command worker: what to run, and how to read what it says."""
+    """One action of a command worker: the program to run, and how to read its output."""
 
     argv: tuple[Template, ...]
     cwd: Path
@@ -77,12 +77,15 @@ class CommandAction:
 
     @property
     def holes(self) -> dict[str, TemplateSlot]:
-        """The parameters it needs, in the order they are met."""
+        """Return the placeholders it needs, in the order of their first use."""
         return {hole.name: hole for word in self.argv for hole in word.holes}
 
 
 def filled(argv: tuple[Template, ...], values: Mapping[str, Any], *, dash: bool) -> list[str]:
-    """The argument list; ValueError names the parameter that cannot be passed."""
+    """Return the argument list.
+
+    Raise `ValueError`, which names the parameter that cannot be passed.
+    """
     words: list[str] = []
     for word in argv:
         hole = word.only
@@ -107,7 +110,7 @@ def filled(argv: tuple[Template, ...], values: Mapping[str, Any], *, dash: bool)
 
 
 def _refuse_leaving(word: Template, text: str) -> None:
-    """ValueError for values that lead out of the folder that stands in front of them.
+    """Raise `ValueError` for values that lead out of the folder in front of them.
 
     A version covers what `scripts/{version}.sh` can mean inside of `scripts`, and nothing else.
     """
@@ -123,7 +126,7 @@ def _refuse_leaving(word: Template, text: str) -> None:
 def given_values(
     names: Iterable[str], fixed: Mapping[str, str], environ: Mapping[str, str]
 ) -> dict[str, str]:
-    """The variables that are passed on and set, with their values."""
+    """Return the variables that are passed on or set, with their values."""
     return {**{name: environ[name] for name in names if name in environ}, **fixed}
 
 
@@ -163,7 +166,7 @@ class CommandWorker:
 
     @property
     def secret_names(self) -> tuple[str, ...]:
-        """Variables whose values must not get into the log: declared, or named like one."""
+        """Return the secret variables: declared ones, and those named like a secret."""
         programs = self._programs.values()
         passed = (
             name
@@ -175,7 +178,7 @@ class CommandWorker:
 
     @property
     def given_values(self) -> dict[str, str]:
-        """Every variable that its programs are given, by name, except public ones."""
+        """Return every variable that its programs are given, by name, except public ones."""
         return {
             name: value
             for program in self._programs.values()
@@ -199,7 +202,7 @@ class CommandWorker:
         return report_on(program, finished)
 
     async def probe(self, task: Task, context: Context) -> Report | None:
-        """Run the declared probe."""
+        """Run the declared probe. Raise `LookupError` if there is none."""
         program = self.program(task.action)
         if program is None or not program.probe:
             raise LookupError(f"{self.spec.name} declares no probe")
@@ -217,16 +220,16 @@ class CommandWorker:
         return report
 
     def check(self, name: str, action: str, data: Any) -> bool:
-        """Whether a declared expression holds for the data."""
+        """Return whether a declared expression holds for `data`."""
         program = self.program(action)
         expression = (program.checks.get(name) if name else program.check) if program else None
         return holds(expression, name, data)
 
     async def close(self) -> None:
-        """The processes belong to the host."""
+        """Do nothing: the processes belong to the host."""
 
     def program(self, action: str) -> CommandAction | None:
-        """The program of an action, the unnamed one answering any."""
+        """Return the program of an action; the unnamed one serves any action."""
         return self._programs.get(action) or self._programs.get("")
 
     async def _run(
@@ -275,7 +278,7 @@ class CommandWorker:
 
 
 def report_on(program: CommandAction, finished: Finished) -> Report:
-    """The report on a program that ended."""
+    """Return the report on a program that ended."""
     stderr = text_of(finished.stderr, program.stderr_limit)
     data = _text_data(program, finished, stderr)
     if finished.signal is not None:
@@ -348,7 +351,7 @@ def _done(program: CommandAction) -> Effect:
 
 
 def _ended(finished: Finished) -> str:
-    """How it ended, with the last it had to say."""
+    """Return how a program ended, with its last output."""
     if finished.signal is not None:
         try:
             name = signal.Signals(finished.signal).name

@@ -35,7 +35,7 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,99}\Z")
 
 
 class WorkerOptions(TypedDict, total=False):
-    """What `@worker` may be told."""
+    """The keywords of `@worker`."""
 
     name: str
     """How plans call it; the function's name if not given. The same name with different
@@ -91,7 +91,7 @@ class WorkerOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declaration:
-    """What a decorator said of one function."""
+    """The declaration of one function by `@worker`."""
 
     function: Callable[..., Any]
     name: str
@@ -210,7 +210,7 @@ def declare(
 
 
 def _needed(function: Any, scope: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The scope, where annotations are texts that may refer to it; else nothing is held on to."""
+    """Return the scope if annotations are texts that may refer to it; else an empty one."""
     annotations = getattr(function, "__annotations__", {}).values()
     return scope if any(isinstance(each, str) for each in annotations) else {}
 
@@ -305,7 +305,7 @@ def method(fact: str, /, *, name: str = "") -> Callable[[M], M]:
 
 
 def method_of(given: Any) -> Method | None:
-    """The method a function was declared to be, or None."""
+    """Return the method that `given` was declared as, or None."""
     found = getattr(given, METHOD, None)
     return found if isinstance(found, Method) else None
 

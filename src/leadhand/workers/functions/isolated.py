@@ -49,7 +49,7 @@ def _write(descriptor: int, doc: dict[str, Any]) -> None:
 
 
 def _find(module: str, file: str, qualname: str) -> Any:
-    """The function; by its module's name where that can be imported, else by its file."""
+    """Return the function: by its module's name if that can be imported, else by its file."""
     try:
         found: Any = load_file(file) if module == file else importlib.import_module(module)
     except ModuleNotFoundError as error:

@@ -65,7 +65,7 @@ class Walls(NamedTuple):
         cwd: Path,
         hidden: tuple[Path, ...],
     ) -> tuple[list[str], dict[str, str]]:
-        """What to start in place of a child Python, and its environment."""
+        """Return what to start in place of a child Python, and its environment."""
         given = ("PATH", "LANG", "TZ", *self.names)
         env = {name: os.environ[name] for name in given if name in os.environ}
         env["PYTHONPATH"] = _environment()["PYTHONPATH"]
@@ -75,7 +75,7 @@ class Walls(NamedTuple):
 
 
 def target_of(function: Callable[..., Any]) -> Target | None:
-    """Where a function can be found again by another process; None if it cannot."""
+    """Return where another process finds a function; None if it cannot."""
     plain = inspect.unwrap(function)
     name = getattr(plain, "__qualname__", "<none>")
     module = sys.modules.get(getattr(plain, "__module__", None) or "")
@@ -106,10 +106,11 @@ async def run_isolated(
     sources: Sources | None = None,
     walls: Walls | None = None,
 ) -> Report:
-    """Run one attempt in a child process; killed when this is cancelled.
+    """Run one attempt in a child process; cancelling kills it.
 
-    `sources` are the modules that the child loads as they are here, whatever their files say by
-    now: `Snapshot.restore`. Behind `walls` it gets named variables only, and not the host's own.
+    `sources` are the modules that the child loads as they are here, even if their files have
+    changed: `Snapshot.restore`. Behind `walls` it gets named variables only, and not the host's
+    own.
     """
     from leadhand.workers.processes.leftovers import ProcessError
     from leadhand.workers.processes.processes import SpawnError
@@ -175,7 +176,7 @@ def _request(target: Target, task: Task, context: Context | None, sources: Sourc
 
 
 def told(context: Context) -> dict[str, Any]:
-    """What a context says, read once, on the loop: the engine's state is not for other threads."""
+    """Return a context's data, read on the loop: other threads must not read the engine's state."""
     return {
         "goal": context.goal,
         "run": context.run,
@@ -229,7 +230,7 @@ def _result(finished: Finished) -> Report:
 
 
 def text_of(captured: Captured, limit: int = 1 << 20) -> str:
-    """A stream as text that JSON can hold, with a note where something was left out."""
+    """Return a stream as text that JSON can hold, with a note where it was cut."""
     head, tail = captured.data[: captured.head], captured.data[captured.head :]
     gap = b""
     if captured.truncated:

@@ -47,7 +47,7 @@ class Signature:
     def __init__(
         self, function: Callable[..., Any], names: Mapping[str, Any] | None = None
     ) -> None:
-        """Read a signature; `names` are those of the scope the function was written in."""
+        """Read a signature; `names` are those of the scope in which the function was written."""
         self.taken: dict[str, FunctionParameter] = {}
         self.context = ""
         """The parameter that gets the context."""
@@ -117,7 +117,7 @@ class Signature:
     def bind(
         self, values: Mapping[str, Any], context: Any = None, *, lenient: bool = False
     ) -> tuple[list[Any], dict[str, Any]]:
-        """Positional and keyword arguments for these values; lenient leaves out unknown ones."""
+        """Return positional and keyword arguments; `lenient` drops unknown values."""
         arguments: list[Any] = []
         keywords: dict[str, Any] = {}
         for name, value in values.items():
@@ -147,7 +147,7 @@ def _place(function: Callable[..., Any]) -> str:
 
 
 def _evaluated(annotation: Any, scope: dict[str, Any]) -> Any:
-    """An annotation as a type; the text itself where its names are known to type checkers only."""
+    """Return an annotation as a type, or its text if only type checkers know its names."""
     if annotation is inspect.Parameter.empty:
         return Any
     holder = types.SimpleNamespace(__annotations__={"it": annotation})
@@ -179,7 +179,7 @@ def _schema_hook(kind: Any) -> dict[str, Any]:
 
 
 def _schema(kind: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:
-    """The JSON Schema of a type and the definitions it refers to; None when there is none."""
+    """Return the JSON Schema of a type and the definitions it refers to; None if there is none."""
     try:
         (schema,), components = msgspec.json.schema_components(
             [kind], schema_hook=_schema_hook, ref_template=_REFERENCE
@@ -221,7 +221,7 @@ def _converted(name: str, value: Any, kind: Any) -> Any:
 
 
 def _returned(kind: Any) -> dict[str, Any] | None:
-    """The schema of what it returns; None where nothing can be said."""
+    """Return the schema of a function's result; None if it is unknown."""
     parts = typing.get_args(kind) if _is_union(kind) else (kind,)
     if isinstance(kind, str) or kind in (Any, object, typing.NoReturn) or Report in parts:
         return None
@@ -233,7 +233,7 @@ def _returned(kind: Any) -> dict[str, Any] | None:
 
 
 def schema_of(kind: Any, place: str) -> tuple[dict[str, Any] | None, tuple[str, ...]]:
-    """The JSON Schema of a type, or of a schema itself, and the fact that such a result gives."""
+    """Return the JSON Schema of a type or schema, and the fact that its result gives."""
     if kind is None:
         return None, ()
     if isinstance(kind, dict):
@@ -250,7 +250,7 @@ def schema_of(kind: Any, place: str) -> tuple[dict[str, Any] | None, tuple[str, 
 
 
 def _given(kind: Any) -> tuple[str, ...]:
-    """The name of the user's own class that a function returns, as a fact; else nothing."""
+    """Return the name of the user's own class that a function returns, as a fact; else nothing."""
     while typing.get_origin(kind) is typing.Annotated:
         kind = typing.get_args(kind)[0]
     if _is_union(kind):

@@ -76,7 +76,7 @@ class Source(NamedTuple):
 
 
 def signature(path: str) -> tuple[int, ...]:
-    """Return what the system says of a file: changed content changes it, kept times or not.
+    """Return the file's status, which changes with its content even if its times are kept.
 
     Size and modification time can be set by anyone; the time of the inode's last change cannot.
     """
@@ -85,7 +85,7 @@ def signature(path: str) -> tuple[int, ...]:
 
 
 def is_project(path: str) -> bool:
-    """Whether a file is the project's own: neither Python's, nor installed, nor ours."""
+    """Return whether a file is the project's own: not Python's, not installed, not Leadhand's."""
     return path.endswith((".py", ".pyc", ".so", ".pyd")) and _own_folder(str(Path(path).parent))
 
 
@@ -100,11 +100,12 @@ def _own_folder(folder: str) -> bool:
 def environment(folder: str) -> str:
     """Return the virtual environment that a folder belongs to; empty for none.
 
-    An environment is what its tools fill: `lib/python…`, `bin` and the like. Other folders beside
-    its `pyvenv.cfg` are the project's, and so is `bin` where the project stands in the same folder
-    (`python -m venv .`): nobody's sources go uncovered because of a file of that name.
+    An environment consists of what its tools fill: `lib/python…`, `bin` and the like. Other folders
+    beside its `pyvenv.cfg` are the project's, and so is `bin` if the project stands in the same
+    folder (`python -m venv .`): a file of that name must not leave sources uncovered.
 
-    What a process has found once stays: nobody makes files uncovered by making an environment.
+    A result stays the same for the life of the process, so that creating an environment later
+    cannot leave files uncovered.
     """
     place = Path(folder)
     for each in (place, *place.parents):
@@ -121,7 +122,7 @@ def environment(folder: str) -> str:
 
 @cache
 def _others() -> tuple[str, ...]:
-    """The folders of Python itself, of what is installed, and of this package."""
+    """Return the folders of Python itself, of installed packages, and of Leadhand."""
     paths = sysconfig.get_paths()
     found = [paths[key] for key in ("stdlib", "platstdlib", "purelib", "platlib")]
     found += [*site.getsitepackages(), site.getusersitepackages(), OURS]
@@ -143,7 +144,7 @@ class Snapshot(MetaPathFinder):
         """In a child: the modules that its host has covered."""
 
     def install(self) -> None:
-        """Come before the finder of files, and behind those that others put first."""
+        """Insert the finder before that of files, and behind those that others put first."""
         if self not in sys.meta_path:
             last = PathFinder in sys.meta_path
             place = sys.meta_path.index(PathFinder) if last else len(sys.meta_path)
@@ -169,7 +170,7 @@ class Snapshot(MetaPathFinder):
             return
 
     def stale(self) -> bool:
-        """Whether a file that a version covers is another by now, or gone."""
+        """Return whether a covered file has changed or is gone."""
         for path in self.covered:
             known = self.files.get(path)
             try:
@@ -181,10 +182,10 @@ class Snapshot(MetaPathFinder):
 
     @contextmanager
     def reloading(self) -> Iterator[None]:
-        """Read the project's files anew, and import its modules again; all or nothing.
+        """Read the project's files anew and import its modules again; all or nothing.
 
-        Functions that were loaded before keep their modules, and must not run from then on: what
-        they import late would be new.
+        Functions that were loaded before keep their modules, and must not run any more: their late
+        imports would be new.
         """
         kept = self.files, self.met, self.covered
         modules = {
@@ -215,7 +216,7 @@ class Snapshot(MetaPathFinder):
 
     @contextmanager
     def loading(self, path: str) -> Iterator[None]:
-        """While a file is loaded, whatever it imports is met, and covered with it."""
+        """Cover every import of a file while it is loaded."""
         token = _loading.set(path)
         try:
             yield
@@ -242,7 +243,7 @@ class Snapshot(MetaPathFinder):
         return spec
 
     def _admit(self, name: str, module: Module) -> None:
-        """Refuse, while a worker runs, what no version covers."""
+        """Refuse, while a worker runs, an import that no version covers."""
         path = module.path
         if entry := _loading.get():
             self.met.setdefault(entry, {})[name] = module
@@ -279,12 +280,12 @@ def spec_of(name: str, file: str, *, package: bool = False) -> ModuleSpec | None
 
 
 def loader_of(module: Any) -> Any:
-    """Return the loader of a module; None for what has none."""
+    """Return the loader of a module, or None."""
     return getattr(getattr(module, "__spec__", None), "loader", None)
 
 
 def file_of(module: Any) -> str:
-    """Return the real path of a module's file; empty for what has none. Nothing is imported."""
+    """Return the real path of a module's file, without importing it; empty if it has none."""
     file = getattr(module, "__dict__", {}).get("__file__")
     return os.path.realpath(file) if isinstance(file, str) and file else ""
 
@@ -313,10 +314,10 @@ WORKERS_FOLDER = Path(__file__).parents[1]
 
 
 def load_file(path: str | Path) -> ModuleType:
-    """A module from a file. Its folder can be imported from; its name cannot clash.
+    """Load a module from a file. Its folder can be imported from; its name cannot clash.
 
-    Two files with the same stem are two modules, and a file called `json.py` hides nothing:
-    the folder is put last on the path, and the module goes by a name of its own.
+    Two files with the same stem are two modules, and a file called `json.py` hides nothing: the
+    folder is put last on the path, and the module gets a name of its own.
     """
     file = Path(path).resolve()
     mark = hashlib.sha256(str(file).encode()).hexdigest()[:12]
@@ -342,7 +343,10 @@ def load_file(path: str | Path) -> ModuleType:
 
 
 def load_module(name: str) -> ModuleType:
-    """A module by name or path; UsageError says in one line what is wrong, and where."""
+    """Load a module by name or path.
+
+    Raise `UsageError` with the mistake and its place in one line.
+    """
     is_file = name.endswith(".py") or "/" in name
     if is_file and not Path(name).is_file():
         raise UsageError(f"{name}: there is no such file")
@@ -370,7 +374,7 @@ def _imported(name: str) -> ModuleType:
 
 
 def _told(error: BaseException, name: str = "") -> str:
-    """An exception in one line, with the place in the user's file where it was raised.
+    """Return an exception in one line, with the place in the user's file where it was raised.
 
     `name` is the file that the message names already.
     """

@@ -30,7 +30,7 @@ IDLE_S = 30.0
 
 
 class CallOutcome(NamedTuple):
-    """What a call came to: a value, or the exception it raised."""
+    """The outcome of a call: a value, or the exception it raised."""
 
     value: Any = None
     error: BaseException | None = None
@@ -87,7 +87,7 @@ class Threads:
 
     @property
     def abandoned(self) -> int:
-        """How many threads still run for attempts that were given up."""
+        """Return how many threads still run for attempts that were given up."""
         return self._abandoned
 
     async def run(self, lane: Lane, call: Callable[[], Any]) -> CallOutcome:
@@ -131,7 +131,7 @@ class Threads:
                 self._abandoned += 1
 
     def _work(self, job: _Job | None) -> None:
-        """One thread: a job, then the next that waits, then a while of idleness."""
+        """Run one thread: a job, then the next that waits, then a while of idleness."""
         inbox: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         while job is not None:
             outcome = self._run(job)
@@ -181,7 +181,7 @@ class Threads:
         return inbox.get()
 
     def close(self) -> None:
-        """Let idle threads go; running ones end with their calls."""
+        """End idle threads; running ones end with their calls."""
         with self._lock:
             idle, self._idle = self._idle, []
             self._size -= len(idle)

@@ -60,7 +60,7 @@ class Import(NamedTuple):
 
 
 class ParsedSource(NamedTuple):
-    """What a file says without being run."""
+    """The imports and variables of a source file, found without running it."""
 
     imports: tuple[Import, ...]
     reaches: bool
@@ -95,7 +95,7 @@ def modules_of(path: str, module: str = "") -> dict[str, Module]:
 
 
 def parsed(path: str) -> ParsedSource:
-    """Return what a source file imports; nothing for what is no source, or cannot be read."""
+    """Return the imports of a source file; none if it is no source or cannot be read."""
     try:
         source = SOURCES.take(path)
     except OSError:
@@ -104,7 +104,7 @@ def parsed(path: str) -> ParsedSource:
 
 
 def imports_of(data: bytes) -> list[str]:
-    """Return the names that a source imports, relative ones with their dots in front."""
+    """Return the names that a source imports, relative ones with their leading dots."""
     found: list[str] = []
     for each in _read_text(data).imports:
         base = "." * each.level + each.base
@@ -178,7 +178,7 @@ def _variables(tree: ast.AST) -> frozenset[str]:
 
 
 def _is_reader(node: ast.expr, readers: set[str]) -> bool:
-    """Whether an expression is the environment, a copy of it, or what looks a name up in it."""
+    """Return whether an expression is the environment, a copy of it, or a lookup function of it."""
     match node:
         case ast.Attribute(value=base, attr=name):
             return name in readers or _is_reader(base, readers)
@@ -196,7 +196,7 @@ def _is_reader(node: ast.expr, readers: set[str]) -> bool:
 
 
 def _bound(node: ast.AST) -> tuple[str, ast.expr] | None:
-    """Return the name that a statement binds, and the value or what a loop goes through."""
+    """Return the name that a statement binds, with its value or the iterable of a loop."""
     match node:
         case ast.Assign(targets=[ast.Name(id=name) | ast.Attribute(attr=name)], value=value):
             return name, value
@@ -215,7 +215,7 @@ def _bound(node: ast.AST) -> tuple[str, ast.expr] | None:
 
 
 def _lookups(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """Yield what an expression may look up: in what, or with which function, and the key."""
+    """Yield possible lookups of an expression: the mapping or function, and the key."""
     match node:
         case ast.Subscript(value=base, slice=key, ctx=ast.Load() | ast.Del()):
             yield base, key
@@ -251,7 +251,7 @@ def _aliases(node: ast.AST) -> list[ast.alias]:
 
 
 def _outside_functions(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield what runs when a module is loaded."""
+    """Yield the nodes that run when a module is loaded."""
     yield node
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
         for each in ast.iter_child_nodes(node):
@@ -265,7 +265,7 @@ def _root(node: ast.AST) -> str:
 
 
 def _wanted(each: Import, module: str, *, package: bool) -> Iterator[str]:
-    """Yield the modules that a statement may import: what is taken from a package may be one."""
+    """Yield the modules that a statement may import: a name from a package may be one."""
     base = each.base
     if each.level:
         parts = module.split(".") if package else module.split(".")[:-1]
@@ -349,7 +349,7 @@ def files_of(functions: Iterable[Any]) -> dict[str, str]:
 
 
 def _chain(function: Any) -> Iterator[Any]:
-    """Yield a function, what it wraps, and the classes behind a bound method."""
+    """Yield a function, the functions it wraps, and the classes behind a bound method."""
     for _ in range(100):
         plain = getattr(function, "__func__", function)
         yield plain
@@ -368,7 +368,7 @@ def covered(
     beside: Mapping[str, str] | None = None,
     secrets: Iterable[str] = (),
 ) -> Coverage:
-    """Return what the version of a worker covers that is made of these functions.
+    """Return what the version of a worker made of these functions covers.
 
     `beside` are the files of the workers that were loaded with it, with their modules' names.
     `secrets` are variables whose values may change: keys are replaced now and then.
@@ -417,7 +417,7 @@ def _label(path: str, folder: str) -> str:
 
 
 def _digest_of(path: str, module: Any, label: str, values: dict[str, str]) -> dict[str, str]:
-    """Return the digest of a file, which is covered from now on; nothing if it is gone."""
+    """Return the digest of a file, which is covered from now on; empty if the file is gone."""
     loaded = module is not None and file_of(module) == path
     if loaded and not isinstance(loader_of(module), SnapshotLoader):
         SOURCES.renew(path)

@@ -58,7 +58,7 @@ class FunctionAction:
         self._classify = partial(report_of, retry_on=declaration.retry_on, effects=self.changes)
 
     def _target(self) -> Target | None:
-        """Where a child process finds the function, if it is to run in one."""
+        """Return where a child process finds the function, if it runs in one."""
         wish = "process" if self.declaration.sandbox else self.declaration.isolate
         of_script = getattr(self.function, "__module__", "") == "__main__"
         if wish != "process" and (wish or self.is_async or not self.changes or of_script):
@@ -73,7 +73,7 @@ class FunctionAction:
         return target
 
     def offer(self) -> Offer:
-        """What planners and checks know of it."""
+        """Return the description for planners and checks."""
         declared = self.declaration
         walls = declared.sandbox
         return Offer(
@@ -99,14 +99,14 @@ class FunctionAction:
 
     @property
     def parts(self) -> list[Any]:
-        """All that decides about a result: the function, its checks, its probe."""
+        """Return everything that decides about a result: the function, its checks, its probe."""
         declared = self.declaration
         others = (declared.function, declared.check, declared.probe, *declared.checks.values())
         return [self.function, *(each for each in others if each)]
 
     @cached_property
     def sources(self) -> dict[str, tuple[str, bool, bytes]]:
-        """The modules that a child process loads it from."""
+        """Return the modules that a child process loads it from."""
         return source_bytes(self.function)
 
     async def run_async(self, task: Task, context: Context) -> Report:
@@ -158,7 +158,7 @@ class FunctionAction:
         return replace(report, output=sink.text()) if sink.total else report
 
     def run_here(self, parameters: dict[str, Any], context: Any) -> Report:
-        """Call it in this very process and thread: what the child of `isolation` does."""
+        """Call the function in this process and thread, as the child of `isolation` does."""
         try:
             arguments, keywords = self.signature.bind(parameters, context)
             value = self.function(*arguments, **keywords)
@@ -235,12 +235,12 @@ class FunctionWorker:
 
     @property
     def secret_names(self) -> tuple[str, ...]:
-        """Variables whose values must not get into the log."""
+        """Return the variables whose values must not get into the log."""
         return tuple(name for each in self._all for name in each.declaration.secrets)
 
     @property
     def given_values(self) -> dict[str, str]:
-        """The variables that a function with a sandbox is given."""
+        """Return the variables that a function with a sandbox is given."""
         walls = [each.declaration.sandbox for each in self._all]
         names = [name for each in walls if each for name in each.env]
         return {name: os.environ[name] for name in names if name in os.environ}
@@ -263,7 +263,7 @@ class FunctionWorker:
 
     @cached_property
     def coverage(self) -> Coverage:
-        """What its version covers: see `source`."""
+        """Return what its version covers: see `version`."""
         declared = [each.declaration.version for each in self._all]
         boxes = [each.declaration.sandbox for each in self._all]
         walls = {number: str(each) for number, each in enumerate(boxes) if each}
@@ -278,7 +278,7 @@ class FunctionWorker:
 
     @property
     def files(self) -> dict[str, str]:
-        """The files that its functions stand in, with the names of their modules."""
+        """Return the files of its functions, with the names of their modules."""
         return files_of([part for each in self._all for part in each.parts])
 
     @property
@@ -321,7 +321,10 @@ class FunctionWorker:
         )
 
     async def probe(self, task: Task, context: Context) -> Report | None:
-        """Whether an earlier attempt happened."""
+        """Ask the declared probe about an earlier attempt.
+
+        Raise `LookupError` if it cannot tell.
+        """
         action = self._actions.get(task.action) or self._actions.get("")
         if action is None:
             raise LookupError(f"{self.name} offers no action {task.action!r}")
@@ -331,7 +334,7 @@ class FunctionWorker:
             raise LookupError(f"the probe cannot be called: {problem}") from None
 
     def check(self, name: str, action: str, data: Any) -> bool:
-        """Whether a named check, or with no name the result check, holds."""
+        """Return whether a named check holds for `data`, or the result check if `name` is empty."""
         found = self._actions.get(action) or self._actions.get("")
         if found is None:
             raise LookupError(f"{self.name} offers no action {action!r}")
@@ -358,7 +361,7 @@ class Watched:
         return self.cancelled_here or self._context.cancelled
 
     def progress(self, message: str = "", fraction: float | None = None) -> None:
-        """Pass it on in the loop's thread; an abandoned attempt has nobody to tell."""
+        """Pass progress on in the loop's thread; progress of an abandoned attempt is dropped."""
         if not self.cancelled:
             with contextlib.suppress(RuntimeError):  # The loop is closed.
                 self._loop.call_soon_threadsafe(self._context.progress, message, fraction)
@@ -375,6 +378,6 @@ async def _awaited(value: Any) -> Any:
 
 
 def _place(action: FunctionAction) -> str:
-    """Where a function stands, for people."""
+    """Return where a function is defined, as text."""
     code = getattr(inspect.unwrap(action.function), "__code__", None)
     return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else "a program"

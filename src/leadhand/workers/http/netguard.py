@@ -45,7 +45,7 @@ MAX_ADDRESSES = 32
 
 
 class AddressRefused(Exception):
-    """A place that must not be reached; the message says which rule and what to do."""
+    """An address that must not be reached; the message names the rule and the fix."""
 
 
 # What each network is, first match wins. Opened by a name (True) or only by address (False).
@@ -102,10 +102,10 @@ _NAME = re.compile(r"(?=.{1,253}\Z)[a-z0-9_](?:[a-z0-9_-]{0,62})(?:\.[a-z0-9_][a
 
 
 def canonical(host: str) -> Address | None:
-    """The address a host text means, however it is spelled; None for a name.
+    """Return the address that a host text means, in any spelling; None for a name.
 
-    Follows the WHATWG rule: a host whose last label is a number is an IPv4 address or
-    nothing at all. Raises Refused for texts that are neither address nor possible name.
+    Follows the WHATWG rule: a host whose last label is a number is an IPv4 address or invalid.
+    Raise `AddressRefused` for texts that are neither an address nor a possible name.
     """
     text = host.strip("[]") if host.startswith("[") and host.endswith("]") else host
     if ":" in text:
@@ -130,7 +130,7 @@ def _canonical_v6(text: str) -> Address:
 
 
 def _canonical_v4(host: str, labels: list[str]) -> ipaddress.IPv4Address:
-    """The classic rules of inet_aton: one to four numbers, decimal, octal or hexadecimal."""
+    """Apply the rules of inet_aton: one to four numbers, decimal, octal or hexadecimal."""
     if len(labels) > 4 or not all(_NUMBER.match(label) for label in labels):
         raise AddressRefused(f"{_shown(host)} is not an address")
     try:
@@ -153,7 +153,7 @@ def _number(label: str) -> int:
 
 
 def judge(address: Address) -> tuple[str, bool] | None:
-    """Why an address is not public, and whether a name may open it; None when it is public."""
+    """Return why an address is not public, and whether a name may open it; None if it is public."""
     if isinstance(address, ipaddress.IPv4Address):
         return next(((why, by_name) for network, why, by_name in _V4 if address in network), None)
     if address.ipv4_mapped:
@@ -207,7 +207,10 @@ class Guard:
 
     @classmethod
     def of(cls, allow: Iterable[str] = (), home: Iterable[str] = ()) -> Guard:
-        """A guard from allow-list entries; ValueError names one that cannot be read."""
+        """Return a guard from allow-list entries.
+
+        Raise `ValueError`, which names a malformed one.
+        """
         names: set[tuple[str, int]] = set()
         addresses: set[tuple[Address, int]] = set()
         networks: list[Network] = []
@@ -233,7 +236,7 @@ class Guard:
         return bool(self.names or self.addresses or self.networks)
 
     def check(self, scheme: str, host: str, port: int | None) -> tuple[Address | None, int]:
-        """Judge what needs no resolver; gives the address, if the host is one, and the port."""
+        """Check what needs no resolver; return the address, if the host is one, and the port."""
         if scheme not in PORTS:
             raise AddressRefused(f"{_shown(scheme)} is not http or https")
         port = PORTS[scheme] if port is None else port
@@ -259,7 +262,7 @@ class Guard:
             self._check_unlisted(host, port, entry)
 
     def _check_unlisted(self, host: str, port: int, entry: str) -> None:
-        """A public host that no entry names: only where there is no list, and on usual ports."""
+        """Refuse a host that no entry names, unless there is no list and the port is usual."""
         if self and _plain(host) not in self.home:
             raise AddressRefused(
                 f"{_shown(host)} is not in the allow list; add {_shown(entry)} to `allow`"
@@ -298,7 +301,7 @@ class Guard:
 
 
 async def resolve_host(host: str, port: int) -> list[str]:
-    """All addresses the operating system knows for a name, most wanted first."""
+    """Return all addresses the operating system knows for a name, most preferred first."""
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
@@ -328,5 +331,5 @@ def _plain(host: str) -> str:
 
 
 def _shown(text: str) -> str:
-    """A text of unknown origin, quoted, on one line and short."""
+    """Return a text of unknown origin, quoted, on one line and short."""
     return ascii(text[:100])

@@ -49,7 +49,7 @@ class Url(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> Url:
-        """Cut a URL; ValueError says what is wrong."""
+        """Parse a URL. Raise `ValueError` with the mistake."""
         found = _URL.match(text)
         if found is None or re.search(r"[\s\x00-\x1f\x7f]", text):
             raise ValueError(
@@ -72,12 +72,12 @@ class Url(NamedTuple):
 
     @property
     def templates(self) -> tuple[Template, ...]:
-        """All its parts."""
+        """Return all its parts."""
         return (self.authority, *self.segments, *([self.query] if self.query else []))
 
     @property
     def holes(self) -> tuple[TemplateSlot, ...]:
-        """All its holes."""
+        """Return all its placeholders."""
         return tuple(hole for each in self.templates for hole in each.holes)
 
     @property
@@ -94,7 +94,10 @@ class Url(NamedTuple):
         return host, int(port)
 
     def fill(self, values: Mapping[str, Any]) -> str:
-        """The URL; ValueError names a value that cannot stand where it would."""
+        """Return the URL.
+
+        Raise `ValueError`, which names a value that is not allowed in its place.
+        """
         path = "/".join(_segment(each, values) for each in self.segments)
         query = f"?{self.query.fill(values, _quoted)}" if self.query else ""
         return f"{self.scheme}://{self.authority.fill(values, _host)}{path}{query}"
@@ -154,9 +157,9 @@ class Header(NamedTuple):
 
 
 def fixed_headers(headers: Iterable[Header]) -> dict[str, str]:
-    """The headers whose values stand in the settings as they are, by name.
+    """Return the headers whose values are written in the settings, by name.
 
-    Those that say what is sent, and in which form, are no secrets.
+    Headers that describe the content and its form are left out: they are no secrets.
     """
     return {
         header.name: header.value.fill({})
@@ -167,7 +170,7 @@ def fixed_headers(headers: Iterable[Header]) -> dict[str, str]:
 
 
 def body_template(value: Any) -> Any:
-    """A JSON body with templates in place of its texts."""
+    """Return a JSON body with templates in place of its texts."""
     if isinstance(value, str):
         return Template.of(value)
     if isinstance(value, list):
@@ -178,7 +181,7 @@ def body_template(value: Any) -> Any:
 
 
 def body_templates(node: Any) -> list[Template]:
-    """All templates of a body."""
+    """Return all templates of a body."""
     if isinstance(node, Template):
         return [node]
     inside = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
@@ -210,7 +213,7 @@ class HttpRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpAction:
-    """One action of an HTTP worker: what to send, where it may go, and what counts as success."""
+    """One action of an HTTP worker: the request, the allowed addresses, and the expected answer."""
 
     url: Url
     method: str = "GET"
@@ -230,7 +233,7 @@ class HttpAction:
 
     @property
     def holes(self) -> dict[str, TemplateSlot]:
-        """The parameters it needs, in the order they are met."""
+        """Return the placeholders it needs, in the order of their first use."""
         templates = [*self.url.templates, *body_templates(self.body)]
         templates += [each.value for each in self.headers if each.value]
         return {hole.name: hole for each in templates for hole in each.holes}
@@ -247,7 +250,7 @@ class HttpAction:
         return frozenset(free) - bound
 
     def problem(self) -> str | None:
-        """What is wrong with the address as declared, as far as it is fixed."""
+        """Return the mistake in the declared address, as far as it is fixed, or None."""
         try:
             fixed = self.url.host
             if fixed is None:
@@ -258,7 +261,10 @@ class HttpAction:
         return None
 
     def request(self, parameters: Mapping[str, Any], environ: Mapping[str, str]) -> HttpRequest:
-        """The request for these parameters; ValueError or Missing says why there is none."""
+        """Return the request for these parameters.
+
+        Raise `ValueError` or `Missing` if there is none.
+        """
         values = with_defaults(self.offer.parameters, parameters)
         if unknown := sorted(set(values) - set(self.holes)):
             raise ValueError(f"parameter {unknown[0]}: is not known")

@@ -81,7 +81,7 @@ class Network:
         self._tls = tls
 
     def transport(self, scheme: str) -> httpx2.AsyncHTTPTransport:
-        """A fresh connection's worth of transport, deaf to proxies in the environment."""
+        """Return a transport for one connection that ignores proxies of the environment."""
         import httpx2
 
         if scheme == "http":
@@ -93,7 +93,7 @@ class Network:
         return httpx2.AsyncHTTPTransport(verify=tls, trust_env=False, limits=limits)
 
     async def place(self, call: HttpAction, url: httpx2.URL) -> ResolvedAddress:
-        """Where a URL leads to, judged."""
+        """Resolve and check the address of a URL."""
         if url.userinfo:
             raise AddressRefused("the URL holds a user or a password")
         host = url.raw_host.decode("ascii")
@@ -125,11 +125,11 @@ class Exchange:
 
     @property
     def shown(self) -> str:
-        """The request for messages: no query, which may hold what nobody should read."""
+        """Return the request for messages, without its query, which may hold a secret."""
         return f"{self.method} {bounded(self.text.partition('?')[0], 200)}"
 
     async def run(self) -> Report:
-        """Send, and follow what the server points to."""
+        """Send the request and follow redirects."""
         import httpx2
 
         url = httpx2.URL(self.text)
@@ -150,7 +150,7 @@ class Exchange:
     async def _reach(
         self, url: httpx2.URL, place: ResolvedAddress
     ) -> tuple[httpx2.AsyncHTTPTransport, httpx2.Response]:
-        """The answer from the first address that takes a connection."""
+        """Return the answer from the first address that accepts a connection."""
         import httpx2
 
         last = min(len(place.addresses), MAX_TRIES) - 1
@@ -168,7 +168,7 @@ class Exchange:
         raise AssertionError("the guard gives at least one address")
 
     def _pinned(self, url: httpx2.URL, address: str) -> httpx2.Request:
-        """The request to one address; the name stays in the Host header and in TLS."""
+        """Return the request to one address; the name stays in the Host header and in TLS."""
         import httpx2
 
         host = url.raw_host.decode("ascii").rstrip(".")
@@ -191,7 +191,7 @@ class Exchange:
             self.sent = True
 
     def _redirected(self, url: httpx2.URL, target: str, status: int) -> httpx2.URL:
-        """Where a redirect leads, with what may go along."""
+        """Return where a redirect leads, and remove headers that must not go along."""
         import httpx2
 
         try:
@@ -230,7 +230,7 @@ class Exchange:
             return self._failure("invalid_output", f"the answer cannot be used: {problem}", "done")
 
     async def _unwelcome(self, response: httpx2.Response) -> Report:
-        """A status that is not what was asked for."""
+        """Return the report for an unexpected status."""
         status = response.status_code
         try:
             body = await _read(response, ERROR_BYTES, cut=True) or b""
@@ -257,13 +257,13 @@ class Exchange:
         return Report("failed", error=error, output=text)
 
     def lost(self, failure_class: str, message: str) -> Report:
-        """No answer: harmless if nothing was sent, else nobody knows."""
+        """Return the report for a missing answer: no effect if nothing was sent, else unknown."""
         if not self.sent:
             return self._failure("transient", f"no connection: {message}")
         return self._failure(failure_class, message, "unknown", always=True)
 
     def failed(self, error: Exception) -> Report:
-        """The report for an exception on the way."""
+        """Return the report for an exception of the exchange."""
         import httpx2
 
         after: Effect = "unknown" if self.sent else "none"
@@ -297,14 +297,14 @@ class Exchange:
         *,
         always: bool = False,
     ) -> Report:
-        """A failed report; requests that change nothing have no effect, whatever happened."""
+        """Return a failed report; requests that change nothing never have an effect."""
         known = effect if self.unsafe or always else "none"
         failure = Failure(failure_class, bounded(f"{self.shown}: {message}"), known)
         return Report("failed", error=failure)
 
 
 async def _read(response: httpx2.Response, limit: int, *, cut: bool = False) -> bytes | None:
-    """The body, decompressed piece by piece; None (or the beginning) when it exceeds the limit."""
+    """Return the body, decompressed in pieces; None (or its beginning) if it exceeds the limit."""
     body = bytearray()
     async for piece in response.aiter_bytes():
         body += piece
@@ -314,7 +314,7 @@ async def _read(response: httpx2.Response, limit: int, *, cut: bool = False) -> 
 
 
 def _content(response: httpx2.Response, body: bytes) -> dict[str, Any]:
-    """The body as JSON where it says so, else as text."""
+    """Return the body as JSON if its type says so, else as text."""
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     if body and (kind == "application/json" or kind.endswith("+json")):
         try:
@@ -329,7 +329,7 @@ def _content(response: httpx2.Response, body: bytes) -> dict[str, Any]:
 
 
 def retry_after_s(value: str | None, now: float) -> float | None:
-    """The seconds a Retry-After header asks for, given in seconds or as a date."""
+    """Return the seconds of a Retry-After header, given in seconds or as a date."""
     if not value:
         return None
     text = value.strip()
@@ -347,7 +347,7 @@ def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
 
 
 def _untrusted(error: BaseException | None) -> bool:
-    """Whether a certificate that did not verify is behind an error."""
+    """Return whether an error was caused by a certificate that did not verify."""
     while error is not None:
         if isinstance(error, ssl.SSLCertVerificationError):
             return True
@@ -372,13 +372,13 @@ class HttpWorker:
 
     @property
     def secret_names(self) -> tuple[str, ...]:
-        """Variables whose values must not get into the log: those of headers."""
+        """Return the variables whose values must not get into the log: those of headers."""
         headers = (header for call in self._calls.values() for header in call.headers)
         return tuple(header.env for header in headers if header.env)
 
     @property
     def given_values(self) -> dict[str, str]:
-        """The headers that stand in the settings, by name."""
+        """Return the headers that are written in the settings, by name."""
         headers = [header for call in self._calls.values() for header in call.headers]
         return fixed_headers(headers)
 
@@ -390,7 +390,7 @@ class HttpWorker:
         return await self._send(call, task.parameters, context.key)
 
     async def probe(self, task: Task, context: Context) -> Report | None:
-        """Ask the declared address whether it happened."""
+        """Ask the declared address whether it happened. Raise `LookupError` if there is none."""
         call = self.call(task.action)
         if call is None or call.probe is None:
             raise LookupError(f"{self.spec.name} declares no probe")
@@ -406,16 +406,16 @@ class HttpWorker:
         return report
 
     def check(self, name: str, action: str, data: Any) -> bool:
-        """Whether a declared expression holds for the data."""
+        """Return whether a declared expression holds for `data`."""
         call = self.call(action)
         expression = (call.checks.get(name) if name else call.check) if call else None
         return holds(expression, name, data)
 
     async def close(self) -> None:
-        """Nothing is kept open."""
+        """Do nothing: no connection is kept open."""
 
     def call(self, action: str) -> HttpAction | None:
-        """The request of an action, the unnamed one answering any."""
+        """Return the request of an action; the unnamed one serves any action."""
         return self._calls.get(action) or self._calls.get("")
 
     async def _send(self, call: HttpAction, parameters: Mapping[str, Any], key: str) -> Report:

@@ -40,7 +40,7 @@ _LOGGERS = ("mcp", "client")
 
 
 def sdk() -> ModuleType:
-    """The package `mcp`; UsageError says how to install it."""
+    """Return the package `mcp`. Raise `UsageError`, which says how to install it."""
     try:
         found = importlib.import_module("mcp")
     except ImportError:
@@ -62,7 +62,7 @@ PAGES_MAX = 1_000
 
 
 class Connection:
-    """A session, its owner, and what the server offered when it began."""
+    """A session, its owner task, and what the server offered when it began."""
 
     def __init__(
         self,
@@ -90,11 +90,11 @@ class Connection:
 
     @property
     def closed(self) -> bool:
-        """Whether it is of no more use."""
+        """Return whether the session is over."""
         return self._over.is_set() or self._owner is None or self._owner.done()
 
     def hang_up(self) -> None:
-        """It is over; the owner tidies up."""
+        """End the session; the owner task cleans up."""
         self._over.set()
 
     async def open(self, within_s: float) -> None:
@@ -125,7 +125,7 @@ class Connection:
             await asyncio.wait({self._owner}, timeout=CLOSE_S)
 
     async def definition(self, name: str) -> Definition | None:
-        """A tool as it is now; listed again when the server said that its list has changed."""
+        """Return a tool as it is now; list again if the server announced a change."""
         async with self._listing:
             if self._stale and self._client is not None:
                 self._stale = False
@@ -192,7 +192,7 @@ class Connection:
             self._stale = True
 
     async def _listen(self, client: Client) -> None:
-        """Servers of the newer protocol tell of changes only to those who ask."""
+        """Subscribe to changes: servers of the newer protocol announce them on request only."""
         if client.server_capabilities.tools is None:
             return
         # A server that cannot be listened to is compared when it is connected to, as all are.
@@ -202,7 +202,7 @@ class Connection:
                     pass
 
     def _sift(self, item: Any) -> Any:
-        """Take out of a list of tools those that the SDK would refuse the whole list for."""
+        """Remove those tools from a list for which the SDK would refuse the whole list."""
         result: Any = getattr(getattr(item, "message", None), "result", None)
         tools = result.get("tools") if isinstance(result, dict) else None
         if self._client is None or not isinstance(tools, list) or len(tools) > TOOLS_MAX:
@@ -279,13 +279,13 @@ async def _sifted(
 
 
 def _named(tool: Any, place: int) -> str:
-    """The name under which a tool is left out: its own, where it has one."""
+    """Return the name under which a tool is left out: its own, if it has one."""
     name = tool.get("name") if isinstance(tool, dict) else None
     return name[:NAME_CHARS_MAX] if isinstance(name, str) and name else f"tool {place + 1}"
 
 
 def _malformed(listing: dict[str, Any], version: str) -> str:
-    """Why the SDK does not take a list of one tool; empty when it does."""
+    """Return why the SDK refuses a list of one tool; empty if it does not."""
     import mcp_types as types
     from mcp_types import methods
 
@@ -302,7 +302,7 @@ def _malformed(listing: dict[str, Any], version: str) -> str:
 
 
 def _failure(error: BaseException, last: object) -> WorkerFailure:
-    """Why a session could not begin."""
+    """Return why a session could not begin, as a failure."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     if isinstance(error, WorkerFailure):

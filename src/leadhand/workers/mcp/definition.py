@@ -101,7 +101,7 @@ class Definition:
 
     @classmethod
     def of(cls, doc: Mapping[str, Any]) -> Definition:
-        """From a tool of `tools/list`, or from a pin; ValueError says what cannot be used."""
+        """Parse a tool of `tools/list`, or a pin. Raise `ValueError` if it cannot be used."""
         name, description = doc.get("name"), doc.get("description") or ""
         parameters, returns = doc.get("inputSchema"), doc.get("outputSchema")
         if not isinstance(name, str) or not 0 < len(name) <= NAME_CHARS_MAX:
@@ -126,7 +126,7 @@ class Definition:
         return found
 
     def to_doc(self) -> dict[str, Any]:
-        """As it stands in a file of pins."""
+        """Return the document for a file of pins."""
         return {
             "name": self.name,
             "description": self.description,
@@ -136,23 +136,23 @@ class Definition:
         }
 
     def encoded(self) -> bytes:
-        """Its bytes, the same whatever order the server chose."""
+        """Return canonical bytes, independent of the server's order of keys."""
         return msgspec.json.encode(self.to_doc(), order="sorted")
 
     def digest(self, identity: str) -> str:
-        """What an approval binds: the tool as described, of the server as configured."""
+        """Return what an approval binds: the tool as described, of the server as configured."""
         return hashlib.sha256(identity.encode() + b"\0" + self.encoded()).hexdigest()[:16]
 
     @property
     def shown(self) -> str:
-        """The description, bounded, with whatever cannot be seen escaped; its lines stay lines."""
+        """Return the description, bounded, with invisible characters escaped; lines stay lines."""
         text = self.description
         if len(text) > DESCRIPTION_CHARS_MAX:
             text = text[:DESCRIPTION_CHARS_MAX] + "…"
         return "\n".join(_escaped(line) for line in text.strip().splitlines())
 
     def changes(self, other: Definition | None) -> str:
-        """In what another definition of the same tool differs; empty: in nothing."""
+        """Return how another definition of the same tool differs; empty if it does not."""
         if other is None:
             return "it is gone"
         words = (
@@ -165,7 +165,7 @@ class Definition:
 
 
 def definitions_of(tools: list[dict[str, Any]]) -> tuple[dict[str, Definition], dict[str, str]]:
-    """The tools of a list by name, and why others cannot be used."""
+    """Return the tools of a list by name, and for the unusable ones the reason."""
     if len(tools) > TOOLS_MAX:
         raise Unavailable(f"it lists more than {TOOLS_MAX} tools")
     found: dict[str, Definition] = {}
@@ -187,7 +187,7 @@ def definitions_of(tools: list[dict[str, Any]]) -> tuple[dict[str, Definition], 
 def raised_effects(
     declared: tuple[str, ...] | None, hints: Mapping[str, bool], worker: str, server: str
 ) -> tuple[str, ...] | None:
-    """What the user declared, and more where the server itself says so."""
+    """Return the declared effects, and more if the server itself says so."""
     more = []
     if hints.get("readOnlyHint") is False:
         more.append(f"changes:{server}")
@@ -201,12 +201,12 @@ def raised_effects(
 
 
 def raised_risk(declared: str | None, hints: Mapping[str, bool]) -> str | None:
-    """The declared risk, and at least high for what its own server calls destructive."""
+    """Return the declared risk, and at least high if the server calls the tool destructive."""
     return worst(declared or "medium", "high") if hints.get("destructiveHint") else declared
 
 
 def worker_name(server: str, tool: str) -> str:
-    """How plans call a tool, unless they are told otherwise."""
+    """Return the default name of a tool in plans."""
     return re.sub(r"[^A-Za-z0-9_.-]", "_", f"{server}.{tool}")[:100]
 
 

@@ -36,7 +36,7 @@ INVALID_REQUEST, NO_METHOD, INVALID_PARAMS, ELICITATION = -32600, -32601, -32602
 
 
 class ServerLost(WorkerFailure):
-    """The server broke off before it answered; nobody knows what it did."""
+    """The server broke off before it answered: the effect is unknown."""
 
     failure_class: ClassVar[str] = "lost"
 
@@ -48,7 +48,7 @@ class Overdue(WorkerFailure):
 
 
 class ResultTooLarge(InvalidOutput):
-    """The result is larger than what is taken."""
+    """The result exceeds the size limit."""
 
 
 _CLASSES: dict[str, type[WorkerFailure]] = {
@@ -70,7 +70,7 @@ def edge_error(
     retry_after_s: float | None = None,
     status: int = 0,
 ) -> dict[str, Any]:
-    """The error object of a JSON-RPC answer that our side gives."""
+    """Return the error object of a JSON-RPC answer that our side gives."""
     data = {
         "class": failure_class,
         "sent": sent,
@@ -81,12 +81,12 @@ def edge_error(
 
 
 def status_class(status: int) -> str:
-    """What an HTTP status means where there is no JSON-RPC error."""
+    """Return the failure class of an HTTP status without a JSON-RPC error."""
     return _STATUS.get(status, "unavailable" if status in (404, 405) or status >= 500 else "denied")
 
 
 def failure_of(error: MCPError, *, harmless: bool) -> WorkerFailure:
-    """The failure that a JSON-RPC error stands for; `harmless`: the tool changes nothing."""
+    """Return the failure that a JSON-RPC error stands for; `harmless`: the tool changes nothing."""
     text = bounded(error.message, 1_000)
     unknown = "none" if harmless else "unknown"
     if error.code == EDGE and isinstance(error.data, dict):
@@ -107,7 +107,7 @@ def failure_of(error: MCPError, *, harmless: bool) -> WorkerFailure:
 
 
 def ends_session(error: MCPError) -> bool:
-    """Whether nothing more will come over this connection."""
+    """Return whether the connection can carry nothing more after this error."""
     if error.code == EDGE and isinstance(error.data, dict):
         return error.data.get("class") in ("lost", "transient") or error.data.get("status") == 404
     return error.code in (CLOSED, INVALID_REQUEST)

@@ -40,7 +40,7 @@ STREAM_S = 300.0
 
 
 class Edge(httpx2.AsyncBaseTransport):
-    """Sends what the SDK wants sent, to the configured host and no other, within limits."""
+    """The transport below the SDK: sends to the configured host only, within limits."""
 
     def __init__(self, url: str, headers: tuple[Header, ...], limit: int) -> None:
         parsed = httpx2.URL(url)
@@ -80,7 +80,7 @@ class Edge(httpx2.AsyncBaseTransport):
         await self._below.aclose()
 
     async def _ready(self, request: httpx2.Request) -> httpx2.Request:
-        """The request to a judged address, with the secret headers on."""
+        """Return the request to a checked address, with the secret headers added."""
         url = request.url
         host = url.raw_host.decode("ascii").rstrip(".")
         if (url.scheme, url.host) != self._origin:
@@ -102,7 +102,7 @@ class Edge(httpx2.AsyncBaseTransport):
         )
 
     async def _bounded(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
-        """The answer, read within the limit unless it is a stream of events."""
+        """Return the answer, read within the limit unless it is a stream of events."""
         kind = response.headers.get("content-type", "").lower()
         failed = response.status_code >= 400
         if not failed and kind.startswith("text/event-stream"):
@@ -128,7 +128,7 @@ class Edge(httpx2.AsyncBaseTransport):
 
 @asynccontextmanager
 async def http(url: str, headers: tuple[Header, ...], limit: int) -> AsyncIterator[Any]:
-    """The two streams of a session with a server behind a URL."""
+    """Open the two streams of a session with a server behind a URL."""
     from mcp.client.streamable_http import streamable_http_client
 
     limits = httpx2.Timeout(CONNECT_S, read=STREAM_S)
@@ -149,7 +149,7 @@ def _answer(request: httpx2.Request, error: Mapping[str, Any]) -> httpx2.Respons
 
 
 def _is_error(kind: str, body: bytearray) -> bool:
-    """Whether a body is a JSON-RPC error of the server itself."""
+    """Return whether a body is a JSON-RPC error of the server itself."""
     if not kind.startswith("application/json"):
         return False
     try:

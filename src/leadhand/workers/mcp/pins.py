@@ -38,7 +38,7 @@ class Pins:
 
     @classmethod
     def read(cls, path: Path) -> Pins:
-        """From a file; UsageError says what is wrong with it."""
+        """Read a file of pins. Raise `UsageError` with the mistake."""
         if not path.exists():
             return cls(path)
         try:
@@ -58,7 +58,7 @@ class Pins:
         self.servers[server] = Pinned(name, reached(identity), tools)
 
     def write(self) -> None:
-        """To the file; UsageError when that cannot be."""
+        """Write the file. Raise `UsageError` if that fails."""
         servers: dict[str, Any] = {
             server: {
                 "name": pinned.name,
@@ -75,7 +75,7 @@ class Pins:
 
 
 def reached(identity: str) -> str:
-    """How a server is reached, as a digest: the file says what it is, not with what."""
+    """Return a digest of how a server is reached, which does not reveal it."""
     return hashlib.sha256(identity.encode()).hexdigest()[:16]
 
 

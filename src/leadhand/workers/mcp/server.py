@@ -50,7 +50,7 @@ CONNECT_S = 30.0
 
 
 class Listing(NamedTuple):
-    """What a server offered."""
+    """The tools that a server offered."""
 
     name: str
     """What it calls itself."""
@@ -131,7 +131,7 @@ class McpServer:
         return McpTool(self, tool, **terms)
 
     def tools(self, **terms: Any) -> list[McpTool]:
-        """Every tool the server has, on the same terms; asks the server unless it is pinned."""
+        """Return every tool of the server, on the same terms; ask it unless it is pinned."""
         return [self.tool(name, **terms) for name in self.listing().tools]
 
     def toolset(self, tools: Iterable[str] | None = None, **terms: Any) -> list[McpTool]:
@@ -142,7 +142,7 @@ class McpServer:
 
     @property
     def identity(self) -> str:
-        """How it is reached: part of every version of its tools."""
+        """Return how it is reached: part of every version of its tools."""
         doc = {
             "command": self.command,
             "url": self.url,
@@ -154,7 +154,7 @@ class McpServer:
 
     @property
     def secret_names(self) -> tuple[str, ...]:
-        """Variables whose values must not get into the log."""
+        """Return the variables whose values must not get into the log."""
         headers = [each.env for each in self._headers if each.env]
         named = (name for name in self.env if name not in self.public)
         passed = [name for name in named if SECRET_NAME.search(name)]
@@ -162,12 +162,12 @@ class McpServer:
 
     @property
     def given_values(self) -> dict[str, str]:
-        """Every variable that its program is given, except public ones."""
+        """Return every variable that its program is given, except public ones."""
         given = given_values(self.env, self._set_env, os.environ)
         return {name: value for name, value in given.items() if name not in self.public}
 
     def listing(self) -> Listing:
-        """What it offers: as pinned, as known, or as it says when it is asked now."""
+        """Return what it offers: as pinned, as known, or as it answers now."""
         with self._listing:
             if self._listed is None and self._pins is not None:
                 self._listed = self._pinned(self._pins)
@@ -191,7 +191,7 @@ class McpServer:
         await asyncio.to_thread(self.listing)
 
     async def read(self) -> Listing:
-        """Ask the server over a connection of its own, which is closed again."""
+        """Ask the server over a connection of its own, and close that."""
         processes = Processes(f"mcp-{os.getpid()}")
         try:
             connection = self._made(processes)
@@ -212,12 +212,12 @@ class McpServer:
 
     @property
     def pins(self) -> Pins | None:
-        """Where its tools are pinned, if anywhere."""
+        """Return the file in which its tools are pinned, or None."""
         return self._pins
 
     @property
     def is_known(self) -> bool:
-        """Whether describing its tools takes no connection."""
+        """Return whether its tools can be described without a connection."""
         pinned = self._pins is not None and self.name in self._pins.servers
         return self._listed is not None or pinned
 
@@ -279,7 +279,7 @@ class McpServer:
 
     @property
     def redactor(self) -> Redactor:
-        """What takes the secrets that this server is given out of what it says."""
+        """Return a redactor for the secrets that this server is given."""
         given = self.given_values.items()
         hidden = {name: value for name, value in given if is_kept_out(name, value)}
         return Redactor({**hidden, **{n: os.environ.get(n, "") for n in self.secret_names}})
@@ -308,7 +308,7 @@ class McpServer:
             )
 
     async def _connected(self) -> Connection:
-        """The present connection, or a new one that all who wait share."""
+        """Return the present connection, or a new one that all waiting calls share."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
             self._loop, self._connection, self._opening = loop, None, None
@@ -353,7 +353,7 @@ class McpServer:
 
 
 def ask_all(servers: Sequence[McpServer]) -> list[Listing | str]:
-    """Ask several servers at once, from anywhere: what each offers, or why that is not known."""
+    """Ask several servers at once, from any thread; return for each its tools or the error."""
     sdk()
 
     async def ask() -> list[Listing | BaseException]:
@@ -375,7 +375,10 @@ def ask_all(servers: Sequence[McpServer]) -> list[Listing | str]:
 
 
 def read_all(servers: Sequence[McpServer]) -> list[Listing]:
-    """The same; UsageError names every server that does not answer."""
+    """Ask several servers at once.
+
+    Raise `UsageError`, which names every one that does not answer.
+    """
     answers = ask_all(servers)
     problems = [
         f"mcp {server.name}: {answer}. Fix: see that it runs; with `leadhand mcp --pin` once, its "

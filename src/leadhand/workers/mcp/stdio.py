@@ -46,7 +46,7 @@ _ID_LAST = re.compile(_ID + rb"\s*\}\s*\Z")
 
 @dataclass(frozen=True, slots=True)
 class ServerProgram:
-    """What to start."""
+    """The program to start, with its arguments, folder and variables."""
 
     argv: tuple[str, ...]
     cwd: Path
@@ -67,7 +67,7 @@ class Last:
 
 
 class LineSplitter:
-    """Cuts what arrives into lines, and keeps of one that is too long only its two ends."""
+    """Splits input into lines; of a line that is too long it keeps only the two ends."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -75,7 +75,7 @@ class LineSplitter:
         self._head: bytes | None = None
 
     def feed(self, chunk: bytes) -> list[bytes | None]:
-        """The lines that are complete now; None stands before the ends of one that is too long."""
+        """Return the complete lines; None stands before the ends of one that is too long."""
         found: list[bytes | None] = []
         *ended, rest = chunk.split(b"\n")
         for piece in ended:
@@ -100,7 +100,7 @@ class LineSplitter:
 async def stdio(
     processes: Processes, program: ServerProgram, limit: int, last: Last, on_end: Callable[[], None]
 ) -> AsyncIterator[Any]:
-    """The two streams of a session with a program; `on_end()` is called when it hangs up."""
+    """Open the two streams of a session with a program; `on_end()` is called when it hangs up."""
     import anyio
     from mcp.shared.message import SessionMessage
 
@@ -204,7 +204,7 @@ def _how(finished: Finished) -> str:
 
 
 def _messages(lines: list[bytes | None], limit: int, last: Last) -> list[Any]:
-    """What the lines say, as the session takes it; what is no message is noted and left out."""
+    """Return the messages of the lines; other lines are noted and left out."""
     from mcp.shared.message import SessionMessage
     from mcp_types import jsonrpc_message_adapter
 
@@ -235,9 +235,9 @@ def _messages(lines: list[bytes | None], limit: int, last: Last) -> list[Any]:
 
 
 def _unreadable(line: bytes) -> Any:
-    """The answer in place of one that is no message, as when it is nested too deeply.
+    """Return an answer in place of a malformed one, such as one that is nested too deeply.
 
-    Returns: None where nobody can tell that it answers a call, or which.
+    Return None if it cannot be told which call it answers, if any.
     """
     from mcp_types import jsonrpc_message_adapter
 
@@ -251,7 +251,7 @@ def _unreadable(line: bytes) -> Any:
 
 
 def _too_long(ends: bytes, limit: int) -> bytes:
-    """The answer in place of one that is too long; when nobody can tell whose it is, we hang up."""
+    """Return an answer in place of one that is too long; hang up if its call is unknown."""
     found = _ID_FIRST.match(ends) or _ID_LAST.search(ends)
     if found is None:
         raise ConnectionAbortedError(f"a message is larger than {limit:,} bytes")

@@ -102,7 +102,7 @@ class McpTool:
 
     @property
     def definition(self) -> Definition:
-        """What the server said of it; UsageError when it has no such tool."""
+        """Return the server's definition. Raise `UsageError` if it has no such tool."""
         if self._definition is None:
             listing = self.server.listing()
             tools = listing.tools
@@ -120,7 +120,7 @@ class McpTool:
 
     @property
     def spec(self) -> WorkerSpec:
-        """As planners and plans know it."""
+        """Return the description for planners and plans."""
         if self._spec is None:
             definition, name = self.definition, self._described.name
             offer = msgspec.structs.replace(
@@ -151,11 +151,11 @@ class McpTool:
             return report_of(error)
 
     async def probe(self, task: Task, context: Context) -> Report | None:
-        """Nobody but the server could tell, and there is no question for it."""
+        """Raise `LookupError`: MCP has no question for the outcome of an earlier call."""
         raise LookupError(f"{self.spec.name} declares no probe")
 
     def check(self, name: str, action: str, data: Any) -> bool:
-        """Whether a declared expression holds for the data."""
+        """Return whether a declared expression holds for `data`."""
         return holds(self._checks.get(name) if name else self._check, name, data)
 
     def attach(self, processes: Processes) -> None:
@@ -163,16 +163,16 @@ class McpTool:
         self.server.attach(processes)
 
     async def detach(self) -> None:
-        """The host goes: hang up. The server is shared, and whoever comes next connects again."""
+        """Hang up, since the host ends. The server is shared: its next user connects again."""
         await self.server.close()
 
     async def close(self) -> None:
-        """The same."""
+        """Hang up, as `detach` does."""
         await self.server.close()
 
     @property
     def secret_names(self) -> tuple[str, ...]:
-        """Variables whose values must not get into the log."""
+        """Return the variables whose values must not get into the log."""
         return self.server.secret_names
 
     @property
@@ -184,12 +184,12 @@ class McpTool:
 
     @property
     def name(self) -> str:
-        """In the letters that every provider of models takes."""
+        """Return the name in letters that every provider of models takes."""
         return re.sub(r"[^A-Za-z0-9_-]", "_", self._described.name)[:MODEL_NAME_CHARS]
 
     @property
     def description(self) -> str:
-        """A stranger's text, with what cannot be seen escaped."""
+        """Return the server's text, with invisible characters escaped."""
         return self.spec.description
 
     @property
@@ -201,17 +201,17 @@ class McpTool:
 
     @property
     def effects(self) -> tuple[str, ...] | None:
-        """What it changes outside; None: nobody said."""
+        """Return what it changes outside; None if that is not declared."""
         return self.spec.offers[""].effects
 
     @property
     def risk(self) -> str | None:
-        """What was declared, raised by what its server says; None: medium."""
+        """Return the declared risk, raised by the server's hints; None means medium."""
         return self.spec.offers[""].risk
 
     @property
     def version(self) -> str:
-        """A digest of its definition and of how its server is reached."""
+        """Return a digest of its definition and of how its server is reached."""
         return self.spec.version
 
     async def call(self, arguments: dict[str, Any], context: Context) -> Any:
@@ -244,7 +244,7 @@ class McpTool:
         return self._data(result, harmless=harmless)
 
     def _data(self, result: Any, *, harmless: bool) -> Any:
-        """What a result says; a tool's own error is a failure."""
+        """Return the data of a result. Raise `WorkerFailure` for a tool's own error."""
         if not hasattr(result, "content"):
             raise NeedsInfo(f"{self.server.name}: the tool wants to ask a person, which it cannot")
         try:
@@ -264,7 +264,7 @@ class McpTool:
 
 
 def _block(content: Any) -> Any:
-    """A text as it is; anything else as the document it came as."""
+    """Return a text as it is, any other content as its document."""
     if content.type == "text":
         return content.text
     return content.model_dump(by_alias=True, mode="json", exclude_none=True)

@@ -37,7 +37,7 @@ class Sink:
         self._limit = limit
 
     def write(self, text: str) -> None:
-        """Take a text; what lies between beginning and end is dropped."""
+        """Take a text; keep its beginning and its end, and drop the middle."""
         with _lock:
             if not self.total:
                 self._head: list[str] = []
@@ -60,7 +60,7 @@ class Sink:
                 self._tail = deque(["".join(self._tail)])
 
     def tail(self, length: int) -> str:
-        """The last of what was written so far, while more may come."""
+        """Return the end of what was written so far."""
         if not self.total:
             return ""
         with _lock:
@@ -70,7 +70,7 @@ class Sink:
         return found.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
 
     def text(self) -> str:
-        """What was kept, with a note where something was left out."""
+        """Return what was kept, with a note where it was cut."""
         if not self.total:
             return ""
         with _lock:
@@ -86,7 +86,7 @@ LIVE_LIMIT = 128 << 10
 
 
 class LiveStreams:
-    """Both streams of a process as one text, bounded, for those who watch it."""
+    """Both streams of a process as one bounded text, for readers who watch it."""
 
     def __init__(self) -> None:
         self.sink = Sink(LIVE_LIMIT)
@@ -96,12 +96,12 @@ class LiveStreams:
         }
 
     def __call__(self, stream: str, chunk: bytes) -> None:
-        """Take what was read of a stream."""
+        """Take a chunk of a stream."""
         self.sink.write(self._decoders[stream].decode(chunk))
 
 
 def shown_live(context: Any, sink: Sink) -> Sink:
-    """Let those who watch the attempt of a context read what it prints; gives the sink back."""
+    """Show a sink's text to readers who watch the attempt; return the sink."""
     printing = getattr(context, "printing", None)
     if printing is not None:
         printing(sink.tail)
@@ -113,7 +113,7 @@ current: ContextVar[Sink | None] = ContextVar("leadhand_output", default=None)
 
 
 class _Bytes(io.RawIOBase):
-    """The `buffer` of a proxy, for those who write bytes."""
+    """The `buffer` of a proxy, for code that writes bytes."""
 
     def __init__(self, original: TextIO) -> None:
         super().__init__()
@@ -135,11 +135,11 @@ class _Bytes(io.RawIOBase):
             self._original.buffer.flush()
 
     def close(self) -> None:
-        """The real stream is not ours to close."""
+        """Do nothing: the real stream is not ours to close."""
 
 
 class _Proxy(io.TextIOBase):
-    """A text stream that asks, at each write, whose output it is."""
+    """A text stream that finds at each write the attempt whose output it is."""
 
     def __init__(self, original: TextIO) -> None:
         super().__init__()
@@ -169,7 +169,7 @@ class _Proxy(io.TextIOBase):
         return True
 
     def close(self) -> None:
-        """The real stream is not ours to close."""
+        """Do nothing: the real stream is not ours to close."""
 
     @property
     def buffer(self) -> Any:

@@ -54,7 +54,7 @@ class _Seen:
 
 
 def alive(pid: int, start_time: int, boot_id: str) -> bool:
-    """Whether that very process still runs; without /proc, whether its pid is in use."""
+    """Return whether that very process still runs; without /proc, whether its pid is in use."""
     if not PROC:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, 0)
@@ -65,7 +65,7 @@ def alive(pid: int, start_time: int, boot_id: str) -> bool:
 
 
 def own_start() -> tuple[int, str]:
-    """When this process started, and in which life of the machine; 0 and nothing without /proc."""
+    """Return this process's start time and the machine's boot id; 0 and "" without /proc."""
     seen = _look(os.getpid()) if PROC else None
     return (seen.start_time, _boot_id()) if seen is not None else (0, "")
 
@@ -85,7 +85,7 @@ async def kill_leftovers(marker_prefix: str) -> int:
 
 
 async def _until_gone(find: Callable[[], list[_Seen]]) -> int:
-    """Kill what is found until nothing is. A search takes milliseconds: it is done in a thread."""
+    """Kill until nothing is found. A search takes milliseconds, so it runs in a thread."""
 
     def kill_found() -> set[tuple[int, int]]:
         found = find()
@@ -125,7 +125,7 @@ def _marked(name: str, prefix: str, *, below: bool = True) -> list[_Seen]:
 
 
 def _any_marked(prefix: str) -> bool:
-    """Whether there is anything to kill at all: most hosts before us ended as they should."""
+    """Return whether there is anything to kill: most earlier hosts ended in order."""
     return any(_carries(pid, SPAWN, prefix) or _carries(pid, SUPERVISE, prefix) for pid in _pids())
 
 

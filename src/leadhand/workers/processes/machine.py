@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 
 
 def this_process() -> GuestProcess:
-    """This process, as the log of a run names it."""
+    """Return this process as the log of a run names it."""
     start_time, boot_id = own_start()
     return GuestProcess(os.getpid(), start_time, boot_id, str(Path.cwd()), sys.executable)
 
 
 def is_alive(process: GuestProcess) -> bool:
-    """Whether a process that a log names is still there."""
+    """Return whether a process that a log names is still there."""
     return alive(process.pid, process.start_time, process.boot_id)
 
 
 def mark_of(database_id: str, process: GuestProcess) -> str:
-    """What the programs are marked with that a run's own process starts."""
+    """Return the marker of programs that a run's own process starts."""
     return f"{database_id}.{process.pid}-{process.start_time}"
 
 
@@ -49,10 +49,11 @@ class LocalMachine:
         *,
         hidden: Callable[[], Sequence[Path]] = tuple,
     ) -> None:
-        """`own` is this process, where it drives a run beside the host of the database.
+        """Take the database id; `own` is this process if it drives a run beside the host.
 
-        What it starts is then marked as its own, and stays when another becomes the host.
-        `hidden` lists what no program with a sandbox may see; asked whenever one is started.
+        Programs it starts are then marked as its own, and stay when another process becomes the
+        host. `hidden` lists the files that no program with a sandbox may see; it is called at every
+        start.
         """
         self._base = database_id
         self._database_id = database_id if own is None else mark_of(database_id, own)
@@ -62,16 +63,16 @@ class LocalMachine:
         self._registries: list[Registry] = []
 
     async def clear(self) -> None:
-        """No command of an earlier host may live on beside its retry: kill it and see it dead."""
+        """Kill commands of earlier hosts and see them dead: none may live on beside its retry."""
         await kill_leftovers(self._database_id)
 
     async def end(self, process: GuestProcess) -> None:
-        """The same for what a run's own process started, which is gone."""
+        """Kill the programs that a run's own process started, which is gone."""
         if not is_alive(process):
             await kill_leftovers(mark_of(self._base, process))
 
     def attach(self, workers: Workers) -> None:
-        """Let workers start programs, and keep what functions print out of our own output."""
+        """Let workers start programs, and keep the output of functions out of our own."""
         install_capture()
         registry: Registry = workers  # type: ignore[assignment]
         registry.attach(self._processes)
@@ -80,7 +81,7 @@ class LocalMachine:
             self._registries.append(registry)
 
     def _hidden(self) -> list[Path]:
-        """What the host keeps to itself, and what the settings of its workers do."""
+        """Return the files that the host and the settings of its workers hide."""
         return [*self._own_hidden(), *(path for each in self._registries for path in each.hidden)]
 
     def held(self) -> int:

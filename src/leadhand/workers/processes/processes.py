@@ -66,7 +66,7 @@ OnOutput = Callable[[str, bytes], None]
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """What was kept of a stream: its first ``head`` bytes and, after a gap if any, its last."""
+    """The kept part of a stream: its first ``head`` bytes and, after a gap if any, its last."""
 
     data: bytes
     total: int
@@ -90,7 +90,7 @@ class Stream:
             self._loop.add_reader(fd, self.read)
 
     def read(self) -> bool:
-        """Take what is there now; false if nothing is."""
+        """Read what is there now; return False if nothing is."""
         try:
             count = os.readv(self._fd, [self._buffer])
         except BlockingIOError:
@@ -197,7 +197,7 @@ class StartedProcess:
 
 
 class CommandJob:
-    """What the host knows of one command: its two streams and the two answers to come."""
+    """One command as the host knows it: its two streams and the two answers to come."""
 
     def __init__(self, number: int, program: str, stdout: Stream, stderr: Stream) -> None:
         self.number, self.program = number, program
@@ -386,7 +386,7 @@ class Process:
         return await self.wait()
 
     def send_signal(self, number: int) -> None:
-        """To its whole process group; to nobody once it is over."""
+        """Send a signal to its whole process group; to none once it is over."""
         self._supervision.signal(self._job, int(number))
 
 
@@ -400,9 +400,9 @@ class Processes:
         strict: bool = False,
         hidden: Callable[[], Sequence[Path]] = tuple,
     ) -> None:
-        """`strict`: a process whose command cannot be told ends with the first it may be of.
+        """Take the marker's prefix; `hidden` lists the files that sandboxed programs may not see.
 
-        `hidden` lists what no program with a sandbox may see: the host's database, token, keys.
+        `strict`: a process that may belong to several commands ends with the first of them.
         """
         if not marker_prefix or "\0" in marker_prefix:
             raise ValueError("the marker prefix is empty or holds a NUL")
@@ -414,7 +414,7 @@ class Processes:
 
     @property
     def hidden(self) -> tuple[Path, ...]:
-        """What no program with a sandbox may see, as it is there now."""
+        """Return the existing files that no program with a sandbox may see."""
         return tuple(self._hidden())
 
     async def __aenter__(self) -> Self:
@@ -424,7 +424,7 @@ class Processes:
         await self.close()
 
     async def close(self) -> None:
-        """Kill what still runs and see it gone; those who wait for it get ``SupervisorLost``."""
+        """Kill what still runs and see it gone; waiting callers get ``SupervisorLost``."""
         self._closed = True
         if self._supervision is not None:
             await asyncio.shield(self._supervision.lose("it was closed"))
@@ -443,9 +443,9 @@ class Processes:
     ) -> Process:
         """Start a command; a program without a slash is looked for in the PATH of ``env``.
 
-        ``ends`` are descriptors it gets as its stdin and stdout, for whoever wants to talk with it;
-        they are closed here, whatever happens.
-        If this is cancelled the command is killed, and gone when the cancellation comes through.
+        ``ends`` are descriptors for its stdin and stdout, for a caller that talks with it; they are
+        closed here in any case. If this is cancelled the command is killed, and gone when the
+        cancellation comes through.
         """
         try:
             _check(argv, env)
@@ -477,7 +477,7 @@ class Processes:
         return Process(supervision, job, started)
 
     async def _supervised(self) -> Supervision:
-        """The present supervisor, or a new one once nothing is left of the last."""
+        """Return the present supervisor, or a new one once nothing is left of the last."""
         while not self._closed:
             present = self._supervision
             if present is None:
@@ -492,12 +492,12 @@ class Processes:
 
 
 def _text(value: str | os.PathLike[str]) -> str:
-    """Bytes in the clothes of a text, whatever the locale on either side."""
+    """Return bytes as a text, independent of the locale on either side."""
     return os.fsencode(value).decode("latin-1")
 
 
 def _check(argv: Sequence[str], env: Mapping[str, str]) -> None:
-    """What the system would cut off or misread, said in words."""
+    """Raise for arguments and variables that the system would cut off or misread."""
     if not argv or not argv[0]:
         raise SpawnError(errno.EINVAL, "there is no program in the argument list")
     if any("\0" in word for word in (*argv, *env, *env.values())):
@@ -509,9 +509,9 @@ def _check(argv: Sequence[str], env: Mapping[str, str]) -> None:
 def _open_streams(
     supervision: Supervision, stdin: bytes | None, ends: tuple[int, int] | None
 ) -> tuple[list[int], list[int]]:
-    """Our ends (stdout, stderr) and the command's (stdin, stdout, stderr).
+    """Return our ends (stdout, stderr) and the command's (stdin, stdout, stderr).
 
-    Given input is a file, not a pipe: nobody has to feed it, and a command may leave it unread.
+    Given input is a file, not a pipe: no task has to feed it, and a command may leave it unread.
     """
     near: list[int] = [] if ends is None else [-1]
     far: list[int] = [supervision.null] if ends is None else [*ends]

@@ -71,7 +71,7 @@ class SupervisedCommand:
 
 
 class Stray:
-    """A child of ours that is no main process: what some command left behind."""
+    """A child of the supervisor that is no main process: left behind by some command."""
 
     def __init__(self, born: int) -> None:
         self.owner: SupervisedCommand | None = None
@@ -202,7 +202,7 @@ class Supervisor:
         self.poller.register(gate, select.POLLIN)
 
     def started(self, command: SupervisedCommand) -> None:
-        """The gate is shut: the program runs, or the reason why not has arrived."""
+        """Handle the closed gate: the program runs, or the reason why not has arrived."""
         problem = os.read(command.gate, 64).decode()
         self.poller.unregister(command.gate)
         del self.gates[command.gate]
@@ -318,7 +318,7 @@ class Supervisor:
 
 
 def become(request: dict[str, Any], descriptors: list[int]) -> NoReturn:
-    """In the forked child: turn into the command, or say through the gate why that cannot be."""
+    """Turn the forked child into the command, or report through the gate why that is impossible."""
     stage = "setup"
     try:
         os.setsid()
@@ -344,7 +344,7 @@ def become(request: dict[str, Any], descriptors: list[int]) -> NoReturn:
 
 
 def signal_main(pid: int, number: int) -> None:
-    """To the group of an unreaped main process; to itself alone if it has not reached setsid."""
+    """Signal the group of an unreaped main process; only itself if it has not reached setsid."""
     if ask(os.killpg, pid, number) == -1:
         ask(os.kill, pid, number)
 
@@ -358,7 +358,7 @@ def kill_stray(pid: int) -> None:
 
 
 def ask(call: Callable[..., int | None], *arguments: int) -> int:
-    """The answer of a system call about a process; 0 for none, -1 if there is no such process."""
+    """Return the answer of a system call about a process; 0 for none, -1 if it does not exist."""
     try:
         return call(*arguments) or 0
     except OSError:
@@ -366,7 +366,7 @@ def ask(call: Callable[..., int | None], *arguments: int) -> int:
 
 
 def children() -> list[int]:
-    """Our direct children, dead ones included; exact, since nobody else reaps them."""
+    """Return our direct children, dead ones included; exact, since only we reap them."""
     if os.path.exists(path := f"/proc/{ME}/task/{ME}/children"):
         return [int(word) for word in slurp(path).split()]
     pids = filter(str.isdigit, os.listdir("/proc") if os.path.isdir("/proc/self") else [])

@@ -49,7 +49,7 @@ FIX = "Install bubblewrap (apt install bubblewrap), or use Linux 6.12 or newer w
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confinement:
-    """What a worker's `sandbox` says."""
+    """The `sandbox` of a worker."""
 
     folder: Path
     """What paths are relative to."""
@@ -107,7 +107,7 @@ class Confinement:
         return f"{reaches}; {writes}{reads}{given}"
 
     def missing(self) -> str:
-        """Why there is no such sandbox on this machine, with a fix; empty: there is one."""
+        """Return why this machine has no such sandbox, with a fix; empty if it has one."""
         try:
             choose(doors={DOOR: Path()} if self.hosts else None)
         except NoSandbox as error:
@@ -125,9 +125,9 @@ class Confinement:
         hidden: Sequence[Path] = (),
         readable: Sequence[Path] = (),
     ) -> AsyncIterator[Wrapped]:
-        """What to start in place of a program; its home and its door last as long as this.
+        """Yield what to start in place of a program; its home and its door last as long as this.
 
-        Raises NoSandbox where the walls cannot be had, or would keep nothing out.
+        Raise `NoSandbox` if the sandbox is not available, or would keep nothing out.
         """
         from leadhand.workers.sandbox.proxy import Proxy
 
@@ -156,7 +156,7 @@ class Confinement:
 
 
 def program_folders(program: str, cwd: Path, path: str) -> list[Path]:
-    """What a program needs to be started: itself, and the virtual environment that it is of."""
+    """Return what a program needs to start: itself, and its virtual environment."""
     found = str(cwd / program) if os.sep in program else shutil.which(program, path=path)
     if not found or not Path(found).exists():
         return []
@@ -173,7 +173,7 @@ def program_folders(program: str, cwd: Path, path: str) -> list[Path]:
 
 
 def python_folders() -> list[Path]:
-    """What a child Python reads: its own installation, and where modules are imported from."""
+    """Return what a child Python reads: its installation, and the folders of modules."""
     places = [sys.prefix, sys.base_prefix, str(Path(__file__).parents[3])]
     places += [entry for entry in sys.path if entry]
     found = [Path(each).absolute() for each in dict.fromkeys(places)]
@@ -186,7 +186,7 @@ def _holds_home(path: Path) -> bool:
 
 
 def declared(value: Any, folder: Path, where: str) -> Confinement | None:
-    """`sandbox=` of a decorator; UsageError says what is wrong with it."""
+    """Read `sandbox=` of a decorator. Raise `UsageError` with the mistake."""
     try:
         return Confinement.of(value, folder)
     except ValueError as problem:

@@ -112,7 +112,7 @@ def main() -> None:
 
 
 def run_again(words: list[str]) -> None:
-    """As `begin_anew` has it."""
+    """Run the second stage, as `begin_anew` starts it."""
     limits, families, reads, writes = ([int(n) for n in w.split(",")] for w in words[:4])
     end = 4 + reads[0]
     rules = {"read": words[4:end], "write": words[end : end + writes[0]]}
@@ -149,9 +149,10 @@ def check(result: int, what: str) -> int:
 
 
 def separate(writable: list[str], hidden: list[str]) -> bool:
-    """A network of our own and read-only mounts, if this user may have them; `hidden` is empty.
+    """Enter an own network and read-only mounts; return False if this user may not.
 
-    Shared memory and message queues of System V are our own too: files' rules do not reach them.
+    Paths in `hidden` become empty. Shared memory and message queues of System V become our own too:
+    rules for files do not reach them.
     """
     uid, gid = os.geteuid(), os.getegid()
     own = CLONE_NEWNET | CLONE_NEWNS | CLONE_NEWIPC
@@ -204,7 +205,7 @@ def attribute(path: bytes, add: int, remove: int, flags: int) -> None:
 
 
 def forward(port: int, path: str) -> None:
-    """Listen on loopback before anybody runs; a process of its own does the rest."""
+    """Listen on loopback before any program runs; a process of its own does the rest."""
     import socket
 
     listener = socket.create_server(("127.0.0.1", port), backlog=128)
@@ -326,7 +327,7 @@ def lock(rules: dict[str, list[str]] | None, families: list[int]) -> None:
 
 
 def drop() -> None:
-    """Every privilege, and the means to get one back: also those that root would inherit."""
+    """Drop every privilege and the means to regain one, also those that root would inherit."""
     for number in range(64):
         LIBC.prctl(PR_CAPBSET_DROP, number, 0, 0, 0)
     LIBC.prctl(PR_CAP_AMBIENT, 4, 0, 0, 0)
@@ -358,7 +359,7 @@ def restrict(rules: dict[str, list[str]]) -> None:
 
 
 def filtered(families: list[int]) -> bytes:
-    """The program of the seccomp filter: (code, if true, if false, value) for each step."""
+    """Return the program of the seccomp filter: (code, if true, if false, value) for each step."""
     machine, socket_call, flagged, forbidden = CALLS[MACHINE]
     load, equal, at_least, has, give = 0x20, 0x15, 0x35, 0x45, 0x06
     allow, refuse = 0x7FFF0000, 0x00050000

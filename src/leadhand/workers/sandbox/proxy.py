@@ -59,7 +59,7 @@ A rate limit is the account's, not one agent's; and agents do not always say how
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A service by a name of ours, and what is added to every request for it."""
+    """A service by a name of ours, with the headers that are added to every request for it."""
 
     address: str
     """Such as `https://api.example.com` or `http://127.0.0.1:8000/base`."""
@@ -108,7 +108,7 @@ class Proxy:
 
     @property
     def socket(self) -> Path:
-        """The socket that sandboxes are given."""
+        """Return the socket that sandboxes are given."""
         assert self._folder is not None
         return self._folder / "proxy.sock"
 
@@ -270,7 +270,7 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 async def _answer(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, refusal: ProxyRefused
 ) -> None:
-    """Say it; and read what was still being sent, or the answer would be lost with it."""
+    """Send the refusal, and read the rest of the request, or the answer would be lost with it."""
     body = f"leadhand: {refusal}\n".encode()
     writer.write(
         f"HTTP/1.1 {refusal.status} Refused\r\ncontent-type: text/plain\r\n"

@@ -119,7 +119,7 @@ class ProcessLimits:
 
 @dataclass(frozen=True, slots=True)
 class Wrapped:
-    """What to start instead."""
+    """The command to start instead of the program."""
 
     argv: tuple[str, ...]
     env: dict[str, str]
@@ -143,11 +143,11 @@ class Sandbox:
 
     @property
     def gateway(self) -> str:
-        """The proxy's address as a program inside sees it; empty if there is none."""
+        """Return the proxy's address as a program inside sees it; empty if there is none."""
         return f"http://127.0.0.1:{PORT}" if self.proxy and self.kind != "none" else ""
 
     def through(self, name: str) -> Sandbox:
-        """The same, with the door that is for this one; where it has none, with no other's."""
+        """Return the same sandbox with the door of `name`, or with none if it has none."""
         return replace(self, proxy=self.doors.get(name, self.proxy), doors={})
 
     def wrap(  # noqa: PLR0913 - each with a default
@@ -163,10 +163,10 @@ class Sandbox:
         hidden: Sequence[Path] = (),
         fixed: bool = False,
     ) -> Wrapped:
-        """The same program inside; the home is made if it is not there.
+        """Return the same program inside the sandbox; create the home if it is not there.
 
-        `writable` may be written besides. With `fixed` the slot is shown, not writable. `hidden` is
-        neither to be read nor written, though a folder that holds it is shown.
+        `writable` may be written besides. With `fixed` the slot is shown, not writable. `hidden`
+        can be neither read nor written, even if a folder that holds it is shown.
         """
         if not argv:
             raise ValueError("there is no program in the argument list")
@@ -226,7 +226,7 @@ def choose(
     doors: Mapping[str, Path] | None = None,
     bwrap: str = "",
 ) -> Sandbox:
-    """The sandbox that was asked for, or the best there is; NoSandbox says what to do about it."""
+    """Return the wanted sandbox, or the best available. Raise `NoSandbox` with a fix."""
     if wanted not in ("auto", *KINDS, "none"):
         raise NoSandbox(f"there is no sandbox {wanted!r}: auto, bubblewrap, landlock or none")
     kinds: tuple[Kind, ...] = KINDS if wanted == "auto" else (wanted,)  # type: ignore[assignment]
@@ -247,7 +247,7 @@ def choose(
 
 
 def probe() -> str:
-    """What is there, in one line, for `leadhand doctor`."""
+    """Return in one line which sandbox is available, for `leadhand doctor`."""
     said = []
     for kind in KINDS:
         trouble = trial(kind, network=True)
@@ -259,7 +259,7 @@ def probe() -> str:
 
 @lru_cache
 def trial(kind: Kind, bwrap: str = "", *, network: bool) -> str:
-    """Run a program that does nothing; empty, or what is wrong."""
+    """Run a program that does nothing in the sandbox; return the error, or an empty text."""
     from tempfile import TemporaryDirectory
 
     with TemporaryDirectory(prefix="leadhand-") as folder:
@@ -279,7 +279,7 @@ def trial(kind: Kind, bwrap: str = "", *, network: bool) -> str:
 
 
 def _tried(wrapped: Wrapped) -> tuple[int, bytes]:
-    """Its exit code and what it said; the forwarder, which outlives it, is ended with its group."""
+    """Return exit code and output; end the forwarder, which outlives the program."""
     with subprocess.Popen(
         wrapped.argv,
         cwd=wrapped.cwd,
@@ -298,7 +298,7 @@ def _tried(wrapped: Wrapped) -> tuple[int, bytes]:
 
 
 def which_bwrap() -> str:
-    """The program of bubblewrap on our own PATH."""
+    """Return the path of bubblewrap on our own PATH. Raise `NoSandbox` if it is not installed."""
     program = shutil.which("bwrap")
     if program is None:
         raise NoSandbox("bubblewrap is not installed")
@@ -363,13 +363,16 @@ def _etc() -> list[str]:
 
 
 def _shown(paths: Sequence[Path]) -> list[Path]:
-    """Those that are there, as they are named and as they are."""
+    """Return the paths that exist, as given and resolved."""
     absolute = [Path(os.path.abspath(path)) for path in paths if path.exists()]  # noqa: PTH100
     return list(dict.fromkeys([*absolute, *(path.resolve() for path in absolute)]))
 
 
 def _covered(hidden: Sequence[Path], seen: Sequence[Path]) -> list[Path]:
-    """The hidden paths that would be seen, outer ones only; NoSandbox where all would be hidden."""
+    """Return the hidden paths that would be visible, outer ones only.
+
+    Raise `NoSandbox` if everything would be hidden.
+    """
     found: list[Path] = []
     for path in sorted({each.resolve() for each in hidden if each.exists()}):
         if any(each.is_relative_to(path) for each in seen):
