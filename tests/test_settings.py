@@ -4,9 +4,11 @@ import os
 
 import pytest
 
+from leadhand.codec.tables import keys
 from leadhand.errors import NotAllowed, UsageError
-from leadhand.settings import KEYS, load_settings
+from leadhand.settings import load_settings
 from leadhand.settings.folders import make_store_folder
+from leadhand.settings.schema import SCHEMAS
 from tests.support.need import need
 
 
@@ -31,19 +33,19 @@ def test_defaults(tmp_path):
 
 def test_the_stronger_source_wins_for_each_key(tmp_path):
     """Flag, variable, leadhand.toml, pyproject.toml, user: five sources, one key each left."""
-    keys = ["attempts", "concurrency", "steps", "planner_calls", "planner_rounds"]
+    names = ["attempts", "concurrency", "steps", "planner_calls", "planner_rounds"]
 
     def table(level, count):
-        return "".join(f"{key} = {level}\n" for key in keys[:count])
+        return "".join(f"{key} = {level}\n" for key in names[:count])
 
     user = write(tmp_path, "home/.config/leadhand/config.toml", f"[policy]\n{table(1, 5)}")
     project = write(tmp_path, "pyproject.toml", f"[tool.leadhand.policy]\n{table(2, 4)}")
     own = write(tmp_path, "leadhand.toml", f"[policy]\n{table(3, 3)}")
     env = {"LEADHAND_POLICY__ATTEMPTS": "4", "LEADHAND_POLICY__CONCURRENCY": "4"}
     found = load(tmp_path, {"policy.attempts": 5, "policy.steps": None}, **env)
-    values = [getattr(found.policy, KEYS["policy"][key].field) for key in keys]
+    values = [getattr(found.policy, keys(SCHEMAS["policy"])[key].name) for key in names]
     assert values == [5, 4, 3, 2, 1]
-    origins = [found.origin(f"policy.{key}") for key in keys]
+    origins = [found.origin(f"policy.{key}") for key in names]
     assert origins == [
         "flag --attempts",
         "LEADHAND_POLICY__CONCURRENCY",
@@ -181,7 +183,7 @@ def test_every_policy_key_fills_a_field(tmp_path):
     from leadhand.core.policy import Policy
 
     fields = set(Policy.__struct_fields__)
-    filled = [kind.field for kind in KEYS["policy"].values()]
+    filled = [each.name for each in keys(SCHEMAS["policy"]).values()]
     assert set(filled) <= fields
     assert len(set(filled)) == len(filled)
     assert fields - set(filled) == {"inline_bytes", "rules", "reviewers", "approvers", "approval_s"}

@@ -1,15 +1,15 @@
 """`[fleet]` and `[coders]`: what is read, and what is refused with its place and fix."""
 
 import re
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from leadhand.app.documents import setting_rows
+from leadhand.codec.tables import keys
 from leadhand.errors import UsageError
 from leadhand.fleet.configuration import config_of
-from leadhand.fleet.settings import READERS, CoderSettings, fleet_of
+from leadhand.fleet.settings import CoderTable, FleetTable, fleet_of
 from leadhand.settings import load_settings
 
 
@@ -85,7 +85,7 @@ hosts = ["api.example.com:443"]
         ("[coders]\nfast = 3", "[coders.fast] must be a table"),
         ("[coders.Fast]\nkind = 'codex'", "a name has small letters"),
         ("[coders.a]\nkind = 'gpt'", "[coders.a]: kind must be one of claude, codex, command"),
-        ("[coders.a]\nkind = 'codex'\nmodle = 'x'", 'has no key "modle". Did you mean "model"?'),
+        ("[coders.a]\nkind = 'codex'\nmodle = 'x'", "modle is not known; did you mean model?"),
         ("[coders.a]\nkind = 'command'", "its command is missing. Fix: write command ="),
         ("[coders.a]\nkind = 'codex'\ncommand = ['x']", 'command goes with kind = "command"'),
         ("[coders.a]\nkind = 'codex'\nkey = 'sk-123'", "never the key itself"),
@@ -155,7 +155,6 @@ def test_every_setting_of_a_fleet_is_documented():
     """In the tables of docs/fleet.md, and nothing else is."""
     text = (Path(__file__).parents[1] / "docs" / "fleet.md").read_text()
     below = text.partition("\n## Settings\n")[2].partition("\n## ")[0]
-    coder = [each.name for each in fields(CoderSettings) if each.name != "name"]
-    for part, keys in zip(below.split("`[coders.NAME]`"), (READERS, coder), strict=True):
+    for part, schema in zip(below.split("`[coders.NAME]`"), (FleetTable, CoderTable), strict=True):
         rows = [line.split("|")[1] for line in part.splitlines() if line.startswith("| `")]
-        assert set(re.findall(r"`(\w+)`", " ".join(rows))) == set(keys)
+        assert set(re.findall(r"`(\w+)`", " ".join(rows))) == set(keys(schema))

@@ -38,7 +38,8 @@ from leadhand.core.plan.model import FAILURE_CLASSES
 from leadhand.core.plan.schema import STEP_SCHEMA
 from leadhand.models.names import ModelName
 from leadhand.ports import Context
-from leadhand.settings import KEYS, load_settings
+from leadhand.settings import load_settings
+from leadhand.settings.schema import SCHEMAS
 from leadhand.settings.sections import section_of
 from leadhand.workers.agent.declared import AgentTable
 from leadhand.workers.commands.declared import CommandTable
@@ -257,14 +258,14 @@ TABLES = {
     ("mcp.md", "Settings"): {*keys(ServerTable), *keys(ToolTable)},
     ("recovery.md", "The ladder"): FAILURE_CLASSES,
     ("hosting.md", "Settings"): [
-        *(f"{table}.{key}" for table, keys in KEYS.items() for key in keys),
+        *(f"{table}.{key}" for table, schema in SCHEMAS.items() for key in keys(schema)),
         *(
             f"{table}.{key}"
             for table in ("server", "temporal")
-            for key in section_of(table).tables[table]
+            for key in keys(section_of(table).tables[table])
         ),
     ],
-    ("fleet.md", "Settings"): section_of("fleet").tables["fleet"],
+    ("fleet.md", "Settings"): keys(section_of("fleet").tables["fleet"]),
     ("hosting.md", "Exit codes"): [str(code) for code in CODES],
 }
 

@@ -34,7 +34,7 @@ class Spy:
 
 
 def people():
-    given = {role: Member(role, digest_of(token)) for role, token in TOKENS.items()}
+    given = {role: Member(role=role, token=digest_of(token)) for role, token in TOKENS.items()}
     return Accounts("owner", "o" * 40, lambda: given)
 
 
@@ -305,7 +305,7 @@ def test_a_token_that_was_added_just_now_is_known(spy):
     gate = RequestGate(spy, Accounts("owner", "o" * 40, lambda: dict(given)))
     headers = {"authorization": f"Bearer {TOKENS['viewer']}"}
     assert ask(gate, "GET", "/api/v1/runs", headers)[0] == 401
-    given["vera"] = Member("viewer", digest_of(TOKENS["viewer"]))
+    given["vera"] = Member(role="viewer", token=digest_of(TOKENS["viewer"]))
     assert ask(gate, "GET", "/api/v1/runs", headers)[0] == 204
 
 

@@ -37,7 +37,7 @@ from leadhand.engine.results import result_of
 from leadhand.errors import StoreError
 from leadhand.settings import DATABASE
 from leadhand.settings.folders import FOLDER
-from leadhand.settings.keys import KEYS
+from leadhand.settings.schema import SCHEMAS
 from leadhand.settings.sections import sections
 from leadhand.stores.location import home
 
@@ -433,6 +433,10 @@ def review_document(state: State, now: Now) -> Doc:
 # Settings.
 
 
+def _keys(table: str) -> tuple[str, ...]:
+    return SCHEMAS[table].__struct_encode_fields__
+
+
 def setting_rows(settings: Settings) -> Iterator[tuple[str, Any, str]]:
     """Yield every setting: its key, its value, and its origin."""
     values: dict[str, Any] = {
@@ -449,14 +453,14 @@ def setting_rows(settings: Settings) -> Iterator[tuple[str, Any, str]]:
         "audit.every": settings.anchoring.every_s,
         "audit.key": str(settings.anchoring.key or ""),
         "review.key": str(settings.approver_key or ""),
-        **{f"planner.{key}": str(settings.planning.get(key, "")) for key in KEYS["planner"]},
-        **{f"telemetry.{key}": settings.telemetry.get(key, False) for key in KEYS["telemetry"]},
-        **{f"tiers.{name}": list(settings.tiers.get(name, ())) for name in KEYS["tiers"]},
+        **{f"planner.{key}": str(settings.planning.get(key, "")) for key in _keys("planner")},
+        **{f"telemetry.{key}": settings.telemetry.get(key, False) for key in _keys("telemetry")},
+        **{f"tiers.{name}": list(settings.tiers.get(name, ())) for name in _keys("tiers")},
     }
-    for table, keys in KEYS.items():
-        for key, kind in keys.items():
+    for table, schema in SCHEMAS.items():
+        for name, key in zip(schema.__struct_fields__, _keys(table), strict=True):
             dotted = f"{table}.{key}"
-            value = getattr(settings.policy, kind.field) if kind.field else values[dotted]
+            value = values[dotted] if dotted in values else getattr(settings.policy, name)
             yield dotted, to_builtins(value), settings.origin(dotted)
     for section in sections():
         for dotted, value in section.rows(section.of(settings)).items():

@@ -36,6 +36,7 @@ from msgspec import Meta
 
 from leadhand.core import durations
 from leadhand.core.wording import closest, listed
+from leadhand.errors import UsageError
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -101,6 +102,18 @@ def read(value: Any, kind: Any) -> Any:
     except msgspec.ValidationError as error:
         found = [*_mistakes(value, kind)] or [Mistake((), str(error.__cause__ or error))]
         raise TableError(found) from None
+
+
+def read_table(place: str, value: Any, schema: type[S]) -> S:
+    """Return a table by its schema. Raise UsageError with its place and the first mistake.
+
+    What stands in it is not shown: it may be a key.
+    """
+    try:
+        found: S = read(value, schema)
+    except TableError as error:
+        raise UsageError(f"{place}: {error}") from None
+    return found
 
 
 def _read(kind: Any, value: Any) -> Any:
@@ -212,10 +225,8 @@ def _words(kind: Any) -> str:
         return "a text that is not empty" if meta.get("min_length") else "a text"
     if kind in (int, float):
         noun = "a whole number" if kind is int else "a number"
-        if kind is float and meta.get("ge") == 0:
-            return f"{noun} that is not negative" + (
-                f", up to {meta['le']}" if "le" in meta else ""
-            )
+        if kind is float and meta.get("ge") == 0 and "le" not in meta:
+            return f"{noun} that is not negative"
         below = f" from {meta['ge']}" if "ge" in meta else ""
         return noun + below + (f" to {meta['le']}" if "le" in meta else "")
     if kind is bool:

@@ -55,6 +55,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leadhand.audit.anchors import Anchoring
+from leadhand.codec.tables import TableError, keys
+from leadhand.codec.tables import read as read_value
 from leadhand.core.plan.model import Doc
 from leadhand.core.policy import Policy
 from leadhand.core.wording import closest, listed, shown
@@ -62,9 +64,9 @@ from leadhand.errors import NotAllowed, UsageError
 from leadhand.models.names import ModelName
 from leadhand.settings.contexts import ContextSettings, check_context, chosen
 from leadhand.settings.folders import FOLDER
-from leadhand.settings.keys import KEYS, NAMED, TABLES
 from leadhand.settings.models import check_tiers
-from leadhand.settings.review import approver, refuse_namesakes
+from leadhand.settings.review import refuse_namesakes
+from leadhand.settings.schema import APPROVERS, NAMED, SCHEMAS, TABLES
 from leadhand.settings.sections import Section, section_of, tables
 from leadhand.stores.location import Place, place_of
 
@@ -259,22 +261,20 @@ def _flat(path: Path, document: Doc) -> Iterator[tuple[str, Any]]:
                     raise UsageError(
                         f"{path}: {table}.{key} must be a table, written [{table}.{key}].{more}"
                     )
-            elif key not in (known := _keys(table) or {}):
+            elif key not in (known := _keys(table) or ()):
                 raise _unknown(path, key, known, "key", f"[{table}] ")
             yield f"{table}.{key}", value
 
 
-def _keys(table: str) -> Mapping[str, Any] | None:
+def _keys(table: str) -> tuple[str, ...] | None:
     """Return the keys of a table; None if its keys are free names."""
-    if table in KEYS or table in ("approvers", *NAMED):
-        return KEYS.get(table)
-    section = section_of(table)
-    found = {} if section is None else section.tables[table]
-    return None if callable(found) else found
+    section = section_of(table) if table not in TABLES else None
+    schema = SCHEMAS.get(table) if section is None else section.tables[table]
+    return tuple(keys(schema)) if isinstance(schema, type) else None
 
 
 def _unknown(
-    where: object, word: str, known: Mapping[str, Any] | tuple[str, ...], what: str, place: str = ""
+    where: object, word: str, known: tuple[str, ...], what: str, place: str = ""
 ) -> UsageError:
     meant = closest(word, known)
     fix = f'Did you mean "{meant}"?' if meant else f"There are: {listed(known, 40)}."
@@ -289,11 +289,11 @@ def _from_environment(env: Mapping[str, str]) -> Iterator[tuple[str, str, Any]]:
         table, two, key = name.removeprefix("LEADHAND_").lower().partition("__")
         if not two:
             table, key = "project", table
-            if key not in KEYS[table]:
+            if key not in (_keys(table) or ()):
                 continue
-        elif table not in KEYS and section_of(table) is None:
-            raise _unknown(name, table, (*KEYS, *tables()), "table")
-        elif key not in (known := _keys(table) or {}):
+        elif table not in SCHEMAS and section_of(table) is None:
+            raise _unknown(name, table, (*SCHEMAS, *tables()), "table")
+        elif key not in (known := _keys(table) or ()):
             raise _unknown(name, key, known, "key", f"[{table}] ")
         yield f"{table}.{key}", name, _from_text(env[name], table, key)
 
@@ -305,9 +305,10 @@ def _from_text(text: str, table: str, key: str) -> Any:
     if table == "project" or key == "webhook":
         return text
     try:
-        return json.loads(text)
+        found = json.loads(text)
     except ValueError:
         return text
+    return text if found is None else found
 
 
 def _settings(found: Mapping[str, _Value], root: Path, files: tuple[Path, ...]) -> Settings:
@@ -317,10 +318,10 @@ def _settings(found: Mapping[str, _Value], root: Path, files: tuple[Path, ...]) 
         if dotted.partition(".")[0] not in DECLARING
     }
     policy = {
-        kind.field: read[f"{table}.{key}"]
+        each.name: read[f"{table}.{key}"]
         for table in ("policy", "review")
-        for key, kind in KEYS[table].items()
-        if kind.field and f"{table}.{key}" in read
+        for key, each in keys(SCHEMAS[table]).items()
+        if each.name in Policy.__struct_fields__ and f"{table}.{key}" in read
     }
     if people := _under("approvers", read):
         try:
@@ -375,20 +376,17 @@ def _settings(found: Mapping[str, _Value], root: Path, files: tuple[Path, ...]) 
 def _value(dotted: str, given: _Value) -> Any:
     """Return the value of one key. Raise `UsageError`, which names its place."""
     table, _, key = dotted.partition(".")
+    section = section_of(table) if table not in TABLES else None
+    schema = NAMED.get(table, SCHEMAS.get(table)) if section is None else section.tables[table]
+    if schema is not None and not isinstance(schema, type):
+        return schema(given.origin, key, given.value)
     try:
-        if table in NAMED:
-            return NAMED[table](given.origin, key, given.value)
-        if table in KEYS or table == "approvers":
-            reader = approver if table == "approvers" else KEYS[table][key].read
-            return reader(given.value)
-        section = section_of(table)
-        assert section is not None, table
-        content = section.tables[table]
-        if callable(content):
-            return content(given.origin, key, given.value)
-        return content[key](given.value)
-    except ValueError as error:
-        raise UsageError(f"{given.origin}: {key} {error} (it is {shown(given.value)})") from None
+        return read_value(given.value, APPROVERS if schema is None else keys(schema)[key].type)
+    except TableError as error:
+        first = error.mistakes[0]
+        inside = f".{first.place}" if first.place else ""
+        value = "" if inside else f" (it is {shown(given.value)})"
+        raise UsageError(f"{given.origin}: {key}{inside} {first.what}{value}") from None
 
 
 def _sections(read: Doc) -> list[Section]:

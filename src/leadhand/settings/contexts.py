@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from leadhand.core.wording import closest, listed, shown
 from leadhand.errors import UsageError
-from leadhand.settings.keys import KEYS
+from leadhand.settings.schema import PolicyTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -52,8 +52,8 @@ def check_context(path: Path, name: str, table: Any) -> Doc:
         if not isinstance(other, str) or not other:
             raise UsageError(f"{place}: workers.{worker} must be the name of a worker")
     for key in table.get("policy", {}):
-        if key not in KEYS["policy"]:
-            meant = _meant(key, KEYS["policy"])
+        if key not in PolicyTable.__struct_encode_fields__:
+            meant = _meant(key, PolicyTable.__struct_encode_fields__)
             raise UsageError(f"{place} policy has no key {shown(key)}. {meant}")
     for key, value in table.get("params", {}).items():
         if not _is_json(value):

@@ -18,18 +18,26 @@ environment variable with the key: no key is in a file.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
+import msgspec
+from msgspec import Meta
+
+from leadhand.codec.tables import TableSchema, Text, read_table
 from leadhand.core.wording import closest, listed, shown
 from leadhand.errors import UsageError
 from leadhand.models.names import BY_ADDRESS, PROVIDERS, ModelName, checked_address, parse_model
 
-FIELDS = ModelName._fields
-NEEDED = ("provider", "model")
-SCHEMAS = ("native", "tool", "prompted")
-VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
+KEY_VARIABLE = Meta(
+    pattern=r"^([A-Za-z_][A-Za-z0-9_]{0,99})?$",
+    description="the name of the environment variable that holds the key, never the key itself. "
+    'Fix: write key = "MY_KEY" and set that variable',
+)
+Schema = Annotated[
+    Literal["", "native", "tool", "prompted"], Meta(description="one of native, tool, prompted")
+]
+Price = Annotated[float, Meta(ge=0, lt=1e9, description="dollars for a million tokens")]
 
 
 def tier(value: Any) -> tuple[str, ...]:
@@ -50,53 +58,41 @@ def read_model(origin: str, name: str, value: Any) -> ModelName:
         return parse_model(value, place)
     if not isinstance(value, dict):
         raise UsageError(f"{place} must be a table, or a text as in chat:qwen3@http://HOST/v1")
-    for key in value:
-        if key not in FIELDS:
-            raise UsageError(f"{place} has no key {shown(key)}. {_meant(key, FIELDS)}")
-    for key in NEEDED:
-        if not isinstance(value.get(key), str) or not value[key]:
-            raise UsageError(f"{place}: {key} must be a text. Fix: write {_EXAMPLES[key]}.")
-    wrong = next(_wrong(value), "")
-    if wrong:
-        raise UsageError(f"{place}: {wrong}")
-    provider, url = value["provider"], value.get("url", "")
-    if url:
-        url = checked_address(url, provider, place)
-    elif provider in ("chat", "responses"):
-        raise UsageError(f'{place}: {provider} needs an address. Fix: write url = "http://…/v1".')
-    return ModelName(**{**value, "url": url})
+    return ModelName(**msgspec.structs.asdict(read_table(place, value, ModelTable)))
 
 
-_EXAMPLES = {"provider": 'provider = "anthropic"', "model": 'model = "claude-sonnet-5"'}
+class ModelTable(TableSchema):
+    """The keys of `[models.NAME]`."""
 
+    provider: Text
+    model: Text
+    url: str = ""
+    key: Annotated[str, KEY_VARIABLE] = ""
+    price_in: Price | None = None
+    price_out: Price | None = None
+    max_tokens: Annotated[int, Meta(ge=1)] = 0
+    schema: Schema = ""
+    cache: bool = True
 
-def _wrong(table: Mapping[str, Any]) -> Iterator[str]:
-    provider = table["provider"]
-    if provider in BY_ADDRESS:
-        url, key = BY_ADDRESS[provider]
-        fix = f'provider = "chat", url = "{url}", key = "{key}"'
-        yield f"{provider} is asked by its address, in OpenAI's Chat Completions. Fix: write {fix}."
-    elif provider not in PROVIDERS:
-        yield f"no provider is called {shown(provider)}. {_meant(provider, sorted(PROVIDERS))}"
-    if not isinstance(table.get("url", ""), str):
-        yield "url must be a text"
-    key = table.get("key", "")
-    if not isinstance(key, str) or (key and not VARIABLE.fullmatch(key)):
-        yield (
-            "key must name the environment variable that holds the key, never the key itself. "
-            'Fix: write key = "MY_KEY" and set that variable.'
-        )
-    for name in ("price_in", "price_out"):
-        price = table.get(name, 0)
-        if isinstance(price, bool) or not isinstance(price, int | float) or not 0 <= price < 1e9:
-            yield f"{name} must be dollars for a million tokens"
-    most = table.get("max_tokens", 1)
-    if isinstance(most, bool) or not isinstance(most, int) or most < 1:
-        yield "max_tokens must be a whole number from 1"
-    if table.get("schema", "") not in ("", *SCHEMAS):
-        yield f"schema must be one of {', '.join(SCHEMAS)}"
-    if not isinstance(table.get("cache", True), bool):
-        yield "cache must be true or false"
+    def __post_init__(self) -> None:
+        """Raise ValueError, a sentence, for a provider or an address that cannot be asked."""
+        if self.provider in BY_ADDRESS:
+            url, key = BY_ADDRESS[self.provider]
+            fix = f'provider = "chat", url = "{url}", key = "{key}"'
+            raise ValueError(
+                f"{self.provider} is asked by its address, in OpenAI's Chat Completions. "
+                f"Fix: write {fix}."
+            )
+        if self.provider not in PROVIDERS:
+            meant = _meant(self.provider, sorted(PROVIDERS))
+            raise ValueError(f"no provider is called {shown(self.provider)}. {meant}")
+        if self.url:
+            try:
+                self.url = checked_address(self.url, self.provider, "")
+            except UsageError as error:
+                raise ValueError(str(error).removeprefix(": ")) from None
+        elif self.provider in ("chat", "responses"):
+            raise ValueError(f'{self.provider} needs an address. Fix: write url = "http://…/v1".')
 
 
 def check_tiers(

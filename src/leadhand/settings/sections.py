@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
+
 from leadhand import plugins
 from leadhand.errors import UsageError
 
@@ -20,8 +22,6 @@ if TYPE_CHECKING:
 
 GROUP = "settings"
 
-Reader = Callable[[Any], Any]
-"""Reads the value of one key; raises ValueError with the end of a sentence."""
 NamedReader = Callable[[str, str, Any], Any]
 """Reads one table of a table of tables: by the file, the name and the content."""
 Trusted = Iterator[tuple[str, str, str, str]]
@@ -32,8 +32,8 @@ class Section(NamedTuple):
     """A product's tables in the settings."""
 
     name: str
-    tables: Mapping[str, Mapping[str, Reader] | NamedReader]
-    """For each table its keys with their readers, or the reader of its named tables."""
+    tables: Mapping[str, type[msgspec.Struct] | NamedReader]
+    """For each table its schema (see `codec.tables`), or the reader of its named tables."""
     make: Callable[[Doc, Mapping[str, Path]], Any]
     """Makes the product's settings from values by dotted key, and the folder of each value's
     file."""

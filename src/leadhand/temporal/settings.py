@@ -20,7 +20,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from leadhand.core.durations import seconds
+from leadhand.codec.tables import Duration, TableSchema, Text
 from leadhand.settings.sections import Section, Trusted, detail_text
 from leadhand.temporal.cluster import NAMESPACE, Cluster
 from leadhand.temporal.messages import HostingOptions
@@ -47,36 +47,18 @@ def cluster_of(settings: Settings) -> Cluster | None:
     return found
 
 
-def _text(value: Any) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise ValueError("must be a text that is not empty")
-    return value
+class TemporalTable(TableSchema):
+    """The keys of `[temporal]`."""
 
-
-def _duration(value: Any) -> float:
-    found = seconds(value)
-    if found <= 0:
-        raise ValueError("must be longer than nothing")
-    return found
-
-
-def _flag(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError("must be true or false")  # noqa: TRY004 - the end of a sentence
-    return value
-
-
-KEYS = {
-    "address": _text,
-    "namespace": _text,
-    "prefix": _text,
-    "heartbeat": _duration,
-    "tls": _flag,
-    "ca": _text,
-    "cert": _text,
-    "key": _text,
-    "api_key": _text,
-}
+    address: Text = ""
+    namespace: Text = NAMESPACE
+    prefix: Text = HostingOptions().prefix
+    heartbeat: Duration = HostingOptions().heartbeat_s
+    tls: bool = False
+    ca: Text = ""
+    cert: Text = ""
+    key: Text = ""
+    api_key: Text = ""
 
 
 def _make(read: Doc, folders: Mapping[str, Path]) -> Cluster | None:
@@ -123,7 +105,7 @@ def _without(cluster: Cluster | None, kinds: Mapping[str, set[str]]) -> Cluster 
 
 SECTION = Section(
     name="temporal",
-    tables={"temporal": KEYS},
+    tables={"temporal": TemporalTable},
     make=_make,
     rows=_rows,
     trusted=_trusted,

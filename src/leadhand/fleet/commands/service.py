@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+import msgspec
 
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
@@ -104,7 +105,8 @@ def settings_for(folder: str | None, executes: Console | None = None) -> Setting
     settings = settings_of(executes=executes)
     if folder is None:
         return settings
-    return with_fleet(settings, replace(fleet_of(settings), folder=Path(folder).absolute()))
+    fleet = msgspec.structs.replace(fleet_of(settings), folder=Path(folder).absolute())
+    return with_fleet(settings, fleet)
 
 
 @command("start", "leadhand fleet start --repo ../shop")
