@@ -1,6 +1,7 @@
 """The same core hosted by Temporal: runs as workflows, steps on any number of machines.
 
-Read in this order: cluster (the server, as the rest of Leadhand speaks to it), messages (what
-crosses), payloads (how), workflow (the loop), log_writer (its log), remote and activities (the
-other side), processes and service (who serves), host and run (starting and speaking to runs).
+Read in this order: cluster (the server, as seen by the rest of Leadhand), messages (the data that
+crosses), payloads (its encoding), workflow (the loop), log_writer (its log), remote and activities
+(the other side), processes and service (the serving processes), host and run (starting and
+controlling runs).
 """

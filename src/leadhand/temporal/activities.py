@@ -1,8 +1,8 @@
-"""The other side of a workflow: attempts on machines, and what only the engine's processes do.
+"""The activities of a workflow: attempts on machines, and the tasks of the engine's processes.
 
-Machines carry out attempts and probes; each heartbeats while it works, so that a machine that
-dies or freezes is noticed, and so that a stop reaches commands and agents. The engine's processes
-ask planners and reviewers, check goals, and write the log.
+Machines carry out attempts and probes; each heartbeats while it works, so that a dead or frozen
+machine is noticed, and so that a stop reaches commands and agents. The engine's processes ask
+planners and reviewers, check goals, and write the log.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 READERS = ThreadPoolExecutor(8, "leadhand-log")
-"""Read the log and results: their server may be away for minutes, and then each of them waits."""
+"""Threads that read the log and results: their server may be unavailable for minutes."""
 FETCHED_BYTES_MAX = 64 << 20
-"""Of large results, that are loaded before whoever may want them asks."""
+"""The size of large results that are loaded in advance."""
 BEATS = 4
 """Heartbeats in the time after which silence means death."""
 
@@ -77,7 +77,7 @@ def _now() -> Now:
 
 @asynccontextmanager
 async def beating(heartbeat_s: float, deputy: RemoteRun | None = None) -> AsyncIterator[None]:
-    """Say that we live, and how far the work is, until it is done."""
+    """Send heartbeats with the progress of `deputy` until the block ends."""
 
     async def beat() -> None:
         while True:
@@ -95,7 +95,10 @@ async def beating(heartbeat_s: float, deputy: RemoteRun | None = None) -> AsyncI
 
 
 async def stoppable(work: Coroutine[Any, Any, None], stopped: Callable[[], None]) -> None:
-    """Do it to its end, though it may be told to stop: then it says itself how that went."""
+    """Run `work` to completion even if the activity is cancelled, and report its own outcome.
+
+    `stopped` is called when the cancellation arrives.
+    """
     task = asyncio.get_running_loop().create_task(work)
     while not task.done():
         try:
@@ -110,9 +113,9 @@ async def stoppable(work: Coroutine[Any, Any, None], stopped: Callable[[], None]
 
 
 async def refuse_stale(heartbeat_s: float) -> None:
-    """Do not begin what was given up already: this process may have been frozen meanwhile.
+    """Refuse to start an activity that was already given up: this process may have been frozen.
 
-    Asking the server costs a round trip, so it is asked only when the start lies back some time.
+    Asking the server costs a round trip, so it is asked only if the start was some time ago.
     """
     info = activity.info()
     age_s = abs(time.time() - info.started_time.timestamp())
@@ -127,16 +130,16 @@ async def refuse_stale(heartbeat_s: float) -> None:
 
 
 async def aside(store: Store, call: Callable[..., T], *args: Any) -> T:
-    """Read from a store while this process goes on: it heartbeats, and says that it is alive."""
+    """Read from a store without blocking the loop, so that heartbeats continue."""
     if not getattr(store, "remote", False):
         return call(*args)
     return await asyncio.get_running_loop().run_in_executor(READERS, call, *args)
 
 
 async def fetched(store: Store, state: State, names: Iterable[str]) -> None:
-    """Have large results of a state here that is nobody else's, before anybody looks at them.
+    """Load large results of a private state in advance.
 
-    What cannot be read is left to whoever looks.
+    An unreadable result is left to its reader.
     """
     if getattr(store, "remote", False):
         steps = [step for name in names if (step := state.steps[name]).data_ref]
@@ -154,7 +157,7 @@ def _fetch(store: Store, steps: list[StepState]) -> None:
 
 
 def asking(step: str, epoch: int) -> Ask:
-    """How this activity asks its workflow for more money."""
+    """Return the function by which this activity asks its workflow for more budget."""
     info, client = activity.info(), activity.client()
     assert info.workflow_id is not None
     handle = client.get_workflow_handle(info.workflow_id, run_id=info.workflow_run_id)
@@ -206,7 +209,7 @@ class StepActivities:
 
     @activity.defn(name=PROBE)
     async def probe(self, order: AttemptOrder) -> Judged:
-        """Tell whether an attempt that nobody saw end did happen."""
+        """Determine whether an attempt of unknown outcome took effect."""
         effect = StartProbe(
             order.step, order.attempt, order.epoch, order.worker, order.action, _parameters(order)
         )
@@ -239,12 +242,12 @@ class StepActivities:
     async def _supplied(
         self, deputy: RemoteRun, order: AttemptOrder, work: Coroutine[Any, Any, None]
     ) -> None:
-        with suppress(asyncio.CancelledError):  # the context says so, and `work` looks there
+        with suppress(asyncio.CancelledError):  # the context is marked, and `work` looks there
             await fetched(self._store, deputy.state, list(order.results))
         await work
 
     def _refused(self, order: AttemptOrder) -> ev.AttemptReported | None:
-        """What was allowed is what runs: a machine with another version does not do it."""
+        """Return a refusal if this machine has another version of the worker than was allowed."""
         known = Catalog(order.started.catalog).workers.get(order.worker)
         spec = examining.changed_spec(state_of(order), self._workers, order.worker)
         if spec is None or known is None:
@@ -278,24 +281,24 @@ class EngineActivities:
         reviewers: dict[str, Reviewer] | None = None,
         on_notice: Callable[[str, str, str], None] | None = None,
     ) -> None:
-        """`planner` finds the planner of a run again."""
+        """Create the activities; `planner` returns the planner of a run from its state."""
         self._store = store
         self._workers = workers
         self._planner = planner
         self._reviewers = reviewers or {}
         self.machine = StepActivities(workers, store)
-        """For steps that a person has done: what they say is a report like any other."""
+        """For steps done by a person: their answer is a report like any other."""
         self._on_notice = on_notice or (lambda _kind, _run, _text: None)
 
     @activity.defn(name=PLAN)
     async def plan(self, look: StateRequest) -> PlannerReply:
-        """Ask the planner of a run what comes next."""
+        """Ask the planner of a run for its next decision."""
         async with beating(look.heartbeat_s):
             deputy = await self._deputy(look)
             await fetched(self._store, deputy.state, reversed(deputy.state.steps))
             try:
                 deputy.planner = self._planner(deputy.state)
-            except UsageError as error:  # this engine does not have it: the run is told so
+            except UsageError as error:  # this engine does not have it: the run gets the reason
                 return PlannerReply(reason=str(error))
         answers: list[PlannerReply] = []
 
@@ -313,7 +316,7 @@ class EngineActivities:
 
     @activity.defn(name=EXAMINE)
     async def examine(self, look: StateRequest) -> Examined:
-        """Have the automatic reviewers look at a revision."""
+        """Let the automatic reviewers examine a revision."""
         async with beating(look.heartbeat_s):
             deputy = await self._deputy(look)
             found, failed = await examining.findings_of(deputy)  # type: ignore[arg-type]
@@ -329,7 +332,7 @@ class EngineActivities:
 
     @activity.defn(name=LOG)
     async def log(self, look: StateRequest) -> list[LogLine]:
-        """A run's log up to a place, as it was written."""
+        """Return a run's log up to a position, as it was written."""
         async with beating(look.heartbeat_s):
             entries = await self._read(look.run, look.place)
         return [
@@ -339,7 +342,7 @@ class EngineActivities:
 
     @activity.defn(name=PROJECT)
     async def project(self, batch: LogBatch) -> None:
-        """Write a batch to the log: once, in order, however often this is tried."""
+        """Write a batch to the log: exactly once and in order, however often this is tried."""
         entries = [
             Entry(batch.run, e.seq, e.at, e.version, bytes(e.body), bytes.fromhex(e.hash))
             for e in batch.lines

@@ -1,4 +1,4 @@
-"""What a machine is told of an attempt: written by the workflow, from the state as it is then."""
+"""Orders of attempts for machines: made by the workflow, from its current state."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ with workflow.unsafe.imports_passed_through():
 
 
 class Orders:
-    """Writes the orders of one workflow."""
+    """Makes the orders of one workflow."""
 
     def __init__(self, flow: RunFlow) -> None:
         self._flow = flow
@@ -32,7 +32,7 @@ class Orders:
     def order(
         self, effect: StartAttempt | StartProbe, deadline: int, quota: float | None
     ) -> AttemptOrder:
-        """All that a machine must know."""
+        """Return everything that a machine needs for an attempt or a probe."""
         state = self._flow.state
         step = state.steps[effect.step]
         planned = step.doc.get("parameters") or {}
@@ -60,7 +60,7 @@ class Orders:
         )
 
     def _start(self, worker: str) -> ev.RunStarted:
-        """The start of the run as a machine needs it: the same for all attempts of a worker."""
+        """Return the start of the run for a machine: the same for all attempts of a worker."""
         if worker not in self._slim:
             started = self._flow.state.started
             assert started is not None
@@ -71,7 +71,7 @@ class Orders:
         return self._slim[worker]
 
     def size(self, effect: StartAttempt) -> int:
-        """About how much the order of an attempt says, before it is deflated."""
+        """Return the approximate size of the order of an attempt, before compression."""
         state, worker = self._flow.state, effect.worker
         step = state.steps[effect.step]
         if self._flow.version < 2:
@@ -85,7 +85,7 @@ class Orders:
 def _bytes(value: Any, plain: Any = None) -> int:
     try:
         return len(msgspec.json.encode(value))
-    except UnicodeEncodeError:  # half a character
+    except UnicodeEncodeError:  # a lone surrogate
         return len(str(value if plain is None else plain))
 
 

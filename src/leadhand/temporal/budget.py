@@ -1,11 +1,10 @@
-"""The money of a run on many machines: what each attempt may spend on models, so that no two spend
-the same.
+"""The budget of a run on many machines: a quota for each attempt, so that none is spent twice.
 
-An attempt is given a fair part when it begins: what nobody has laid a hand on, by the number of
-those that may want some at the same time. When that is not enough it asks for more, and what it has
-not used goes back meanwhile; so it waits for those that are under way, which mostly come to less
-than they were given. When none is left to wait for, it is refused: only then is the budget spent.
-(`engine/budget.py` does the same for calls on one machine.)
+An attempt gets a fair share when it starts: the unreserved budget, divided by the number of those
+that may want some at the same time. If that is not enough it asks for more, and returns its unused
+part meanwhile; so it waits for others in flight, which mostly use less than they were given. When
+none is left to wait for, it is refused: only then is the budget spent. (`engine/budget.py` does the
+same for calls on one machine.)
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ with workflow.unsafe.imports_passed_through():
     from leadhand.temporal.messages import More
 
 SPENDER = "agent"
-"""The kind of workers that surely ask models. Others have their price, and may ask for more."""
+"""The kind of workers that certainly call models. Others have a price, and may ask for more."""
 
 
 class _Held:
-    """What one attempt may spend: `own` of it is its declared price, which the state reserves."""
+    """The quota of one attempt: `own` of it is its declared price, which the state reserves."""
 
     __slots__ = ("own", "quota", "waits")
 
@@ -39,14 +38,14 @@ class _Held:
 
 
 class WorkflowBudget:
-    """Who may spend how much of a run's budget. The planner is the step without a name."""
+    """The quotas of a run's budget. The planner is the step without a name."""
 
     def __init__(self, flow: RunFlow) -> None:
         self._flow = flow
         self._held: dict[tuple[str, int], _Held] = {}
 
     def give(self, step: str, epoch: int) -> float | None:
-        """What somebody who begins may spend; None without a budget."""
+        """Return the quota of an attempt or planner call that starts; None without a budget."""
         state = self._flow.state
         if state.policy.budget is None:
             return None
@@ -62,11 +61,11 @@ class WorkflowBudget:
         return held.quota
 
     def back(self, step: str, epoch: int) -> None:
-        """It is over; what it spent stands in the log."""
+        """Release the quota of an attempt that is over; the log has what it spent."""
         self._held.pop((step, epoch), None)
 
     async def more(self, want: More) -> float:
-        """The new quota of somebody who has not enough: at least `used`, which it keeps."""
+        """Return the new quota of an attempt that needs more: at least `used`, which it keeps."""
         held = self._held.get((want.step, want.epoch))
         if held is None or not self._counts(want):
             return want.used
@@ -83,13 +82,13 @@ class WorkflowBudget:
         return held.quota
 
     def _hoped(self, want: More) -> bool:
-        """Whether somebody may give something back still, to one that is wanted still."""
+        """Return whether another attempt may still return budget, and this one is still wanted."""
         if not self._counts(want):
             return False
         return any(not each.waits and each.quota > ROUNDING for each in self._held.values())
 
     def _counts(self, want: More) -> bool:
-        """Whether what it does counts: money is for those only."""
+        """Return whether its result still counts: only then does it get budget."""
         state = self._flow.state
         if state.ended is not None or (want.step, want.epoch) not in self._held:
             return False
@@ -98,13 +97,13 @@ class WorkflowBudget:
         return commands.is_current(state, want.step, want.epoch)
 
     def _takers(self) -> int:
-        """How many may want a part of what is left: those that wait, and those that may begin."""
+        """Return how many attempts, waiting or about to start, may want a share of the rest."""
         state, ways = self._flow.state, self._flow.ways
         most = min(state.policy.max_concurrency, ways.in_flight_max, max(1, state.unsettled))
         return max(1, most - sum(1 for each in self._held.values() if each.quota > each.own))
 
     def _free(self) -> float:
-        """What nobody has laid a hand on."""
+        """Return the unreserved budget."""
         state = self._flow.state
         assert state.policy.budget is not None
         left = state.policy.budget - state.spent - state.reserved
@@ -114,5 +113,5 @@ class WorkflowBudget:
 
 
 def _reserves(state: State, step: str, epoch: int) -> bool:
-    """Whether the state holds the price of an attempt: one that was given up may spend still."""
+    """Return whether the state reserves the price of an attempt: a lost one may still spend."""
     return bool(step) and commands.is_current(state, step, epoch)

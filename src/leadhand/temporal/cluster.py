@@ -1,7 +1,7 @@
-"""Where runs are hosted when one machine is not enough: a Temporal server, as settings name it.
+"""A Temporal server that hosts runs when one machine is not enough, as in the settings.
 
-`Cluster` is the `HostingService` (app/hosting_service.py) that the rest of Leadhand speaks to.
-Nothing of Temporal is imported before it is spoken to: reading settings needs none of it.
+`Cluster` is the `HostingService` (app/hosting_service.py) for the rest of Leadhand. Nothing of
+Temporal is imported before it is contacted: reading settings needs none of it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 NAMESPACE = "default"
 NAME_DIGITS = 12
-"""Of a log's own name, in the names of its queues and workflows."""
+"""The digits of a log's own id in the names of its queues and workflows."""
 MISSING = "Temporal is not installed here. Fix: pip install 'leadhand[temporal]'"
 
 
@@ -46,12 +46,12 @@ class Cluster(msgspec.Struct, frozen=True):
     ways: HostingOptions = HostingOptions()
     tls: bool = False
     ca: str = ""
-    """A file with the certificate that the server's is checked against; the system's else."""
+    """The file with the CA certificate that the server's is checked against; else the system's."""
     cert: str = ""
     key: str = ""
-    """Files with the certificate and the key that this side shows (mTLS)."""
+    """The files with the certificate and key of this side (mTLS)."""
     api_key: str = ""
-    """The name of an environment variable that holds the key of an account."""
+    """The name of the environment variable with the API key of an account."""
 
     name: ClassVar[str] = "Temporal"
     setting: ClassVar[str] = "temporal.address"
@@ -63,7 +63,7 @@ class Cluster(msgspec.Struct, frozen=True):
         return await open_host(self, place)
 
     async def say(self, place: Place, run: str, verb: str, actor: str, details: Doc) -> Doc:
-        """Send a command to a run, or to all when `run` is empty; in the log when it returns."""
+        """Send a command to a run, or to all if `run` is empty; in the log on return."""
         host = await self.open(place)
         try:
             return await host.say(run, verb, actor, details)
@@ -71,7 +71,7 @@ class Cluster(msgspec.Struct, frozen=True):
             await host.close()
 
     async def give_up(self, place: Place, run: str, actor: str, reason: str) -> None:
-        """End the workflow of a run, whatever it still meant to do: its log is what counts."""
+        """End the workflow of a run, regardless of its pending work: the log is the authority."""
         host = await self.open(place)
         try:
             await host.give_up(run, f"given up by {actor}: {reason}")
@@ -79,7 +79,7 @@ class Cluster(msgspec.Struct, frozen=True):
             await host.close()
 
     async def withdraw(self, place: Place, run: str, actor: str, reason: str) -> bool:
-        """Take back a run that waits for an engine. Return False when there is none of this id."""
+        """Withdraw a run that waits for an engine. Return False if there is none of this id."""
         host = await self.open(place)
         try:
             why = f"withdrawn by {actor}" + (f": {reason}" if reason else "")
@@ -90,13 +90,13 @@ class Cluster(msgspec.Struct, frozen=True):
     async def take_back(
         self, place: Place, actor: str, reason: str, tell: Callable[[str], None]
     ) -> bool:
-        """Let processes of ours host the runs of a log again. Return False when they do already."""
+        """Let processes of ours host the runs of a log again. Return False if they already do."""
         from leadhand.temporal.take_back import take_back
 
         return await take_back(place, self, actor, reason, tell)
 
     def status(self, reader: Reader) -> TemporalStatus:
-        """Return what knows who drives the runs of a log."""
+        """Return the status of the runs of a log."""
         from leadhand.temporal.host_status import TemporalStatus
 
         return TemporalStatus(self, reader)
@@ -114,10 +114,11 @@ class Cluster(msgspec.Struct, frozen=True):
 
 
 def own_names(cluster: Cluster, log: Store | Log) -> Cluster:
-    """Return the server with names on it that are this log's own: `PREFIX.LOG`.
+    """Return the server with names that are this log's own: `PREFIX.LOG`.
 
-    An engine serves, and a command starts, only what has its own log's name, so no run lands in the
-    log of another project with the same prefix. A log that says its names in full keeps them.
+    An engine serves, and a command starts, only runs with its own log's name, so that no run lands
+    in the log of another project with the same prefix. A log that records its full names keeps
+    them.
     """
     there, prefix = host_state(log).temporal, cluster.ways.prefix
     own = f".{log.database_id[:NAME_DIGITS]}"
@@ -127,7 +128,7 @@ def own_names(cluster: Cluster, log: Store | Log) -> Cluster:
 
 
 def security_of(cluster: Cluster) -> dict[str, Any]:
-    """How a client is told to prove the server and itself; UsageError names what is missing."""
+    """Return the client's security options. Raise `UsageError`, which names what is missing."""
     if bool(cluster.cert) != bool(cluster.key):
         raise UsageError("[temporal] cert and key go together")
     found: dict[str, Any] = {}
@@ -159,7 +160,7 @@ def _content(key: str, file: str) -> bytes:
 
 
 def require() -> None:
-    """UsageError when Temporal's library is not installed."""
+    """Raise `UsageError` if Temporal's library is not installed."""
     try:
         import temporalio  # noqa: F401
     except ImportError:

@@ -1,4 +1,4 @@
-"""Who is there: which runs a Temporal server hosts, and who serves its task queues."""
+"""The status of a Temporal server: the runs it hosts, and the processes of its task queues."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 
 SILENT_S = 70.0
-"""Whoever waits for work asks for it once a minute at least. The server goes on naming those who
-asked for some minutes more, so whoever was not heard of for longer has ended, is cut off, or is a
-machine that has all it may take."""
+"""A process asks for work at least once a minute. The server goes on listing it for some minutes
+more, so one that was not seen for longer has ended, is cut off, or is a machine at full
+capacity."""
 ACTIVITIES = TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY
 SCHEDULED = PendingActivityState.PENDING_ACTIVITY_STATE_SCHEDULED
 PLACE = "leadhand.place"
@@ -41,13 +41,13 @@ NO_ENGINE = (
 
 
 async def served_by(client: Client, queue: str, *, workflows: bool = False) -> list[str]:
-    """Who asks a task queue for work."""
+    """Return the processes that ask a task queue for work."""
     seen = await last_seen(client, queue, workflows=workflows)
     return sorted(name for name, ago_s in seen.items() if ago_s <= SILENT_S)
 
 
 async def last_seen(client: Client, queue: str, *, workflows: bool = False) -> dict[str, float]:
-    """Who has asked a task queue for work in the last minutes, and how many seconds ago."""
+    """Return the processes that asked a task queue for work recently, and how many seconds ago."""
     kind = TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW if workflows else ACTIVITIES
     request = DescribeTaskQueueRequest(
         namespace=client.namespace, task_queue=TaskQueue(name=queue), task_queue_type=kind
@@ -61,7 +61,7 @@ async def last_seen(client: Client, queue: str, *, workflows: bool = False) -> d
 
 
 def silent_since(seen: dict[str, float]) -> str:
-    """Who was there last, in words; nothing when nobody was."""
+    """Describe the process seen last; empty if there was none."""
     if not seen:
         return ""
     ago_s, name = min((ago_s, name) for name, ago_s in seen.items())
@@ -69,7 +69,7 @@ def silent_since(seen: dict[str, float]) -> str:
 
 
 async def hosted_runs(client: Client, prefix: str, run: str = "") -> frozenset[str]:
-    """The runs that a workflow drives now; of one run, if only that is asked for."""
+    """Return the runs that a workflow drives now; only `run`, if given."""
     begins = workflow_id(prefix, "")
     if not run:
         listed = client.list_workflows(LIST)
@@ -86,14 +86,14 @@ async def hosted_runs(client: Client, prefix: str, run: str = "") -> frozenset[s
 
 
 async def not_begun(client: Client, prefix: str, run: str) -> set[str]:
-    """The steps of a run whose attempts no machine has taken yet."""
+    """Return the steps of a run whose attempts no machine has taken yet."""
     told = await client.get_workflow_handle(workflow_id(prefix, run)).describe()
     pending = told.raw_description.pending_activities
     return {each.activity_id.rpartition(" ")[0] for each in pending if each.state == SCHEDULED}
 
 
 async def missing(client: Client, prefix: str, workers: Iterable[str]) -> list[str]:
-    """Who is not there, in words: an engine, or a machine for one of these workers."""
+    """Describe missing processes: an engine, or a machine for one of these workers."""
     found = []
     if not await served_by(client, engine_queue(prefix), workflows=True):
         found.append(NO_ENGINE)
@@ -109,9 +109,9 @@ async def missing(client: Client, prefix: str, workers: Iterable[str]) -> list[s
 
 
 async def parked(client: Client, prefix: str, ends: dict[str, tuple[int, str]]) -> dict[str, str]:
-    """The runs whose log is not what their workflow wrote, and what is wrong.
+    """Return the runs whose log differs from what their workflow wrote, and the problem.
 
-    `ends`: where their logs end, read before. A log is written behind, so it may end before the
+    `ends`: the ends of their logs, read before. The log is written behind, so it may end before the
     workflow does, and never after it.
     """
     limit = asyncio.Semaphore(PLACES_AT_ONCE)
@@ -129,7 +129,7 @@ async def _parked(client: Client, prefix: str, run: str, seq: int, head: str) ->
     try:
         place = await handle.query(PLACE, result_type=dict, rpc_timeout=PLACE_WAIT)
     except (WorkflowQueryFailedError, WorkflowQueryRejectedError, RPCError):
-        return ""  # nobody serves it now, which is told elsewhere; or it has just ended
+        return ""  # not served now, which is reported elsewhere; or it has just ended
     if place["fork"]:
         return str(place["fork"])
     if place["status"] == "loading":
@@ -140,7 +140,7 @@ async def _parked(client: Client, prefix: str, run: str, seq: int, head: str) ->
 
 
 def way_out(run: str) -> str:
-    """What to do about a run that is parked."""
+    """Return the fix for a parked run."""
     return (
         f"Fix: see what is there with leadhand logs {run}; then go on from the log as it is, with "
         f"leadhand resume {run} --from-log --reason TEXT"
@@ -148,5 +148,5 @@ def way_out(run: str) -> str:
 
 
 def workflow_id(prefix: str, run: str) -> str:
-    """The id of a run's workflow: there is one for each run."""
+    """Return the id of a run's workflow: there is one for each run."""
     return f"{prefix}/{run}"

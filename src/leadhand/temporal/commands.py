@@ -113,7 +113,7 @@ async def _serve(console: Console, wanted: ServiceOptions, health: int | None, b
 
 
 async def _tell_away(console: Console, up: RunningService) -> None:
-    """Say once when the server is away, and once when it is back."""
+    """Say once when the server is unreachable, and once when it is back."""
     there = True
     while True:
         await asyncio.sleep(AWAY_S)
@@ -123,7 +123,7 @@ async def _tell_away(console: Console, up: RunningService) -> None:
 
 
 def _ready(up: Callable[[], RunningService | None], signals: Signals) -> Callable[[], bool]:
-    """Whether work is taken."""
+    """Return a function that tells whether work is taken."""
 
     def look() -> bool:
         found = up()

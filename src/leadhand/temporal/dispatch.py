@@ -1,6 +1,6 @@
-"""The workflow's hands: effects of the core as activities, and what comes of them as inputs.
+"""Dispatch: effects of the core as activities, and their outcomes as inputs.
 
-Each activity is attempted once. Whether to try again, where, and when is the core's decision; an
+Each activity is attempted once. Whether to retry, where, and when is the core's decision; an
 activity that Temporal retried would be a second mechanism, and would run a step twice.
 
     machine silent, or killed      heartbeat time-out        lost: nobody knows, as law 6 has it
@@ -9,12 +9,13 @@ activity that Temporal retried would be a second mechanism, and would run a step
     stopped, or over, before it began                        nothing happened, and nothing will
     an activity that breaks        an error                  lost, too
 
-What ran for a step before is over when the next begins: its machine has said so, or the server has
-given it up. A step that may be done twice waits for that no longer than a silent machine is waited
-for, and for a part of its own time; one that may not does wait, and is parked when that takes long.
+The previous activity of a step is over before the next begins: its machine has reported, or the
+server has given it up. A step that may be repeated waits for that no longer than for a silent
+machine, and for a fraction of its own time; any other step does wait, and is parked if that takes
+long.
 
-An activity's id names what it is for (step and epoch; the place in the log). A replay compares ids,
-so a decision that comes out otherwise than it did stops the workflow rather than forking the run.
+An activity's id names its purpose (step and epoch; the position in the log). A replay compares ids,
+so a decision that differs stops the workflow rather than forking the run.
 """
 
 from __future__ import annotations
@@ -74,34 +75,34 @@ if TYPE_CHECKING:
 
 ONCE = RetryPolicy(maximum_attempts=1)
 NET_S = 60.0
-"""How long after its deadline an activity is given up, should the core's own timer not do it."""
+"""How long after its deadline an activity is given up, in case the core's own timer fails."""
 PATIENCE = 0.9
-"""The share of its time that an attempt may wait for a machine. Then it has not begun."""
+"""The share of its time that an attempt may wait for a machine. Then it has not started."""
 BESIDE = 0.25
-"""The share of its time that an attempt which may be done twice waits for the one before it."""
+"""The share of its time that a repeatable attempt waits for the previous one."""
 PROBES_MAX = 5
-"""Probes of one attempt whose machines may fall silent."""
+"""The number of probes of one attempt whose machines may fall silent."""
 UNREADABLE = RetryPolicy(
     initial_interval=AGAIN.initial_interval,
     backoff_coefficient=AGAIN.backoff_coefficient,
     maximum_interval=AGAIN.maximum_interval,
     non_retryable_error_types=["StoreCorrupt"],
 )
-"""Of what only reads: an engine that dies, and a log that is away, are waited out."""
+"""For reads: an engine that dies, and an unreachable log, are waited out."""
 
 
 def queue_of(prefix: str, worker: str) -> str:
-    """The task queue of a worker."""
+    """Return the task queue of a worker."""
     return f"{prefix}.worker.{worker}"
 
 
 def engine_queue(prefix: str) -> str:
-    """The task queue of workflows, planners and the log."""
+    """Return the task queue of workflows, planners and the log."""
     return f"{prefix}.engine"
 
 
 class _Call:
-    """What was last wanted for a step, or of the planner, and the activity once there is one."""
+    """The last request for a step or the planner, and its activity once there is one."""
 
     __slots__ = ("barred", "epoch", "handle", "stopped")
 
@@ -110,7 +111,7 @@ class _Call:
         self.handle: workflow.ActivityHandle[Any] | None = None
         self.stopped = False
         self.barred = False
-        """Whether the one before it is not known to be over, and it must not run beside that."""
+        """Whether the previous one may still run, and this one must not run beside it."""
 
 
 class Dispatch:
@@ -124,7 +125,7 @@ class Dispatch:
         self.orders = Orders(flow)
         self.money = WorkflowBudget(flow)
         self.busy = 0
-        """Activities under way, also those that were told to stop and have not said so yet."""
+        """The number of activities in flight, including those told to stop that have not ended."""
 
     def perform(self, effect: Effect) -> None:
         """Carry out one effect; its events are part of the same workflow task."""
@@ -170,7 +171,7 @@ class Dispatch:
                 del self._under_way[key]
 
     async def _over(self, call: _Call, before: list[asyncio.Task[None]], effect: Any) -> None:
-        """Wait until what ran for a step before is over, for as long as is right."""
+        """Wait until the previous activity of a step is over, within the patience."""
 
         def over() -> bool:
             return call.stopped or all(task.done() for task in before)
@@ -183,7 +184,7 @@ class Dispatch:
             call.barred = not self._twice(effect)
 
     def _patience_s(self, effect: Any) -> float | None:
-        """How long to wait for what ran before; None: until it is over, or this is."""
+        """Return how long to wait for the previous activity; None: until one of both is over."""
         heartbeat_s = self._flow.ways.heartbeat_s
         if isinstance(effect, CallPlanner):
             return heartbeat_s
@@ -193,7 +194,7 @@ class Dispatch:
         return min(heartbeat_s, left_s * BESIDE) if self._twice(effect) else left_s * PATIENCE
 
     def _twice(self, effect: Any) -> bool:
-        """Whether it may run beside one that nobody hears of."""
+        """Return whether it may run beside an activity that does not answer."""
         if not isinstance(effect, StartAttempt):
             return True
         state = self._flow.state
@@ -249,7 +250,7 @@ class Dispatch:
             self._paid_in(effect, lambda state, _now: _heard(state, effect, judged))
 
     def _paid_in(self, effect: StartAttempt | StartProbe, what: Said) -> None:
-        """Hand it in; its money is free when the log has heard what was spent of it."""
+        """Submit an outcome; its quota is free once the log has recorded the cost."""
 
         def said(state: State, now: Now) -> Move:
             self.money.back(effect.step, effect.epoch)
@@ -258,17 +259,17 @@ class Dispatch:
         self._flow.hand_in(said)
 
     def _counts(self, effect: StartAttempt | StartProbe) -> bool:
-        """Whether it is wanted still: the log may say that it is over."""
+        """Return whether it is still wanted: the log may say that it is over."""
         return commands.is_current(self._flow.state, effect.step, effect.epoch)
 
     def _queue(self, worker: str) -> str:
-        """Where a worker is served; what a person has done is judged by the engine."""
+        """Return the queue of a worker; a person's work is judged by the engine."""
         spec, prefix = self._flow.state.catalog.workers.get(worker), self._flow.ways.prefix
         by_hand = spec is not None and spec.kind == "human"
         return engine_queue(prefix) if by_hand else queue_of(prefix, worker)
 
     def _broken(self, effect: StartAttempt | StartProbe, cause: BaseException | None) -> Said:
-        """What an activity that gave no result comes to."""
+        """Return the outcome of an activity without a result."""
         if isinstance(cause, TimedOut) and cause.type is TimeoutType.SCHEDULE_TO_START:
             reason = f"no machine took it: nobody serves {effect.worker}, or all are busy"
             return self._failed(effect, "unavailable", reason, "none")
@@ -280,7 +281,7 @@ class Dispatch:
         return self._failed(effect, "lost", reason, "unknown")
 
     def _unbegun(self, effect: StartAttempt | StartProbe, *, barred: bool) -> Said:
-        """What comes of one that nobody began."""
+        """Return the outcome of an activity that never started."""
         if not barred:
             return self._failed(effect, "lost", "it was stopped before it began", "none")
         reason = "what was tried before may be at work still, on a machine that does not answer"
@@ -303,12 +304,12 @@ class Dispatch:
         return failed
 
     def _unheard_of(self, probe: StartProbe) -> str:
-        """It is made again; but what silences every machine that tries it is a person's matter."""
+        """Return the outcome of a silent probe: repeated, and after too many left to a person."""
         self._unheard[probe.step, probe.attempt] += 1
         often = self._unheard[probe.step, probe.attempt] >= PROBES_MAX
         return "unknown" if often and self._flow.version > 1 else "lost"
 
-    # What needs to see the whole run.
+    # Requests that need the whole run.
 
     def _look(self, **more: Any) -> StateRequest:
         flow = self._flow
@@ -317,7 +318,7 @@ class Dispatch:
     async def _see(
         self, call: _Call, name: str, look: StateRequest, result: type, policy: RetryPolicy = ONCE
     ) -> Any:
-        """Have something done with the state as it was when it was asked for."""
+        """Run an activity with the state as it was when it was requested."""
         flow = self._flow
         await flow.pipe.until_written(look.place.seq)
         if call.stopped and flow.version > 1:

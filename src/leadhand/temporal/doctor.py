@@ -1,4 +1,4 @@
-"""What `leadhand doctor` sees of a Temporal server, and of who serves runs there."""
+"""Checks of `leadhand doctor` for a Temporal server and its serving processes."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 
 Row = tuple[str, str, str, str]
-"""What, its value, what is wrong with it, and the fix."""
+"""What was checked, its value, the problem, and the fix."""
 ENGINE_FIX = "leadhand worker --engine-only, or leadhand serve"
 
 
 def checks(settings: Settings, *, fix: bool) -> Iterator[DoctorCheck]:  # noqa: ARG001 - the port
-    """The server, the engine, and the workers that are loaded here: who serves them."""
+    """Check the server, the engine, and the loaded workers: which processes serve them."""
     try:
         for what, value, problem, way in temporal_rows(settings):
             yield DoctorCheck(what, value, problem, way, warning=True)
@@ -38,7 +38,7 @@ def checks(settings: Settings, *, fix: bool) -> Iterator[DoctorCheck]:  # noqa: 
 
 
 def temporal_rows(settings: Settings) -> list[Row]:
-    """Return what is seen of the server, the engine and the workers that are loaded here."""
+    """Return the checks of the server, the engine and the loaded workers."""
     cluster = cluster_of(settings)
     if cluster is None:
         return []
@@ -64,7 +64,7 @@ async def _looked(settings: Settings, cluster: Cluster, names: list[str]) -> lis
 
 
 def _named(settings: Settings, cluster: Cluster) -> Cluster:
-    """With the names of this log's own; nobody serves a log that is not there."""
+    """Return the cluster with this log's own names; a missing log is not served."""
     if not there(settings.store):
         return cluster
     log = open_reader(settings.store)
@@ -75,7 +75,7 @@ def _named(settings: Settings, cluster: Cluster) -> Cluster:
 
 
 async def _parked(settings: Settings, cluster: Cluster) -> list[Row]:
-    """Runs that do not go on, since their log is not what their workflow wrote."""
+    """Return runs that do not continue because their log differs from their workflow's."""
     if not there(settings.store):
         return []
     from leadhand.app.reader import Reader
@@ -106,7 +106,7 @@ async def _served(cluster: Cluster, names: list[str]) -> list[Row]:
 
 
 async def _queue(client: Client, what: str, queue: str, without: str, fix: str) -> Row:
-    """Who serves a task queue; whoever has not asked for work lately does not."""
+    """Check the processes of a task queue that asked for work lately."""
     from leadhand.temporal.cluster_status import SILENT_S, last_seen, silent_since
 
     engine = what == "engine"

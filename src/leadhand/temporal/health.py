@@ -1,9 +1,9 @@
-"""Two answers for whatever watches a process: is it alive, and does it take work.
+"""Health checks for a process: is it alive, and does it take work.
 
     GET /livez    200 while the process lives
     GET /readyz   200 while it takes work; 503 while it starts or drains
 
-Nothing else is answered, and nothing of the runs is told.
+Nothing else is answered, and nothing about runs is revealed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ WAIT_S = 5.0
 
 @asynccontextmanager
 async def answering_health(bind: str, port: int, ready: Callable[[], bool]) -> AsyncIterator[int]:
-    """Answer on a port while the block runs; gives the port."""
+    """Answer health checks on a port while the block runs; yield the port."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError, ValueError, TimeoutError):

@@ -1,7 +1,7 @@
-"""Speaking to runs that Temporal hosts: what the application does with a host, from outside.
+"""Controlling runs that Temporal hosts: the application's host, from outside.
 
-A `TemporalHost` stands where the embedded host stands: it starts runs and finds them, and what it
-knows of them it reads from the log, as every view does. Nothing is decided here.
+A `TemporalHost` takes the place of the embedded host: it starts runs and finds them, and reads
+their state from the log, as every view does. Nothing is decided here.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 SPOKEN = ("stop_all", "lift")
 TELL_S = 10.0
-"""How long one run may take to hear what is said to all of them."""
+"""How long one run may take to receive a command to all of them."""
 
 
 @cache
 def _quiet() -> Runtime:
-    """Without what the SDK says of each of its tries: whoever waits says it once, in our words."""
+    """Return a runtime without the SDK's messages about each try: we report that once ourselves."""
     levels = TelemetryFilter(core_level="ERROR", other_level="ERROR")
     return Runtime(telemetry=TelemetryConfig(logging=LoggingConfig(filter=levels)))
 
@@ -60,9 +60,10 @@ def _quiet() -> Runtime:
 async def connect(
     server: str | Cluster, namespace: str = "default", shelf: Shelf | None = None
 ) -> Client:
-    """A client of a Temporal server; UsageError when nobody is there, or not this namespace.
+    """Connect to a Temporal server.
 
-    `server`: its address, or all that settings say of it, the namespace included.
+    `server`: its address, or its settings, including the namespace. Raise `UsageError` if it does
+    not answer or lacks the namespace.
     """
     cluster = Cluster(server, namespace) if isinstance(server, str) else server
     address, namespace = cluster.address, cluster.namespace
@@ -87,7 +88,7 @@ async def connect(
         await client.workflow_service.describe_namespace(
             DescribeNamespaceRequest(namespace=namespace)
         )
-    except RPCError as error:  # others are heard of when something is asked for
+    except RPCError as error:  # others show when a request is made
         if error.status is RPCStatusCode.NOT_FOUND:
             raise UsageError(
                 f"the Temporal server at {address} has no namespace {namespace}. Fix: name another "
@@ -97,55 +98,56 @@ async def connect(
 
 
 class TemporalHost:
-    """The host of runs that live elsewhere."""
+    """The host of runs on a Temporal server."""
 
     def __init__(
         self, client: Client, store: Store, ways: HostingOptions | None = None, *, lent: bool = True
     ) -> None:
-        """`lent`: the store is somebody else's, and stays open."""
+        """Create the host; `lent`: the store belongs to the caller, and stays open."""
         self.client = client
         self.store = store
         self.ways = ways or HostingOptions()
         self._lent = lent
         self.runs: dict[str, TemporalRun] = {}
         self.asleep: dict[str, Any] = {}
-        """None: what sleeps, sleeps in its workflow."""
+        """Empty: runs sleep in their workflows."""
         self.guests = Guests(self)  # type: ignore[arg-type]
         """Always empty: each run has its workflow, and no process drives one beside it."""
         self.claim_approval: Callable[[Approval, str], None] | None = None
-        """Notes outside of the database that a run uses an approval; raises when another has."""
+        """Records outside of the database that a run uses an approval; raises if another has used
+        it."""
         self.failed: BaseException | None = None
         self.draining = False
         self.launched: Callable[[str], None] = lambda _run: None
-        """Told the id of a run when the server has it: an engine may begin it much later."""
+        """Called with the id of a run when the server has it: an engine may start it much later."""
         self.owner = self.in_flight = 0
         self.waiting = 0
-        """How many runs are waited for."""
+        """The number of runs that are waited for."""
 
     @property
     def shared(self) -> hosting.HostState:
-        """What belongs to no single run."""
+        """The state shared by all runs."""
         return _shared(self.store.read(hosting.HOST_STREAM))
 
     async def look_shared(self) -> hosting.HostState:
-        """The same; the log's server may be away, and nobody else waits for that."""
+        """Return the shared state without blocking the loop if the log's server is slow."""
         return _shared(await self.aside(self.store.read, hosting.HOST_STREAM))
 
     async def aside(self, call: Callable[..., T], *args: Any) -> T:
-        """Read the log without holding up the loop, where that is at the other end of a line."""
+        """Read the log without blocking the loop, if it is remote."""
         if not getattr(self.store, "remote", False):
             return call(*args)
         return await asyncio.to_thread(call, *args)
 
     def time(self) -> Now:
-        """This machine's clock: for showing, never for deciding."""
+        """Return this machine's clock: for display, never for decisions."""
         wall = time.time_ns() // 1000
         return Now(wall, wall)
 
     async def start(
         self, started: ev.RunStarted, workers: Workers, planner: Planner
     ) -> TemporalRun:
-        """Begin a run; returns once its start is in the log."""
+        """Start a run; return once its start is in the log."""
         proposal = getattr(planner, "proposal", None)
         secrets = secrets_of(started, workers)
         if secrets is not None:
@@ -158,7 +160,7 @@ class TemporalHost:
                 "the plan and approve it with `leadhand review RUN approve`"
             )
         if started.approvals:
-            await self.engines()  # a server that does not answer uses none of them up
+            await self.engines()  # an unreachable server uses none of them up
         await admit(self, started, proposal)  # type: ignore[arg-type]
         stopped = (await self.look_shared()).stopped
         begin = Begin(started.run, self.ways, started, proposal, stopped=stopped)
@@ -174,13 +176,13 @@ class TemporalHost:
         return run
 
     async def _tell_late(self, run: TemporalRun, *, stopped: bool) -> None:
-        """Whoever stops everything may have listed the runs just before this one was there."""
+        """Repeat a stop-all to a run that started while it was sent to the others."""
         now = await self.look_shared()
         if now.stopped and not stopped:
             await self._tell(run.id, Command("stop_all", now.stopped_by, {}))
 
     async def engines(self) -> list[str]:
-        """Who serves runs here; nobody: what is begun waits."""
+        """Return the processes that serve runs here; without one, started runs wait."""
         try:
             return await served_by(self.client, engine_queue(self.ways.prefix), workflows=True)
         except RPCError as error:
@@ -200,13 +202,13 @@ class TemporalHost:
             raise unanswered(error) from None
 
     def load(self, ident: str, _workers: Workers | None = None) -> TemporalRun:
-        """A run, as its log tells."""
+        """Return a run, from its log."""
         run = self.runs.get(ident) or TemporalRun(self, ident)
         run.refresh()
         return self._known(run)
 
     async def find(self, ident: str) -> TemporalRun:
-        """The same, without holding up the loop."""
+        """Return a run, from its log, without blocking the loop."""
         run = self.runs.get(ident) or TemporalRun(self, ident)
         await run.look()
         return self._known(run)
@@ -218,20 +220,20 @@ class TemporalHost:
         return run
 
     async def adopt(self, ident: str, _workers: Workers, _planner: Planner | None) -> TemporalRun:
-        """See to it that a run is hosted; one that nobody hosts goes on from its log."""
+        """Make sure that a run is hosted; without a workflow it continues from its log."""
         run = await self.find(ident)
         if run.state.ended is None and not await run.hosted():
             await self._take_up(run)
         return run
 
     async def give_up(self, ident: str, reason: str) -> None:
-        """End the workflow of a run; `adopt` begins another, from the log."""
+        """End the workflow of a run; `adopt` starts another, from the log."""
         run = await self.find(ident)
         if run.state.ended is None:
             await run.give_up(reason)
 
     async def withdraw(self, ident: str, reason: str) -> bool:
-        """Take back a run that no engine has begun; false when the server has none like it."""
+        """Withdraw a run that no engine has started; return False if the server has none."""
         return await TemporalRun(self, ident).withdraw(reason)
 
     async def _take_up(self, run: TemporalRun) -> None:
@@ -244,7 +246,7 @@ class TemporalHost:
             return
 
     async def say(self, ident: str, verb: str, actor: str, details: Doc) -> Doc:
-        """Say something to a run, or to all of them; in the log when it returns."""
+        """Send a command to a run, or to all of them; in the log on return."""
         word = Command(verb, actor, details)
         if verb in library_store.VERBS:
             return await library_store.word(self, verb, actor, details)  # type: ignore[arg-type]
@@ -263,7 +265,7 @@ class TemporalHost:
         return await run.speak(word)
 
     async def _tell_all(self, word: Command) -> list[str]:
-        """Say a word to all runs at once; those that have not confirmed it in time."""
+        """Send a command to all runs at once; return those that have not confirmed it in time."""
         try:
             runs = sorted(await hosted_runs(self.client, self.ways.prefix))
         except RPCError as error:
@@ -272,7 +274,7 @@ class TemporalHost:
         return [run for run, took in zip(runs, heard, strict=True) if not took]
 
     async def _tell(self, run: str, word: Command) -> bool:
-        """One that cannot answer must not keep the others from hearing it."""
+        """Send a command to one run; a run that cannot answer must not delay the others."""
         try:
             said = TemporalRun(self, run).updated(word, gone_is_fine=True)
             await asyncio.wait_for(said, TELL_S)
@@ -281,7 +283,7 @@ class TemporalHost:
         return True
 
     async def _tell_host(self, word: Command) -> None:
-        """Record what goes for all runs, where this process can write."""
+        """Record a command to all runs, if this process can write."""
         if not hasattr(self.store, "append"):
             return
         reason = str(word.details.get("reason", ""))
@@ -291,7 +293,7 @@ class TemporalHost:
         await self.tell_host(event)
 
     async def tell_host(self, event: ev.Event) -> None:
-        """Record what belongs to no single run; an approval is used once, whoever else begins."""
+        """Append an event to the `$host` stream; an approval is used once, despite other starts."""
 
         def decide(entries: list[Entry]) -> ev.Event:
             if isinstance(event, hosting.ApprovalUsed):
@@ -301,19 +303,19 @@ class TemporalHost:
         await library_store.append_to(self, hosting.HOST_STREAM, decide)  # type: ignore[arg-type]
 
     def fail(self, error: BaseException) -> None:
-        """It cannot go on."""
+        """Record that the host cannot continue."""
         self.failed = error
 
     def forget(self, run: TemporalRun) -> None:
-        """A run that ended needs no attention."""
+        """Unload a run that has ended."""
         self.runs.pop(run.id, None)
 
     async def drain(self) -> None:
-        """Nothing runs here, and nothing new is begun."""
+        """Start nothing new; nothing runs here."""
         self.draining = True
 
     async def close(self) -> None:
-        """Let go of the log; the connection goes with the process."""
+        """Close the log; the connection ends with the process."""
         if not self._lent:
             await self.store.close()
 

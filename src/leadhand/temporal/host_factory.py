@@ -33,12 +33,12 @@ LOOK_S = 0.1
 
 
 async def open_host(cluster: Cluster, place: Place | Store) -> TemporalHost:
-    """The host of runs that a Temporal server hosts; their log is read here."""
+    """Open the host of runs on a Temporal server; their log is read here."""
     require()
     from leadhand.temporal.host import TemporalHost, connect
 
     if isinstance(place, Path) and not there(place):
-        await connect(cluster)  # a server that is not there is the first thing to know
+        await connect(cluster)  # report an unreachable server first
     store = await open_log(place, speaks=True)
     try:
         cluster = own_names(cluster, store)
@@ -54,10 +54,10 @@ async def open_host(cluster: Cluster, place: Place | Store) -> TemporalHost:
 
 
 async def open_log(place: Place | Store, *, speaks: bool = False) -> Any:
-    """The log, for reading, and for what is too large to cross.
+    """Open the log for reading, and for large payloads.
 
-    `speaks`: also to tell of what goes for all runs; no process of ours may host it meanwhile.
-    An engine that has just begun may still be making the file.
+    `speaks`: also to record commands to all runs; no process of ours may host it meanwhile. An
+    engine that has just started may still be creating the file.
     """
     if not isinstance(place, (Path, StoreAddress)):
         return place
@@ -83,7 +83,7 @@ async def open_log(place: Place | Store, *, speaks: bool = False) -> Any:
 
 
 async def mark(host: EmbeddedHost | Scribe, cluster: Cluster) -> None:
-    """Write down who hosts the runs of a log, for those who look when no engine is there.
+    """Record the service that hosts the runs of a log, for readers while no engine runs.
 
     `cluster`: with the log's own names.
     """
@@ -104,7 +104,7 @@ async def mark(host: EmbeddedHost | Scribe, cluster: Cluster) -> None:
 
 
 class Scribe:
-    """As much of a host as it takes to append to the host's own stream, beside others."""
+    """The part of a host that appends to the `$host` stream, beside other writers."""
 
     in_flight = 0
 
@@ -112,24 +112,24 @@ class Scribe:
         self.store = store
 
     def time(self) -> Now:
-        """This machine's clock."""
+        """Return this machine's clock."""
         wall = time.time_ns() // 1000
         return Now(wall, wall)
 
     def fail(self, error: BaseException) -> None:
-        """Whoever waits hears of it."""
+        """Do nothing: the waiting caller gets the error."""
 
 
 class _Beside(SqliteReader):
-    """A file that another process writes, and its folder of artifacts, which takes from any."""
+    """A file that another process writes, with its folder of artifacts, which any may add to."""
 
     def put_artifact(self, data: bytes) -> str:
-        """Keep bytes; their name."""
+        """Store bytes; return their name."""
         return self._artifacts.put(data)
 
 
 def engine_of(lead: Lead, store: Store, **more: Any) -> EngineActivities:
-    """The engine's activities for the workers, planner and reviewers of a Lead."""
+    """Return the engine's activities for the workers, planner and reviewers of a Lead."""
     require()
     from leadhand.temporal.activities import EngineActivities
 

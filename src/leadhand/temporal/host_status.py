@@ -1,4 +1,4 @@
-"""Who drives the runs of a log, as a Temporal server knows it."""
+"""The driver of a log's runs, as a Temporal server knows it."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 
 LOOK_S = 2.0
-"""A Temporal server is asked no more often than this."""
+"""The minimum interval of queries to a Temporal server."""
 PARKED_MAX = 20
-"""So many runs are asked how far they are when all are listed: each may have to be replayed."""
+"""The number of runs queried for their position when all are listed: each may be replayed."""
 WORKERS_MAX = 20
-"""So many workers, of steps that wait for a machine, are asked about."""
+"""The number of workers queried, of steps that wait for a machine."""
 
 
 class TemporalStatus:
-    """Looks who drives runs; for one that is followed, as often as it is asked."""
+    """The status of runs; for a followed run, queried repeatedly."""
 
     def __init__(self, cluster: Cluster, reader: Reader) -> None:
         self._cluster = cluster
@@ -33,10 +33,10 @@ class TemporalStatus:
         self._seen = Driver()
         self._due = 0.0
         self.notes: list[str] = []
-        """What keeps runs from going on, as far as the server knows."""
+        """Reasons why runs do not continue, as far as the server knows."""
 
     async def driver(self, state: State | None = None) -> Driver:
-        """Return who drives this run, or all runs."""
+        """Return the driver of this run, or of all runs."""
         if time.monotonic() >= self._due:
             self._seen = await self._asked(state)
             self._due = time.monotonic() + LOOK_S
@@ -70,16 +70,16 @@ class TemporalStatus:
         return Driver(name, runs=runs)
 
     def _prefix(self) -> str:
-        """Return what the names of this log's queues and workflows begin with."""
+        """Return the prefix of this log's queues and workflows."""
         return own_names(self._cluster, self._reader.store).ways.prefix
 
     def _ends(self, run: str) -> dict[str, tuple[int, str]]:
-        """Where the logs of runs end: read before their workflows are asked how far they are."""
+        """Return the ends of the logs of runs: read before their workflows are queried."""
         headers = [self._reader.store.header(run)] if run else self._reader.runs()
         return {each.run: (each.seq, each.hash.hex()) for each in headers if each is not None}
 
     async def _parked(self, prefix: str, ends: dict[str, tuple[int, str]]) -> list[str]:
-        """Runs whose log is not what their workflow wrote: they take no word, and do not go on."""
+        """Return runs whose log differs from their workflow's: they accept no command and stop."""
         from leadhand.temporal.cluster_status import parked, way_out
 
         some = {run: ends[run] for run in sorted(ends)[-PARKED_MAX:]}
@@ -87,9 +87,9 @@ class TemporalStatus:
         return [f"run {run} is parked: {why}. {way_out(run)}" for run, why in found.items()]
 
     async def forks(self, run: str = "") -> dict[str, str]:
-        """Return the open runs whose log is not what their workflow wrote, and what is wrong.
+        """Return the open runs whose log differs from what their workflow wrote, and the problem.
 
-        Raises UsageError or Unreachable when nobody can tell.
+        Raise `UsageError` or `Unreachable` if the server cannot tell.
         """
         require()
         from temporalio.service import RPCError
@@ -107,13 +107,13 @@ class TemporalStatus:
             raise unanswered(error) from None
 
     def _unsure(self, name: str, error: Exception) -> Driver:
-        """The log can be read all the same; that nobody hosts a run would be a guess."""
+        """Return an unknown driver: it would be a guess that a run has no host."""
         words = str(error).partition(" Fix: ")[0].rstrip(".")
         self.notes = [f"who hosts runs is not known: {words}"]
         return Driver(name, every=True)
 
 
 def _workers_of(state: State | None, steps: set[str]) -> list[str]:
-    """The workers that should carry out some steps."""
+    """Return the workers that should carry out some steps."""
     known = state.steps if state is not None else {}
     return sorted({known[step].worker for step in steps if step in known})[:WORKERS_MAX]

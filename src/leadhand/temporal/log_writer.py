@@ -1,15 +1,15 @@
-"""The way from a workflow to its run's log: in order, once, off the critical path.
+"""The writer of a workflow's log: in order, once, off the critical path.
 
-The workflow gives every event its number, its time and its hash. They gather for a moment and go
-out together; one batch is under way at a time, and no step ever waits for it. An append that is
-tried again finds what it wrote before and is done; a log that holds something else is a fork: it
-is never written to again, and the run is parked until a person has looked.
+The workflow gives every event its number, its time and its hash. Events gather for a moment and are
+sent together; one batch is in flight at a time, and no step ever waits for it. A repeated append
+finds what it wrote before and is done; a log with other content is a fork: it is never written to
+again, and the run is parked until a person has looked.
 
-Only those wait who need the log itself: a planner, which is shown the whole run, whoever said
-something and wants to see it there, and the end.
+Only users of the log itself wait for it: a planner, which is shown the whole run, the sender of a
+command, and the end.
 
-A batch goes by the hash of its last event, which a replay compares: a core that comes to other
-events than those that were written stops there.
+A batch is identified by the hash of its last event, which a replay compares: a core that produces
+other events than those written stops there.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ with workflow.unsafe.imports_passed_through():
 
 BATCH_LINES_MAX = 2000
 BATCH_BYTES_MAX = 4 << 20
-"""Before it is deflated."""
+"""Before compression."""
 GATHERED_MAX = 400
-"""So many events go out at once, however short a time they have gathered."""
+"""The number of events that are sent at once, however short they have gathered."""
 TRY_S = 60.0
 AGAIN = RetryPolicy(
     initial_interval=timedelta(seconds=0.2),
     backoff_coefficient=2.0,
     maximum_interval=timedelta(seconds=10),
 )
-"""A log that cannot be reached is waited for, for ever: nothing of a run depends on the wait."""
+"""An unreachable log is waited for, for ever: no part of a run depends on the wait."""
 
 
 class LogWriter:
-    """What a run has still to write, and how far its log is."""
+    """The unwritten events of a run, and the position of its log."""
 
     def __init__(self, run: str, ways: HostingOptions, queue: str) -> None:
         self._run = run
@@ -68,20 +68,20 @@ class LogWriter:
         self.seq = 0
         self.written = 0
         self.fork = ""
-        """Why the log is not what was written, once that was found."""
+        """Why the log differs from what was written, once that was found."""
 
     @property
     def place(self) -> LogPosition:
-        """Where the run stands, written or not."""
+        """The position of the run, written or not."""
         return LogPosition(self.seq, self._head.hex())
 
     @property
     def empty(self) -> bool:
-        """Whether all is in the log, and everybody was told."""
+        """Whether everything is in the log, and all notices were sent."""
         return self.written == self.seq and not self._lines and not self._notices
 
     def go_on(self, place: LogPosition, state: State) -> None:
-        """Begin behind what the log holds already."""
+        """Continue after the existing content of the log."""
         self.seq = self.written = place.seq
         self._head = bytes.fromhex(place.head)
         self._status = run_status(state)
@@ -95,7 +95,7 @@ class LogWriter:
         self._lines.append(line)
 
     def tell(self, kind: str, text: str) -> None:
-        """Have whoever listens told, once what it is about is in the log."""
+        """Send a notice, once its events are in the log."""
         self._notices.append((kind, text))
 
     async def until_written(self, seq: int = 0) -> None:
@@ -113,7 +113,7 @@ class LogWriter:
         """Write for ever; cancelled when the run continues as new or ends."""
 
         def due() -> bool:
-            first = not self.written  # whoever starts a run wants to see it
+            first = not self.written  # the starter of a run waits for it
             return first or len(self._lines) >= GATHERED_MAX or self._waiting > 0 or resting()
 
         while True:

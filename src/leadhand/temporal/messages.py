@@ -39,50 +39,50 @@ LOG = "leadhand.log"
 SAY = "leadhand.say"
 MORE = "leadhand.more"
 FORK = "Fork"
-"""The type of the error that says that a log is not what its workflow wrote."""
+"""The type of the error for a log that differs from what its workflow wrote."""
 
 
 class HostingOptions(msgspec.Struct, frozen=True):
-    """How a run is hosted. Recorded when it starts, defaults too: a workflow reads no settings."""
+    """How a run is hosted. Recorded at its start, defaults too: a workflow reads no settings."""
 
     prefix: str = "leadhand"
-    """What the names of task queues begin with."""
+    """The prefix of the names of task queues."""
     heartbeat_s: float = 20.0
     """An attempt whose machine is silent for so long is lost."""
     linger_s: float = 0.3
     """How long events may gather before they are written to the log."""
     history_max: int = 10_000
-    """Events of a history after which nothing new starts until the run continues as new."""
+    """The length of a history after which nothing new starts until the run continues as new."""
     history_bytes_max: int = 16 << 20
     in_flight_max: int = 1500
     """Temporal takes at most 2,000 activities at once from one workflow."""
     turn_starts_max: int = 500
-    """Starts in one turn when nothing is under way yet."""
+    """The number of starts in one turn while nothing is in flight yet."""
     turn_more_max: int = 100
-    """Starts in one turn while others are under way: what happens to them during a turn is buffered
-    by the server, which breaks the turn off when that is much."""
+    """The number of starts in one turn while others are in flight: their events during a turn are
+    buffered by the server, which aborts the turn if these are many."""
     turn_bytes_max: int = 2 << 20
-    """Of the steps that one turn starts: what it says crosses in one message of at most 4 MB."""
+    """The size of the starts of one turn: its content is one message of at most 4 MB."""
 
 
 class LogPosition(msgspec.Struct, frozen=True):
-    """Where a log stands: what is read from it must end in this hash."""
+    """A position in a log: the entries read from it must end in this hash."""
 
     seq: int
     head: str
 
 
 class Begin(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A run to be hosted: a new one, or one whose log goes on from a place."""
+    """A run to be hosted: a new one, or one whose log continues from a position."""
 
     run: str
     ways: HostingOptions = HostingOptions()
     started: RunStarted | None = None
     proposal: dict[str, Any] | None = None
-    """The plan, where it is written already."""
+    """The plan, if it is given."""
     place: LogPosition | None = None
     hosted: bool = False
-    """Whether the run was hosted by another before, so that what that had in flight is lost."""
+    """Whether the run had another host before, so that its attempts in flight are lost."""
     stopped: bool = False
     """Whether stop-all is in force."""
     version: int = 1
@@ -90,12 +90,12 @@ class Begin(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def newest(begin: Begin) -> Begin:
-    """A history that begins now, in the order of today."""
+    """Return `begin` stamped with the current message version."""
     return msgspec.structs.replace(begin, version=ORDER_VERSION)
 
 
 class DetachedValue(msgspec.Struct, frozen=True, omit_defaults=True, array_like=True):
-    """Where something that is kept apart belongs in the parameters."""
+    """The place of a separately kept value in the parameters."""
 
     path: tuple[str | int, ...]
     artifact: Artifact | None = None
@@ -104,7 +104,7 @@ class DetachedValue(msgspec.Struct, frozen=True, omit_defaults=True, array_like=
 
 
 class GivenResult(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The result of another step, for one that names it in its `context`; of a summary the rest."""
+    """The result of another step named in the step's `context`, or its summary."""
 
     data: Any = None
     ref: str = ""
@@ -116,7 +116,7 @@ class GivenResult(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class AttemptOrder(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One attempt or probe: all that a machine must know to carry it out."""
+    """One attempt or probe: everything that a machine needs to carry it out."""
 
     run: str
     step: str
@@ -128,30 +128,30 @@ class AttemptOrder(msgspec.Struct, frozen=True, omit_defaults=True):
     heartbeat_s: float
     doc: dict[str, Any]
     started: RunStarted
-    """The start of the run, with no worker in its catalogue but this one."""
+    """The start of the run, with only this worker in its catalogue."""
     parameters: dict[str, Any] | None = None
-    """Resolved; None when they are as they stand in `doc`."""
+    """Resolved; None if they are as in `doc`."""
     holes: tuple[DetachedValue, ...] = ()
     failures: tuple[dict[str, Any], ...] = ()
     answers: tuple[dict[str, Any], ...] = ()
     results: dict[str, GivenResult] = {}
     quota: float | None = None
-    """What it may spend on models; None without a budget."""
+    """Its quota for models; None without a budget."""
 
 
 class More(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An attempt, or a call of a planner, that wants more money for models than it was given."""
+    """An attempt, or a planner call, that needs more budget for models than its quota."""
 
     step: str
     epoch: int
     used: float
-    """What it has spent, and what its calls under way may cost; the rest goes back."""
+    """What it has spent, and what its calls in flight may cost; the rest is returned."""
     least: float
     wanted: float
 
 
 class Spawn(msgspec.Struct, frozen=True):
-    """Which process carried out an attempt."""
+    """The process that carried out an attempt."""
 
     pid: int
     start_time: int
@@ -159,7 +159,7 @@ class Spawn(msgspec.Struct, frozen=True):
 
 
 class Judged(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What became of an attempt: what was noted on the way, and the judged report."""
+    """The outcome of an attempt: events on the way, and the judged report."""
 
     report: AttemptReported | None = None
     probe: ProbeReported | None = None
@@ -168,7 +168,7 @@ class Judged(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class StateRequest(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Something to be done with the whole state of a run: its log up to a place is it."""
+    """A request that needs the whole state of a run: its log up to a position."""
 
     run: str
     place: LogPosition
@@ -182,23 +182,23 @@ class StateRequest(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class PlannerReply(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a planner said, or why it said nothing."""
+    """The answer of a planner, or why there is none."""
 
     answer: dict[str, Any] | None = None
     reason: str = ""
     calls: tuple[ModelCalled | DraftRefused, ...] = ()
-    """What its models were asked, and what it refused of their proposals."""
+    """Its model calls, and the proposals of models that it refused."""
 
 
 class Examined(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What automatic reviewers found."""
+    """The findings of automatic reviewers."""
 
     found: list[str] = []
     failed: str = ""
 
 
 class LogLine(msgspec.Struct, frozen=True, array_like=True):
-    """One entry of a log; the body is the very bytes that were hashed."""
+    """One entry of a log; the body is exactly the bytes that were hashed."""
 
     seq: int
     at: int
@@ -208,7 +208,7 @@ class LogLine(msgspec.Struct, frozen=True, array_like=True):
 
 
 class LogBatch(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Entries for a run's log, in order, and what to tell whoever listens."""
+    """Entries for a run's log, in order, and notices for listeners."""
 
     run: str
     lines: list[LogLine]
@@ -218,12 +218,12 @@ class LogBatch(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def parked_s(policy: Policy) -> float:
-    """How long a step waits that no machine can take now: just long enough to use up no try."""
+    """Return how long a step without a machine is parked: just long enough to use no attempt."""
     return policy.park_s + 1.0
 
 
 def detach(value: Any) -> tuple[Any, tuple[DetachedValue, ...]]:
-    """Parameters as JSON, and what is kept apart from them by its place."""
+    """Return parameters as JSON, and the separately kept values by their place."""
     holes: list[DetachedValue] = []
     return _detached(value, (), holes), tuple(holes)
 
@@ -245,7 +245,7 @@ def _detached(value: Any, path: tuple[str | int, ...], holes: list[DetachedValue
 
 
 def attach(value: Any, holes: tuple[DetachedValue, ...]) -> Any:
-    """Parameters with what is kept apart in its place, still to be loaded."""
+    """Return parameters with the separately kept values in place, still to be loaded."""
     for hole in holes:
         apart = hole.artifact or hole.secret or hole.text
         if not hole.path:

@@ -1,9 +1,9 @@
-"""How values cross to Temporal and back: JSON, and nothing else.
+"""Payloads: values cross to Temporal and back as JSON, and nothing else.
 
-Every payload is JSON by our own codec. A large one is deflated; one that is still large is put
+Every payload is JSON by our own codec. A large one is compressed; one that is still large is stored
 beside the log as an artifact, and its reference crosses. That happens outside the workflow, and an
-artifact is named by its content, so a replay sees what was seen before. Nothing above the limit
-ever reaches the server, which refuses payloads of 2 MB.
+artifact is named by its content, so a replay sees the same. Nothing above the limit ever reaches
+the server, which refuses payloads of 2 MB.
 """
 
 from __future__ import annotations
@@ -27,36 +27,36 @@ from leadhand.codec.events import escaped
 from leadhand.errors import StoreCorrupt, UsageError
 
 INLINE_BYTES_MAX = 16 << 10
-"""Above this a payload is deflated."""
+"""Above this a payload is compressed."""
 CROSSING_BYTES_MAX = 512 << 10
-"""Above this, deflated, it is an artifact. A message may hold several, and at most 4 MB."""
+"""Above this, compressed, it is an artifact. A message may hold several, and at most 4 MB."""
 WHOLE_BYTES_MAX = 256 << 20
-"""No payload is larger than this, however well it deflates."""
+"""The maximum size of a payload, however well it compresses."""
 
 DEFLATED = b"binary/leadhand-deflated"
 APART = b"binary/leadhand-artifact"
 
 
 class Shelf(Protocol):
-    """Where large payloads are put; a store will do."""
+    """Storage for large payloads; a store has this interface."""
 
     def put_artifact(self, data: bytes) -> str:
-        """Keep bytes; their name."""
+        """Store bytes; return their name."""
 
     def get_artifact(self, ref: str) -> bytes:
-        """The bytes behind a name."""
+        """Return the bytes of an artifact."""
 
 
 class JsonConverter(EncodingPayloadConverter):
-    """Values to JSON and back, by msgspec; the type says what is read."""
+    """Converts values to JSON and back, by msgspec; the type determines what is read."""
 
     @property
     def encoding(self) -> str:
-        """What a payload says it is."""
+        """The encoding that payloads declare."""
         return "json/plain"
 
     def to_payload(self, value: Any) -> Payload:
-        """JSON, with halves of characters escaped."""
+        """Return a value as JSON, with lone surrogates escaped."""
         try:
             data = msgspec.json.encode(value)
         except UnicodeEncodeError:
@@ -64,29 +64,29 @@ class JsonConverter(EncodingPayloadConverter):
         return Payload(metadata={"encoding": b"json/plain"}, data=data)
 
     def from_payload(self, payload: Payload, type_hint: type | None = None) -> Any:
-        """The value, as the type that is expected; anything else is refused."""
+        """Return the value as the expected type; anything else is refused."""
         return msgspec.json.decode(payload.data, type=Any if type_hint is None else type_hint)
 
 
 class LeadhandPayloads(CompositePayloadConverter):
-    """Nothing, or JSON."""
+    """Null, or JSON."""
 
     def __init__(self) -> None:
         super().__init__(BinaryNullPayloadConverter(), JsonConverter())
 
 
 class Sized(PayloadCodec):
-    """Keeps payloads small: deflated, or apart."""
+    """Keeps payloads small: compressed, or stored separately."""
 
     def __init__(self, shelf: Shelf | None = None) -> None:
         self._shelf = shelf
 
     async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
-        """Payloads that the server takes."""
+        """Return payloads that the server accepts."""
         return [await self._smaller(payload) for payload in payloads]
 
     async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
-        """Payloads as they were."""
+        """Return the original payloads."""
         return [await self._whole(payload) for payload in payloads]
 
     async def _smaller(self, payload: Payload) -> Payload:
@@ -127,5 +127,5 @@ def _inflated(small: bytes) -> bytes:
 
 
 def converter(shelf: Shelf | None = None) -> DataConverter:
-    """The data converter of clients and workers that share a store."""
+    """Return the data converter of clients and workers that share a store."""
     return DataConverter(payload_converter_class=LeadhandPayloads, payload_codec=Sized(shelf))

@@ -1,4 +1,4 @@
-"""What the command line knows of Temporal before anything of it is used."""
+"""Temporal's entry points, loaded before anything of it is used."""
 
 from leadhand.plugins import CommandPart, HostPart
 

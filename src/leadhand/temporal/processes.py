@@ -1,9 +1,9 @@
 """The processes of a distributed Leadhand: engines, and machines that serve worker kinds.
 
-    engine     workflows, planners, reviewers, the log; as many as there are, one will do
-    machine    attempts of the workers it names, each from a task queue of its own
+    engine     workflows, planners, reviewers, the log; any number of them, at least one
+    machine    attempts of the workers it serves, each from a task queue of its own
 
-A process that is told to stop drains: it takes nothing new, and what it carries out may finish.
+A process that is told to stop drains: it takes nothing new, and its work in progress may finish.
 """
 
 from __future__ import annotations
@@ -42,23 +42,23 @@ PASSED_THROUGH = (
     "leadhand.temporal.messages",
     "msgspec",
 )
-"""Pure where a workflow calls them: reading them anew for each run would cost, and give nothing.
-What is left in the sandbox is the workflow itself."""
+"""Pure as used by a workflow: importing them anew for each run would cost time for nothing. Only
+the workflow itself stays in the sandbox."""
 OPEN = UnsandboxedWorkflowRunner()
-"""Engines run workflows outside the sandbox. It guards against what the author of a workflow may do
-by mistake, and the only one here is ours; the SDK enters it some ten times for each step, which was
-a third of all that an engine did. The tests replay recorded histories inside it."""
+"""Engines run workflows outside the sandbox. It protects against mistakes of a workflow's author,
+and the only workflow here is ours; the SDK enters it some ten times for each step, which was a
+third of an engine's work. The tests replay recorded histories inside it."""
 THROTTLE_S = 2.0
-"""The longest between two heartbeats that reach the server: so soon a stop is heard of."""
+"""The longest time between two heartbeats that reach the server: the delay of a stop."""
 DRAIN_S = 3600.0
 LOOK_S = 3.0
-"""How often the server is asked whether it is there."""
+"""The interval of health checks of the server."""
 POLLING = PollerBehaviorAutoscaling(minimum=1, initial=1, maximum=10)
-"""Each open poll of a machine that freezes swallows one attempt: there are as few as will do."""
+"""Each open poll of a machine that freezes loses one attempt: so they are few."""
 
 
 def sandbox() -> SandboxedWorkflowRunner:
-    """The sandbox of workflows, where it is checked that they read nothing from outside."""
+    """Return the sandbox of workflows, which checks that they read nothing from outside."""
     restrictions = SandboxRestrictions.default.with_passthrough_modules(*PASSED_THROUGH)
     return SandboxedWorkflowRunner(restrictions=restrictions)
 
@@ -66,7 +66,7 @@ def sandbox() -> SandboxedWorkflowRunner:
 def engine_worker(
     client: Client, prefix: str, engine: EngineActivities, *, cached: int = 500
 ) -> Worker:
-    """Serves workflows, and what only an engine does."""
+    """Return the worker for workflows and the engine's activities."""
     return Worker(
         client,
         task_queue=engine_queue(prefix),
@@ -97,7 +97,7 @@ def machine_workers(
     concurrency: int = 100,
     drain_s: float = DRAIN_S,
 ) -> list[Worker]:
-    """Serves attempts of the named workers, each from its own queue."""
+    """Return workers for attempts of the named workers, each from its own queue."""
     return [
         Worker(
             client,
@@ -114,7 +114,7 @@ def machine_workers(
 
 
 def served(workers: Workers, kinds: Sequence[str]) -> list[str]:
-    """The workers that some words mean, names or kinds; all of them when there are none."""
+    """Return the workers that some words mean, names or kinds; all without any."""
     specs = [each for each in workers.catalog().workers.values() if each.kind != "human"]
     if not kinds:
         return [each.name for each in specs]
@@ -122,7 +122,7 @@ def served(workers: Workers, kinds: Sequence[str]) -> list[str]:
 
 
 class RunningWorkers:
-    """Workers that run until they are told to stop."""
+    """Temporal workers that run until they are told to stop."""
 
     def __init__(self, workers: Iterable[Worker]) -> None:
         self._workers = list(workers)
@@ -131,19 +131,19 @@ class RunningWorkers:
 
     @property
     def reachable(self) -> bool:
-        """Whether the server answered when it was last asked."""
+        """Whether the server answered the last health check."""
         return self._reachable
 
     @property
     def ready(self) -> bool:
-        """Whether work is taken: it is served, and the server answered when it was last asked."""
+        """Whether work is taken: it is served, and the server answered the last health check."""
         return self._serving and self._reachable
 
     async def __aenter__(self) -> Self:
         for worker in self._workers:
             await self._stack.enter_async_context(worker)
         gc.collect()
-        gc.freeze()  # what is here now stays: each collection would look through it again
+        gc.freeze()  # the objects so far are permanent: spare the collector from scanning them
         self._serving = self._reachable = True
         looking = asyncio.create_task(self._look())
         self._stack.callback(looking.cancel)
@@ -155,7 +155,7 @@ class RunningWorkers:
         await self._stack.aclose()
 
     async def _look(self) -> None:
-        """Ask the server now and then whether it is there; the workers themselves only wait."""
+        """Check the server's health at intervals; the workers themselves only wait."""
         while self._workers:
             await asyncio.sleep(LOOK_S)
             try:

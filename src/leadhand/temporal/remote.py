@@ -1,9 +1,8 @@
-"""The run, as far as one machine sees it: enough for `engine/perform.py` to do its part.
+"""A run on a remote machine: enough of it for `engine/perform.py`.
 
-An attempt on another machine goes through the very code that the embedded host uses: the same
-contexts, the same verdict, the same treatment of secrets and of large results. What that code
-expects of a run is here made from an order instead of a log, and what it says to the run is kept
-until the activity answers.
+An attempt on another machine goes through the same code as on the embedded host: the same contexts,
+the same verdict, the same treatment of secrets and of large results. The run that this code expects
+is made here from an order instead of a log, and its inputs are kept until the activity answers.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from leadhand.ports import Planner, Reviewer, Store, Workers
 
     Ask = Callable[[float, float, float], Awaitable[float]]
-    """More money: what is used, the least that is needed, what is wanted; the new quota."""
+    """Asks for more budget: used, least needed and wanted; returns the new quota."""
 
 T = TypeVar("T")
 SPACE_LOOK_S = 1.0
@@ -39,7 +38,7 @@ SPACE_LOOKS_MAX = 30
 
 
 class RemoteHost:
-    """What stands in for the host on a machine: the store, and the reviewers if there are some."""
+    """The host on a remote machine: the store, and the reviewers if there are any."""
 
     def __init__(self, store: Store, reviewers: dict[str, Reviewer] | None = None) -> None:
         self.store = store
@@ -49,11 +48,11 @@ class RemoteHost:
         self._looks = 0
 
     async def blocking(self, call: Callable[..., T], *args: Any) -> T:
-        """Do something slow and synchronous without holding up the loop."""
+        """Run a slow synchronous call without blocking the loop."""
         return await asyncio.to_thread(call, *args)
 
     async def wait_for_space(self, error: BaseException | None) -> None:
-        """A full disk is waited for; patience ends."""
+        """Wait for space on a full disk, for a limited time."""
         self._looks += 1
         if not isinstance(error, StoreFull) or self._looks > SPACE_LOOKS_MAX:
             self.failed = error
@@ -61,12 +60,12 @@ class RemoteHost:
         await asyncio.sleep(SPACE_LOOK_S)
 
     def fail(self, error: BaseException) -> None:
-        """An attempt that could not be handed in."""
+        """Record that an attempt could not be submitted."""
         self.failed = error
 
 
 class RemoteRun:
-    """Stands in for a run."""
+    """A run on a remote machine."""
 
     def __init__(
         self,
@@ -91,31 +90,31 @@ class RemoteRun:
         self.report: ev.AttemptReported | None = None
 
     def planner_now(self) -> Planner | None:
-        """Return the planner to ask. The caller sets the successor where a run was handed over."""
+        """Return the planner to ask. The caller sets the successor if a run was handed over."""
         return self.planner
 
     def say(self, what: Callable[[State, Now], Move]) -> None:
-        """Kept: the caller knows what to make of it."""
+        """Keep an input: the caller turns it into events."""
         self.moves.append(what)
 
     def reported(self, event: ev.AttemptReported) -> None:
-        """The judged report."""
+        """Keep the judged report."""
         self.report = event
 
     def task_over(self, _key: str, _context: object) -> None:
-        """An activity ends with its task."""
+        """Do nothing: an activity ends with its task."""
 
     def note_progress(self, step: str, message: str, fraction: float | None) -> None:
-        """Goes out with the next heartbeat."""
+        """Keep the progress for the next heartbeat."""
         self.progress[step] = (message[:500], fraction)
 
     def events(self, now: Now) -> list[ev.Event]:
-        """What was said to the run."""
+        """Return the events of all inputs."""
         said = [event for what in self.moves for event in what(self.state, now).events]
         return [self.secrets._event(each) for each in said] if self.secrets else said  # noqa: SLF001
 
     def judged(self, now: Now) -> Judged:
-        """What became of an attempt or a probe."""
+        """Return the outcome of an attempt or a probe."""
         said = self.events(now)
         return Judged(
             report=self.report,
@@ -130,9 +129,9 @@ class RemoteRun:
 
 
 class AttemptBudget(RunBudget):
-    """The money that the workflow has set aside for this attempt; it asks for more in time.
+    """The quota that the workflow reserved for this attempt; it asks for more in time.
 
-    What calls have cost stays in `_aside` here: the log hears of it when the activity is over.
+    The cost of calls stays in `_aside` here: the log records it when the activity is over.
     """
 
     def __init__(self, deputy: RemoteRun, quota: float | None, ask: Ask | None = None) -> None:
@@ -143,13 +142,13 @@ class AttemptBudget(RunBudget):
         self._turn = asyncio.Lock()
 
     def left(self, held: float = 0.0) -> float:
-        """What is left of the quota."""
+        """Return the rest of the quota."""
         if self._quota is None:
             return super().left(held)
         return self._quota - self._aside
 
     async def reserve(self, wanted: float, least: float, held: float = 0.0) -> float:
-        """Set money aside for a call; what is missing, the workflow is asked for."""
+        """Reserve budget for a call; ask the workflow for a missing part."""
         if self._quota is None or math.isinf(least):
             return await super().reserve(wanted, least, held)
         async with self._turn:
@@ -173,13 +172,13 @@ class AttemptBudget(RunBudget):
         return reserved
 
     def settle(self, reserved: float, call: ModelCall, step: str, attempt: int) -> None:
-        """A call ended."""
+        """Record a call that ended."""
         self._calls -= 1
         super().settle(reserved, call, step, attempt)
 
 
 def state_of(order: AttemptOrder) -> State:
-    """As much of a run's state as its order tells."""
+    """Return the part of a run's state that its order contains."""
     state = State()
     started = order.started
     state.run, state.started = order.run, started

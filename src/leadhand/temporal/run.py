@@ -1,4 +1,4 @@
-"""A run that Temporal hosts, from outside: what it was told, and what its log says of it."""
+"""A run that Temporal hosts, from outside: commands to it, and its state from the log."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ if TYPE_CHECKING:
 LOOK_S = 0.05
 LOOK_MAX_S = 0.5
 TOGETHER = 4
-"""Where more runs than this are waited for, each is looked at less often."""
+"""If more runs than this are waited for, each is looked at less often."""
 ENGINE_WAIT_S = 10.0
-"""How long a word may go unanswered before it is looked who should hear it."""
+"""How long a command may go unanswered before the serving processes are checked."""
 BEGIN_WAIT_S = 60.0
 """The same for the first event of a run: an engine may be about to start."""
 
 
 class TemporalRun:
-    """A run that lives elsewhere, as its log tells."""
+    """A run on a Temporal server, as its log tells."""
 
     def __init__(self, host: TemporalHost, ident: str) -> None:
         self.host = host
@@ -66,22 +66,22 @@ class TemporalRun:
         return self.host.client.get_workflow_handle(ident)
 
     def refresh(self) -> State:
-        """Read what is new in the log, where no loop must go on meanwhile."""
+        """Read new entries of the log, for callers without a loop."""
         return self._take(self.host.store.read(self.id, self.state.seq))
 
     async def look(self) -> State:
-        """Read what is new in the log; its server may be away, and nobody else waits for that."""
+        """Read new entries of the log without blocking the loop."""
         return self._take(await self.host.aside(self.host.store.read, self.id, self.state.seq))
 
     def _take(self, entries: list[Entry]) -> State:
         for entry in entries:
-            if entry.seq > self.state.seq:  # another who looked may have been faster
+            if entry.seq > self.state.seq:  # a concurrent reader may have been faster
                 evolve(self.state, decode(entry.version, entry.body), entry.at)
                 self.head = entry.hash.hex()
         return self.state
 
     async def hosted(self) -> bool:
-        """Whether a workflow drives it."""
+        """Return whether a workflow drives it."""
         try:
             told = await self._handle.describe()
         except RPCError as error:
@@ -91,11 +91,11 @@ class TemporalRun:
         return told.status is WorkflowExecutionStatus.RUNNING
 
     async def live(self, _step: str) -> Doc | None:
-        """Return None: what a step under way prints is known only where it runs."""
+        """Return None: live output is known only where a step runs."""
         return None
 
     async def until(self, seq: int) -> None:
-        """Wait until the log has so many events; Queued when nobody could write them."""
+        """Wait until the log has `seq` events. Raise `Queued` if no engine could write them."""
         wait, look_at = LOOK_S, time.monotonic() + BEGIN_WAIT_S
         while (await self.look()).seq < seq:
             await asyncio.sleep(wait)
@@ -113,7 +113,7 @@ class TemporalRun:
             raise Queued(f"run {self.id} begins when an engine is there; {gone[0]}")
 
     async def said(self, what: Any) -> None:
-        """Say something that was meant for a host here: a word, or what becomes one."""
+        """Submit a command, or an object that makes one."""
         if not isinstance(what, Command):
             make = getattr(what, "word", None)
             if make is None:
@@ -122,7 +122,7 @@ class TemporalRun:
         await self.speak(what)
 
     async def speak(self, word: Command) -> Doc:
-        """Say a word; it is in the log when this returns."""
+        """Send a command; it is in the log on return."""
         try:
             told = await self.updated(word)
         except RPCError as error:
@@ -133,9 +133,9 @@ class TemporalRun:
         return told
 
     async def updated(self, word: Command, *, gone_is_fine: bool = False) -> Doc:
-        """Say a word to the workflow, and wait for its answer as long as there may be one.
+        """Send a command to the workflow, and wait for its answer while there may be one.
 
-        `gone_is_fine`: a run that has just ended needs not hear it.
+        `gone_is_fine`: a run that has just ended needs no command.
         """
         task = asyncio.ensure_future(
             self._handle.execute_update(SAY, word, result_type=dict[str, Any])
@@ -168,7 +168,7 @@ class TemporalRun:
             await asyncio.gather(task, return_exceptions=True)
 
     async def _unheard(self) -> LeadhandError:
-        """Why nobody hears what is said to this run."""
+        """Return the error that explains why this run receives no commands."""
         state = await self.look()
         if state.started is None:
             return UsageError(f"there is no run {self.id}")
@@ -177,7 +177,7 @@ class TemporalRun:
         return Conflict(f"nobody hosts run {self.id}. Fix: leadhand resume {self.id}")
 
     async def settled(self) -> str:
-        """Wait until the run ended, or goes on only when a person says so."""
+        """Wait until the run has ended or waits for a person."""
         wait = 0.0
         self.host.waiting += 1
         try:
@@ -201,7 +201,7 @@ class TemporalRun:
         return status in ("waiting", "paused") or (await self.host.look_shared()).stopped
 
     async def withdraw(self, reason: str) -> bool:
-        """Take back a run that no engine has begun; false when the server has none like it."""
+        """Withdraw a run that no engine has started; return False if the server has none."""
         if not await self.hosted():
             return False
         await self.give_up(reason)
@@ -213,7 +213,7 @@ class TemporalRun:
         return True
 
     async def give_up(self, reason: str) -> None:
-        """End the workflow, if there is one, whatever it meant to do."""
+        """End the workflow, if there is one, regardless of its pending work."""
         try:
             await self._handle.terminate(reason=reason)
         except RPCError as error:
@@ -222,7 +222,7 @@ class TemporalRun:
 
 
 def unanswered(error: RPCError) -> Unreachable:
-    """What is said when the server does not do what it was asked for."""
+    """Return the error for a server that did not carry out a request."""
     return Unreachable(
         f"the Temporal server does not answer: {str(error)[:200].rstrip('.')}. "
         "Fix: say it again when it does"
@@ -230,7 +230,7 @@ def unanswered(error: RPCError) -> Unreachable:
 
 
 def rebuilt(name: str, message: str) -> LeadhandError:
-    """The error that a workflow refused with."""
+    """Return the error that a workflow refused with."""
     if name == FORK:
         return Conflict(f"the run is parked: {message}. Fix: leadhand show RUN names the way out")
     if name == PlanInvalid.__name__:

@@ -1,7 +1,7 @@
 """Serving runs that Temporal hosts, from settings: a machine for steps, an engine, or both.
 
-The engine's processes hold the log. In a file there can be one of them; in PostgreSQL as many as
-there are machines. A machine only reads and writes what is too large for the log.
+The engine's processes hold the log. For a file there can be one of them; for PostgreSQL any number.
+A machine only reads and writes large payloads.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from leadhand.temporal.processes import RunningWorkers
 
 LOOK_S = 0.5
-"""How often it is looked whether the log still takes what this process writes."""
+"""The interval of checks whether the log still accepts writes of this process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class ServiceOptions:
     settings: Settings
     cluster: Cluster
     kinds: tuple[str, ...] = ()
-    """Names or kinds of workers; all that are loaded when there are none."""
+    """Names or kinds of workers; all loaded workers if empty."""
     steps: bool = True
     engine: bool = False
     concurrency: int = 100
@@ -65,19 +65,19 @@ class RunningService:
         *,
         writes: bool,
     ) -> None:
-        """`writes`: it is an engine, and the log is written by it."""
+        """Create it; `writes`: it is an engine, which writes the log."""
         self.serving, self.machine, self.names, self.store = serving, machine, names, store
         self._writes = writes
         self.began = 0
-        """Where the log ended before anything was served: what is above came since."""
+        """The end of the log before anything was served: later entries came since."""
 
     @property
     def ready(self) -> bool:
-        """Whether it takes work, and could write down what comes of it."""
+        """Whether it takes work, and could record the results."""
         return self.serving.ready and self._refusal() is None
 
     async def failed(self) -> None:
-        """Until the log takes nothing more from this process; raises why."""
+        """Wait until the log refuses writes of this process, and raise the reason."""
         while (refusal := self._refusal()) is None:  # noqa: ASYNC110 - a thread sets it
             await asyncio.sleep(LOOK_S)
         raise refusal
@@ -136,7 +136,7 @@ async def running_service(options: ServiceOptions) -> AsyncIterator[RunningServi
 
 
 async def _store(stack: AsyncExitStack, options: ServiceOptions) -> Any:
-    """The log: held by an engine on a file, shared on PostgreSQL, read by a machine."""
+    """Open the log: held by an engine on a file, shared on PostgreSQL, read by a machine."""
     if not options.engine:
         store = await open_log(options.settings.store)
         stack.push_async_callback(store.close)
@@ -150,9 +150,9 @@ async def _store(stack: AsyncExitStack, options: ServiceOptions) -> Any:
 async def _own(
     stack: AsyncExitStack, options: ServiceOptions, store: KeptStore, cluster: Cluster
 ) -> Notice:
-    """Say in the log who hosts its runs from now on, and anchor what is written there.
+    """Record that Temporal hosts the runs of the log, and anchor what is written there.
 
-    Gives who is told of what runs do.
+    Return the function that gets notices of runs.
     """
     anchorer = Anchorer(
         store, options.settings.anchoring, lambda text: options.notice("trouble", "", text)
@@ -161,7 +161,7 @@ async def _own(
     stack.push_async_callback(_last_anchor, store, anchorer)
     host = None
     if not isinstance(options.settings.store, Address):
-        host = EmbeddedHost(store)  # it drives nothing: it owns the file, and says so there
+        host = EmbeddedHost(store)  # it drives nothing: it owns the file, and records that
         stack.push_async_callback(host.close)
         await host.open()
     await mark(host or Scribe(store), cluster)
@@ -176,11 +176,11 @@ async def _own(
 
 
 async def _last_anchor(store: KeptStore, anchorer: Anchorer) -> None:
-    """Once the store is closed its head can no longer move."""
+    """Write the last anchor: once the store is closed its head can no longer move."""
     await store.close()
     await anchorer.close()
 
 
 def _mark(settings: Settings) -> str:
-    """What programs that this process starts are marked with: the next one here ends them."""
+    """Return the mark of programs that this process starts: the next process here ends them."""
     return f"temporal-{os.getuid()}-{settings.root.stat().st_ino:x}-{os.getpid()}"

@@ -11,8 +11,8 @@
     key = "client.key"
     api_key = "TEMPORAL_API_KEY"
 
-With an address, `run`, `resume`, `answer` and the like speak to that server, and the store is
-where the log is read.
+With an address, `run`, `resume`, `answer` and the like contact that server, and the store is where
+the log is read.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ if TYPE_CHECKING:
     from leadhand.settings import Settings
 
 SECURITY: dict[str, Any] = {"tls": False, "ca": "", "cert": "", "key": "", "api_key": ""}
-"""How both sides prove who they are, and what goes where nothing is said."""
+"""The security settings of both sides, with their defaults."""
 
 FILES = ("ca", "cert", "key")
 
 
 SERVER = "Temporal server"
-"""What folder trust calls the address."""
+"""The name of the address in folder trust."""
 
 
 def cluster_of(settings: Settings) -> Cluster | None:
-    """Return the server that hosts the runs; None where processes of ours host them."""
+    """Return the server that hosts the runs; None if processes of ours host them."""
     found: Cluster | None = SECTION.of(settings)
     return found
 
@@ -62,9 +62,9 @@ class TemporalTable(TableSchema):
 
 
 def _make(read: Doc, folders: Mapping[str, Path]) -> Cluster | None:
-    """Return the server that the settings name; None without an address.
+    """Return the configured server; None without an address.
 
-    `folders`: where each setting stands, which is what the paths of files begin at.
+    `folders`: the folder of each setting's file, to which paths are relative.
     """
     address = read.get("temporal.address", "")
     if not address:

@@ -1,7 +1,7 @@
-"""Runs taken back from a Temporal server, to be hosted by processes of ours again.
+"""Taking runs back from a Temporal server, to be hosted by processes of ours again.
 
-Its engines must have ended: the lock says so. Workflows that still stand for runs of this log are
-ended, so that none of them writes later; where the server cannot be asked, that is said. From
+Its engines must have ended: the lock proves it. Workflows that still exist for runs of this log are
+ended, so that none of them writes later; if the server cannot be reached, that is reported. From
 then on the log says that its runs are hosted here.
 """
 
@@ -35,9 +35,9 @@ async def take_back(
     reason: str,
     tell: Callable[[str], None],
 ) -> bool:
-    """Let the runs of a log be hosted here again; false when they are already.
+    """Let the runs of a log be hosted here again; return False if they already are.
 
-    `cluster` is how the server is reached.
+    `cluster` is the connection to the server.
     """
     store, lock = open_store(place, for_service=True)
     host = EmbeddedHost(store)
@@ -47,7 +47,7 @@ async def take_back(
             return False
         known = replace(cluster, namespace=there.namespace)
         await _end_workflows(store, known, there, f"taken back by {actor}: {reason}", tell)
-        # Owners that Temporal gave to runs count from one: ours must be later than all of them.
+        # Owner numbers that Temporal gave to runs count from one: ours must be higher than all.
         highest = _highest_owner(store)
         while store.claim() < highest:
             pass

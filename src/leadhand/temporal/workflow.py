@@ -4,15 +4,15 @@
          ─► decide until there is nothing more to do ─► activities, and the log
 
 Laws of this file
-1. Nothing is read here but the workflow's input, its history and its clock. The core draws its
-   jitter from run, step and attempt; no dice are thrown.
+1. Nothing is read here but the workflow's input, its history and its clock. The core derives its
+   jitter from run, step and attempt; nothing is random.
 2. The history is the authority. A start and the activity that carries it out are recorded in one
    workflow task, so intent is durable before act; the log is written behind (`log_writer.py`).
-3. A history that has grown ends when nothing is under way, and the run continues as new from a
-   place in its log: a number and a hash. What is read from there must end in that hash, and old
-   events load for ever, so the log is the snapshot, and its versions are the events'. (A dump of
+3. A history that has grown ends when nothing is in flight, and the run continues as new from a
+   position in its log: a number and a hash. The entries read from there must end in that hash, and
+   old events always load, so the log is the snapshot, and its versions are the events'. (A dump of
    the state would be a second format to keep readable, and no shorter.)
-4. Changes that reorder what a history holds break replay: `docs/temporal.md` says what to do.
+4. Changes that reorder the content of a history break replay: `docs/temporal.md` says what to do.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ Said = Callable[[State, Now], Move]
 BREATH_S = 0.001
 LOAD_S = 120.0
 OWNER = 1
-"""Of a run that began here: a workflow is the only host that it has."""
+"""The owner number of a run that started here: its workflow is its only host."""
 
 
 @workflow.defn(name=RUN)
 class RunFlow:
-    """A run."""
+    """The workflow of one run."""
 
     @workflow.init
     def __init__(self, begin: Begin) -> None:
@@ -107,7 +107,7 @@ class RunFlow:
         return run_status(self.state)
 
     def _over(self) -> bool:
-        """Whether this history is: the run has ended, or may continue as new."""
+        """Return whether this history is over: the run has ended, or may continue as new."""
         if self._inputs or not self.pipe.empty or not workflow.all_handlers_finished():
             return False
         return self.state.ended is not None or self._may_continue()
@@ -144,7 +144,7 @@ class RunFlow:
             self.hand_in(self._hosted)
 
     def _hosted(self, state: State, _now: Now) -> Move:
-        """Taken over from another host, and with it what that had not finished examining."""
+        """Take over from another host, including an unfinished examination."""
         effects: list[Effect] = []
         if self.version > 1 and state.pending is not None and not state.pending.examined:
             effects.append(Examine(state.pending.number))
@@ -153,12 +153,12 @@ class RunFlow:
     # What comes in.
 
     def hand_in(self, what: Said, waiter: asyncio.Future[None] | None = None) -> None:
-        """An input, for the next turn."""
+        """Submit an input for the next turn."""
         self._inputs.append((what, waiter))
 
     @workflow.update(name=SAY)
     async def say(self, word: Command) -> Doc:
-        """A word of a person; it is in the log when this returns."""
+        """Apply a command of a person; it is in the log on return."""
         await workflow.wait_condition(lambda: self._ready)
         if word.verb in ("stop_all", "lift"):
             self._stopped, self._rang = word.verb == "stop_all", True
@@ -181,7 +181,7 @@ class RunFlow:
 
     @say.validator
     def check(self, word: Command) -> None:
-        """Refuse what cannot be done now, before anything is recorded."""
+        """Refuse a command that cannot be carried out now, before anything is recorded."""
         if self._ready and word.verb not in ("stop_all", "lift"):
             try:
                 _asked(self.state, word, self._time())
@@ -192,12 +192,12 @@ class RunFlow:
 
     @workflow.update(name=MORE)
     async def more(self, want: More) -> float:
-        """Somebody who carries out a part of the run has not enough money for a model."""
+        """Return more budget to an attempt or planner call that has not enough for a model."""
         return await self._hands.money.more(want)
 
     @workflow.query(name="leadhand.place")
     def place(self) -> Doc:
-        """How far the run is, written or not, and what is wrong with its log."""
+        """Return the position of the run, written or not, and the problem of its log."""
         place = self.pipe.place
         return {
             "seq": place.seq,
@@ -210,7 +210,7 @@ class RunFlow:
     # The loop.
 
     def now(self) -> Now:
-        """The server's time; it never goes back."""
+        """Return the server's time; it never goes back."""
         now = self._time()
         self._last_at = now.at
         return now
@@ -255,23 +255,23 @@ class RunFlow:
         return move.effects
 
     def _room(self) -> int:
-        """How many more attempts may start."""
+        """Return how many more attempts may start."""
         if self._stopped or self.pipe.fork or self._full() or self._turn_full():
             return 0
         under_way = len(self.state.in_flight)
-        if self.version > 1:  # what was told to stop, and has not, is one of Temporal's still
+        if self.version > 1:  # an activity told to stop still counts until it ends
             under_way = self._hands.busy + self._starts
         return self.ways.in_flight_max - under_way
 
     def _turn_full(self) -> bool:
-        """Whether a turn has started as much as one may."""
+        """Return whether a turn has started as much as it may."""
         many = self._starts >= self._starts_max > 0
         return many or self._start_bytes >= self.ways.turn_bytes_max
 
     # Timers.
 
     def _set_alarm(self, now: Now) -> None:
-        """Look again when something is due. A timer that rings too early is harmless."""
+        """Set a timer for the next due moment. A timer that fires early is harmless."""
         times = [each for each in next_wake(self.state) if each is not None]
         if not times or self.state.ended is not None:
             return
@@ -290,17 +290,17 @@ class RunFlow:
     # The end of a history.
 
     def _resting(self) -> bool:
-        """Whether nothing more happens unless somebody says something, or a timer rings."""
+        """Return whether nothing more happens without a command or a timer."""
         return not self.state.in_flight and not self.state.planner.epoch
 
     def _full(self) -> bool:
-        """Whether the history is so long that nothing new may start."""
+        """Return whether the history is so long that nothing new may start."""
         info = workflow.info()
         length, size = info.get_current_history_length(), info.get_current_history_size()
         return length >= self.ways.history_max or size >= self.ways.history_bytes_max
 
     def _may_continue(self) -> bool:
-        """Whether the run should continue as new, and nothing is under way."""
+        """Return whether the run should continue as new, and nothing is in flight."""
         if not self._full() and not workflow.info().is_continue_as_new_suggested():
             return False
         return self._hands.busy == 0
@@ -317,7 +317,7 @@ def _asked(state: State, word: Command, now: Now) -> Move:
 
 
 def refusal(error: LeadhandError) -> ApplicationError:
-    """What whoever said it gets back."""
+    """Return the error for the sender of a command."""
     return ApplicationError(str(error), type=type(error).__name__, non_retryable=True)
 
 
