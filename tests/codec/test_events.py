@@ -1,6 +1,7 @@
 """Events to bytes and back: every class, old versions, newer ones, damage."""
 
 import typing
+from functools import partial
 
 import msgspec
 import pytest
@@ -9,6 +10,7 @@ from leadhand.codec import events as codec
 from leadhand.core import events as ev
 from leadhand.core.catalog import Offer, WorkerSpec
 from leadhand.errors import StoreCorrupt, StoreError
+from tests.core.driver import started
 
 SAMPLES = {
     str: "text é",
@@ -48,8 +50,9 @@ def full(cls):
 
 
 @pytest.mark.parametrize("cls", codec.EVENTS, ids=lambda cls: cls.__name__)
-def test_every_event_comes_back_equal(cls):
+def test_every_event_comes_back_equal(cls, monkeypatch):
     """With every field set, the bytes give the same event, and the same bytes again."""
+    monkeypatch.setattr(codec, "DECIDE_VERSION", SAMPLES[int])
     event = full(cls)
     body = codec.encode(event)
     again = codec.decode(ev.EVENT_VERSION, body)
@@ -83,6 +86,19 @@ def test_old_events_are_lifted_version_by_version(monkeypatch):
     assert codec.decode(1, b'{"type":"RunResumed","who":"ann"}') == ev.RunResumed("ANN")
     assert codec.decode(2, b'{"type":"RunResumed","actor":"ann"}') == ev.RunResumed("ANN")
     assert codec.decode(3, b'{"type":"RunResumed","actor":"ann"}') == ev.RunResumed("ann")
+
+
+def test_how_the_next_version_of_decisions_comes(monkeypatch):
+    """A new run says its number; one that says none is of the first, and keeps its branch."""
+    first = codec.encode(started())
+    assert b"decide_version" not in first
+    second = codec.encode(started(decide_version=2))
+    for read in (partial(codec.decode, 1), lambda body: codec.decode_all([(1, body)])):
+        with pytest.raises(StoreError, match=r"newer Leadhand \(decisions 2.*upgrade"):
+            read(second)
+    monkeypatch.setattr(codec, "DECIDE_VERSION", 2)
+    found = codec.decode_all([(1, first), (1, second)])
+    assert [each.decide_version for each in found] == [1, 2]
 
 
 def test_every_older_version_can_be_lifted():

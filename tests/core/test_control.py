@@ -545,13 +545,6 @@ def limited(seconds):
             "a",
             r"has ended \(cancelled\), and only one that failed goes on. Fix: run the plan again",
         ),
-        (
-            lambda: Drive(step("a", failure_action="abort"), decide_version=4).fail(
-                "a", "permanent"
-            ),
-            "a",
-            "was started by an older Leadhand and has ended. Fix: run the plan again",
-        ),
     ],
 )
 def test_what_cannot_be_done_again(run, ident, said):
@@ -762,18 +755,6 @@ def test_only_who_says_that_it_was_done_brings_what_was_promised():
     with pytest.raises(UsageError, match="it promised table, and gave none"):
         run.reply("done")
     assert run.reply("retry").running == ["a"]
-
-
-@pytest.mark.parametrize(("version", "goes_on"), [(4, False), (5, True)])
-def test_since_when_a_failed_run_can_go_on(version, goes_on):
-    """An older one has ended for good."""
-    run = Drive(step("a", failure_action="abort"), decide_version=version).fail("a", "permanent")
-    if goes_on:
-        run.hear(commands.redo(run.state, "a", "ann", "so", run.now))
-        assert run.running == ["a"]
-    else:
-        with pytest.raises(Conflict, match="was started by an older Leadhand"):
-            commands.redo(run.state, "a", "ann", "so", run.now)
 
 
 EMPTY = (

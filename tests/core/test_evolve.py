@@ -139,13 +139,13 @@ def test_who_can_act_on_words(start, handed, expected):
     assert run.state.no_words == expected
 
 
-@pytest.mark.parametrize(("version", "waits"), [(1, False), (2, False), (3, True)])
-def test_older_logs_do_not_wait_for_surprises(version, waits):
-    """A log is folded by the rules it was written with."""
-    run = Drive(step("a"), step("b", "a"), replans=True, decide_version=version)
+@pytest.mark.parametrize("replans", [False, True])
+def test_who_waits_for_a_surprise_waits_for_the_planner(replans):
+    """Where there is one."""
+    run = Drive(step("a"), step("b", "a"), replans=replans)
     run.tell(ev.AttemptReported("a", 1, run.state.in_flight["a"], True, surprise="odd"))
-    assert run.state.planner.surprising == (["a"] if waits else [])
-    assert run.status("b") == ["waiting" if waits else "ready"]
+    assert run.state.planner.surprising == (["a"] if replans else [])
+    assert run.status("b") == ["waiting" if replans else "ready"]
 
 
 # The run as a whole.

@@ -13,7 +13,7 @@ from leadhand.core.review.approval import bind
 SECOND = 1_000_000
 
 
-START = ("splits", "params", "decide_version")
+START = ("splits", "params")
 """What else a run may be started with."""
 
 
@@ -183,6 +183,16 @@ def widened(log, actor, *, shown=True):
     return log.add(ev.RevisionApproved(1, found.hash, actor, widens=["a"]))
 
 
+def reviewed(log, actor):
+    """A revision of high risk that somebody was asked about and allowed."""
+    found = log.proposed
+    envelope = {"workers": ["w"], "effects": ["undeclared:w"], "scope": [], "risk": "high"}
+    log.add(ev.ReviewRequested(found.number, found.hash, "high"))
+    log.revision, log.head = found.number, found.hash
+    approved = ev.RevisionApproved(found.number, found.hash, actor, "", {}, envelope)
+    return allowed(log, actor).add(approved)
+
+
 CLEAN = {
     "empty": lambda: Log().ask(),
     "chain": lambda: Log(A, B).run("a").run("b").done(),
@@ -339,18 +349,7 @@ CLEAN = {
         .done()
     ),
     "review": lambda: (
-        Log()
-        .ask()
-        .answer()
-        .propose({**A, "risk_level": "high"}, risk="high")
-        .add(
-            ev.ReviewRequested(
-                1,
-                digest("", canonical([[{"worker": "w", **A, "risk_level": "high"}], [], True])),
-                "high",
-            )
-        )
-        .approve("me")
+        reviewed(Log().ask().answer().propose({**A, "risk_level": "high"}, risk="high"), "me")
         .run("a")
         .done()
     ),

@@ -49,9 +49,9 @@ def silence(log, choice="x", later=100):
 
 
 def wanting(*steps, **more):
-    """A run that wants a table, as it is decided about now."""
+    """A run that wants a table."""
     goal = more.pop("goal", WANTS)
-    return Log(*steps, goal=goal, **{"decide_version": 2, **more})
+    return Log(*steps, goal=goal, **more)
 
 
 CLEAN = {
@@ -155,7 +155,6 @@ CLEAN = {
         .run("b")
         .done()
     ),
-    "nobody looked in older runs": lambda: Log(A, goal=WANTS).run("a").done(),
 }
 
 BAD = {

@@ -85,15 +85,6 @@ def test_a_fresh_approval_lifts_what_the_policy_held_and_no_more():
     assert check(run.log) == []
 
 
-def test_older_logs_let_go_of_a_step_that_was_replaced():
-    """They are folded as they were written."""
-    run = allowed(step("a", worker="risky"), step("b", "a", worker="risky"), decide_version=5)
-    run.hear(commands.hold(run.state, ["b"], "ann", ""))
-    amend(run, instead("b.2", "b")).reply("approve", "review-2")
-    assert run.state.held == set()
-    assert check(run.log) == []
-
-
 # The envelope.
 
 
@@ -214,7 +205,6 @@ def test_a_step_cannot_talk_the_effects_of_its_worker_away():
     catalog = Catalog(WORKERS)
     own = [step("a", worker="writes", effects=[]), step("b", worker="w", effects=["mail"])]
     assert reach(own, catalog).effects == {"outside", "mail"}
-    assert reach(own, catalog, version=5).effects == {"mail"}
     refusing = Policy(rules=(Rule(effects=("outside",), then="refuse"),))
     assert Drive(*own, policy=refusing).ended == "rejected"
 
@@ -358,13 +348,10 @@ def test_what_the_policy_holds_is_not_held_again():
     assert (events[1].steps, len(effects)) == (["a"], 1)
 
 
-@pytest.mark.parametrize(
-    ("changed", "version", "asked"),
-    [("risky", 6, True), ("risky", 5, False), ("other", 6, False)],
-)
-def test_a_revision_that_waits_is_looked_at_anew(changed, version, asked):
-    """When one of its workers has changed; older logs did not ask."""
-    run = Drive(step("a", worker="risky"), decide_version=version)
+@pytest.mark.parametrize(("changed", "asked"), [("risky", True), ("other", False)])
+def test_a_revision_that_waits_is_looked_at_anew(changed, asked):
+    """When one of its workers has changed."""
+    run = Drive(step("a", worker="risky"))
     events, _ = holds.workers_changed(run.state, [spec(changed, risk="high", version="2")])
     assert any(isinstance(event, ev.ReviewRequested) for event in events) is asked
 

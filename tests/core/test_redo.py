@@ -119,8 +119,8 @@ def test_a_step_left_to_the_planner_is_taken_from_it():
     assert (run.state.forsaken, run.running) == ([], ["c", "a"])
 
 
-def test_older_logs_are_folded_as_they_were():
-    """One look in the order of the plan, and no second."""
+def test_whoever_is_lost_by_way_of_others_waits_again():
+    """In whatever order the plan names them."""
     steps = (
         step("d", "c"),
         step("a", failure_action="continue"),
@@ -128,11 +128,6 @@ def test_older_logs_are_folded_as_they_were():
         step("e", "c"),
         step("z"),
     )
-    run = Drive(*steps, decide_version=4).later(5).fail("a", "permanent")
-    assert run.status("d", "c", "e") == ["skipped"] * 3
-    redo(run, "a")
-    assert run.status("d", "c", "e") == ["skipped", "waiting", "waiting"]
-    assert (run.state.bad, run.state.unsettled, run.state.steps["c"].ended) == (1, 4, 0)
     run = Drive(*steps).later(5).fail("a", "permanent")
     redo(run, "a")
     assert run.status("d", "c", "e") == ["waiting"] * 3
@@ -325,34 +320,32 @@ def test_a_step_done_again_was_not_dropped():
     assert state.steps["a"].dropped == ""
 
 
-@pytest.mark.parametrize("version", [4, 5, ev.DECIDE_VERSION])
-def test_who_was_skipped_waits_again(version):
+def test_who_was_skipped_waits_again():
     """As if nothing had happened; it starts when the step is done."""
     steps = (step("a", failure_action="continue"), step("b", "a"), step("z"))
-    run = redo(Drive(*steps, decide_version=version).fail("a", "permanent"), "a")
+    run = redo(Drive(*steps).fail("a", "permanent"), "a")
     again = run.state.steps["b"]
     assert (again.status, again.doomed, again.reason) == ("waiting", "", "")
     assert run.done("a").running == ["z", "b"]
 
 
-@pytest.mark.parametrize("version", [4, 5])
-def test_who_a_person_skipped_is_done_again_by_older_rules_only(version):
-    """Version 5 leaves alone what a person skipped, and what was cancelled."""
+def test_who_a_person_skipped_is_left_alone():
+    """And so is what was cancelled."""
     steps = (step("a", failure_action="continue"), step("b", "a"), step("c", "a"), step("z"))
-    run = Drive(*steps, decide_version=version)
+    run = Drive(*steps)
     run.tell(ev.AttemptReported("a", 1, 2, False, failure={"class": "permanent"}))
     run.take(run.decide())
     assert list(run.state.doomed) == ["b", "c"]
     run.tell(ev.StepSkipped("b", "no need", tolerated=True), ev.StepCancelled("c", "no need"))
     redo(run, "a")
-    assert run.status("b", "c") == ["waiting" if version == 4 else "skipped", "cancelled"]
-    assert run.state.steps["b"].tolerated is (version == 5)
+    assert run.status("b", "c") == ["skipped", "cancelled"]
+    assert run.state.steps["b"].tolerated
 
 
-def test_version_five_looks_more_than_once():
+def test_who_stands_before_its_cause_waits_again():
     """Whoever stands before its cause in the plan waits again too."""
     steps = (step("c", "b"), step("b", "a"), step("a", failure_action="continue"), step("z"))
-    run = Drive(*steps, decide_version=5).fail("a", "permanent")
+    run = Drive(*steps).fail("a", "permanent")
     assert redo(run, "a").status("b", "c") == ["waiting", "waiting"]
 
 
@@ -404,18 +397,16 @@ def test_a_second_hold_replaces_the_first():
     assert list(run.state.questions) == []
 
 
-@pytest.mark.parametrize("version", [5, 6])
-def test_a_worker_that_changed(version):
-    """What it has still to do is no longer allowed; since version 6 its name is not either."""
-    run = Drive(step("a"), step("b"), step("c", worker="other"), decide_version=version).done("a")
+def test_a_worker_that_changed():
+    """What it has still to do is no longer allowed, nor is its name."""
+    run = Drive(step("a"), step("b"), step("c", worker="other")).done("a")
     run.state.permits.envelope = {"workers": ["w", "other"]}
     new = WorkerSpec(name="w", version="2", trusted=False, offers={"": Offer()})
     run.tell(ev.WorkersChanged([new]))
     voids = [run.state.steps[ident].void for ident in "abc"]
     assert voids == ["", "w changed since it was allowed", ""]
-    ends = version == 6
-    assert run.state.permits.envelope == {"workers": ["other"] if ends else ["w", "other"]}
-    assert run.state.permits.untrusted == ({"w"} if ends else set())
+    assert run.state.permits.envelope == {"workers": ["other"]}
+    assert run.state.permits.untrusted == {"w"}
 
 
 def test_an_approval_that_does_not_hold():

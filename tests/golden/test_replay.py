@@ -1,7 +1,8 @@
 """Recorded histories: they verify, decode, fold and are decided again, for ever.
 
 Never change a history or its digest to make a test pass. If one of these fails, logs that
-people have would be read differently: write an upcaster, or raise DECIDE_VERSION.
+people have would be read differently: write an upcaster, or raise DECIDE_VERSION. (Before the first
+release, `record.py --again` is the way.)
 """
 
 import json

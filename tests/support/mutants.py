@@ -253,14 +253,6 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "state.ended is not None or revision is None  →  state.ended is not None",
     ): "there is nothing to have looked at, and `reviewing` says so too",
     (
-        "commands",
-        ")",
-        (
-            "state.started is not None and state.started.decide_version < REOPENS_SINCE"
-            "  →  state.started.decide_version < REOPENS_SINCE"
-        ),
-    ): NEVER,
-    (
         "decide.planner_answer",
         '"""What follows from the planner\'s last answer."""',
         "state.planner.answer or {}  →  state.planner.answer",
@@ -311,22 +303,6 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
     ("state.model", "if question.until:", "0  →  1"): UNREAD,
     ("state.evolve", 'elif step.status == "backing_off":', "0  →  1"): UNREAD,
     ("state.evolve", "if event.until:", "0  →  1"): UNREAD,
-    (
-        "state.evolve",
-        "state.limits.clear()",
-        (
-            "state.started is not None and state.started.decide_version >= ENDS_SINCE"
-            "  →  state.started.decide_version >= ENDS_SINCE"
-        ),
-    ): NEVER,
-    (
-        "state.evolve",
-        "failed.remove(event.step)",
-        (
-            "state.started is not None and state.started.decide_version >= REOPENS_SINCE"
-            "  →  state.started.decide_version >= REOPENS_SINCE"
-        ),
-    ): NEVER,
     ("state.evolve", '"""', "0  →  1"): NEVER,
     (
         "state.evolve",
@@ -395,14 +371,6 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
     ("review.holds", "if state.started is None:", "return ''  →  return None"): NEVER,
     ("review.holds", "if state.started is None:", "''  →  'XX'"): NEVER,
     ("review.holds", "", "0  →  1"): "nothing ends in the first microsecond of 1970",
-    (
-        "review.holds",
-        "revision, started = state.pending, state.started",
-        (
-            "revision is None or started is None or started.decide_version < ENDS_SINCE"
-            "  →  revision is None or started.decide_version < ENDS_SINCE"
-        ),
-    ): NEVER,
     (
         "decide.planner_answer",
         "for name, tolerant in state.steps[stack.pop()].dependents:",
@@ -575,14 +543,6 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "review.decisions",
         "return []",
         "state.started is not None and state.started.replans  →  state.started.replans",
-    ): NEVER,
-    (
-        "review.decisions",
-        'asked = started.plan.get("envelope") if started else None',
-        (
-            "started is not None and started.decide_version >= ENDS_SINCE"
-            "  →  started.decide_version >= ENDS_SINCE"
-        ),
     ): NEVER,
 }
 """(file, the line before the changed one, what is changed) to why nothing can notice."""

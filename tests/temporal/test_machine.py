@@ -19,6 +19,7 @@ from leadhand.core.decide.effects import StartAttempt
 from leadhand.core.plan.references import Artifact
 from leadhand.core.state.model import State, StepState
 from leadhand.stores.memory import MemoryStore
+from leadhand.temporal import messages
 from leadhand.temporal.activities import EngineActivities, StepActivities
 from leadhand.temporal.attempt_messages import Orders
 from leadhand.temporal.budget import WorkflowBudget
@@ -187,7 +188,7 @@ def test_the_size_of_an_order_counts_all_that_it_says():
     step.failures = ({"class": "lost", "message": "m" * 4000},)
     state.steps = {"a": step, "b": done}
     state.answers = [{"step": "a", "text": "t" * 3000}]
-    flow = SimpleNamespace(state=state, ways=HostingOptions(), version=2)
+    flow = SimpleNamespace(state=state, ways=HostingOptions())
     effect = StartAttempt("a", 1, 1, "w", "", {}, 0)
     orders = Orders(flow)
     said = len(msgspec.json.encode(orders.order(effect, 0, None)))
@@ -213,10 +214,14 @@ def test_whether_a_word_can_be_said_changes_nothing(monkeypatch):
     assert flow._last_at == 0
 
 
-def test_a_history_that_does_not_say_its_version_is_of_the_first():
-    """A default is not written down, so that of old histories must stay."""
+def test_how_the_next_order_comes(monkeypatch):
+    """New histories say its number; those that say none are of the first, and keep its branch."""
     assert msgspec.json.decode(b'{"run": "r"}', type=Begin).version == 1
-    assert newest(Begin("r")).version > 1
+    monkeypatch.setattr(messages, "ORDER_VERSION", 2)
+    second = newest(Begin("r"))
+    assert b'"version":2' in msgspec.json.encode(second)
+    with pytest.raises(RuntimeError, match="begun by a newer Leadhand"):
+        RunFlow(second)  # by an engine that is not upgraded yet: its own number is 1
 
 
 async def test_a_stop_while_results_are_fetched_is_reported_and_nothing_begins():

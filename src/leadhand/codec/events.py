@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 
 from leadhand.core.events import (
+    DECIDE_VERSION,
     EVENT_VERSION,
     RUN_EVENTS,
     Event,
@@ -103,7 +104,7 @@ def decode(version: int, body: bytes) -> Event:
     """Return the event in bytes written at a version. Raise `StoreError` if it cannot be read."""
     if version == EVENT_VERSION:
         try:
-            return _DECODER.decode(body)
+            return _decided(_DECODER.decode(body))
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise _explained(body, error) from None
     if version > EVENT_VERSION:
@@ -114,13 +115,26 @@ def decode(version: int, body: bytes) -> Event:
     return _upcast(version, body)
 
 
+def _decided(event: Event) -> Event:
+    """Return an event. Raise `StoreError` for the start of a run with newer decisions than ours."""
+    if type(event) is RunStarted and event.decide_version > DECIDE_VERSION:
+        raise StoreError(
+            f"this run was started by a newer Leadhand (decisions {event.decide_version}, "
+            f"this one knows {DECIDE_VERSION}); upgrade to read it"
+        )
+    return event
+
+
 def decode_all(stored: Iterable[tuple[int, bytes]]) -> list[Event]:
     """Return the events of a whole log, given as (version, body): a fast `decode` for all."""
     one = _DECODER.decode
     try:
-        return [one(body) if v == EVENT_VERSION else decode(v, body) for v, body in stored]
+        found = [one(body) if v == EVENT_VERSION else decode(v, body) for v, body in stored]
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return [decode(version, body) for version, body in stored]
+    if found:
+        _decided(found[0])  # a run starts with its first event
+    return found
 
 
 def _upcast(version: int, body: bytes) -> Event:
@@ -128,7 +142,7 @@ def _upcast(version: int, body: bytes) -> Event:
         doc = msgspec.json.decode(body)
         for number in range(version, EVENT_VERSION):
             doc = UPCASTERS[number](doc)
-        event: Event = msgspec.convert(doc, _UNION)
+        event: Event = _decided(msgspec.convert(doc, _UNION))
     except KeyError:
         raise StoreError(f"there is no way to read events of version {version}") from None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

@@ -28,7 +28,7 @@ from leadhand.core.review.decisions import (
     request_changes,
 )
 from leadhand.core.review.identity import person
-from leadhand.core.state.evolve import REDOABLE, REOPENS_SINCE
+from leadhand.core.state.evolve import REDOABLE
 from leadhand.core.state.model import Now, State
 from leadhand.core.visible import visible
 from leadhand.core.wording import meant
@@ -239,8 +239,6 @@ def _refuse_final(state: State, ended: ev.RunEnded, now: Now) -> None:
         raise Conflict(
             f"run {state.run} has ended ({ended.status}), and only one that failed goes on. {again}"
         )
-    if state.started is not None and state.started.decide_version < REOPENS_SINCE:
-        raise Conflict(f"run {state.run} was started by an older Leadhand and has ended. {again}")
     if ended.rollback:
         raise Conflict(f"what run {state.run} did is taken back, so it cannot go on. {again}")
     wall_s = state.policy.wall_s

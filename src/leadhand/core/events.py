@@ -24,15 +24,15 @@ from leadhand.core.policy import Policy
 
 
 EVENT_VERSION = 1
-DECIDE_VERSION = 6
-"""2: parking, splitting, people, circuits, answers by default; wanted facts are checked.
-3: whoever waits for a surprising success waits until the planner has looked; rollback.
-4: an approval also covers the limits that the run was started with.
-5: a run that failed may be reopened; a step done again takes those with it that nothing else
-keeps from running, and only those.
-6: what people allowed ends with the time of their approval and with the workers they allowed, for
-later revisions too; whoever takes the place of a held step is held; a step's own word on its
-effects adds to its worker's."""
+DECIDE_VERSION = 1
+"""The version of decisions, recorded in `RunStarted` when a run starts.
+
+A log must mean the same for ever, so a change of what `decide`, `evolve`, an approval's binding or
+the log checker make of a log is a new version: raise the number, say here what it changed, and
+let a run that recorded a lower one keep the old branch (`state.started.decide_version`). Record
+a golden history of the new version (`tests/golden/record.py`) and leave those of the old one. A
+log of a newer version is refused by `codec/events.py`.
+"""
 
 Doc = dict[str, Any]
 

@@ -74,19 +74,17 @@ class Orders:
         """Return the approximate size of the order of an attempt, before compression."""
         state, worker = self._flow.state, effect.worker
         step = state.steps[effect.step]
-        if self._flow.version < 2:
-            return _bytes((step.doc, effect.parameters), step.doc)
         if worker not in self._start_bytes:
             self._start_bytes[worker] = _bytes(self._start(worker))
         more = (step.failures, _answers(state, step.id), _results(state, step.doc))
         return self._start_bytes[worker] + _bytes((step.doc, effect.parameters, *more))
 
 
-def _bytes(value: Any, plain: Any = None) -> int:
+def _bytes(value: Any) -> int:
     try:
         return len(msgspec.json.encode(value))
     except UnicodeEncodeError:  # a lone surrogate
-        return len(str(value if plain is None else plain))
+        return len(str(value))
 
 
 def _answers(state: State, step: str) -> tuple[Doc, ...]:

@@ -156,10 +156,7 @@ class Dispatch:
         self, key: str, call: _Call, before: list[asyncio.Task[None]], work: Any, effect: Any
     ) -> None:
         try:
-            if self._flow.version > 1:
-                await self._over(call, before, effect)
-            elif before and not before[-1].done():
-                await asyncio.wait(before[-1:])
+            await self._over(call, before, effect)
             await work(effect, call)
         finally:
             self.busy -= 1
@@ -222,7 +219,7 @@ class Dispatch:
     # Attempts and probes.
 
     async def _attempt(self, effect: StartAttempt | StartProbe, call: _Call) -> None:
-        if self._flow.version > 1 and (call.stopped or call.barred or not self._counts(effect)):
+        if call.stopped or call.barred or not self._counts(effect):
             self._flow.hand_in(self._unbegun(effect, barred=call.barred and not call.stopped))
             return
         is_probe = isinstance(effect, StartProbe)
@@ -296,7 +293,7 @@ class Dispatch:
                 told = self._unheard_of(effect)
                 return Move([ev.ProbeReported(step, attempt, epoch, told, reason=reason)], [])
             failure: dict[str, Any] = {"class": kind, "message": reason[:4000], "effect": done}
-            if kind == "unavailable" and self._flow.version > 1:
+            if kind == "unavailable":
                 failure["retry_after"] = parked_s(state.policy)
             reported = ev.AttemptReported(step, attempt, epoch, met=False, failure=failure)
             return Move([reported], [])
@@ -307,7 +304,7 @@ class Dispatch:
         """Return the outcome of a silent probe: repeated, and after too many left to a person."""
         self._unheard[probe.step, probe.attempt] += 1
         often = self._unheard[probe.step, probe.attempt] >= PROBES_MAX
-        return "unknown" if often and self._flow.version > 1 else "lost"
+        return "unknown" if often else "lost"
 
     # Requests that need the whole run.
 
@@ -321,7 +318,7 @@ class Dispatch:
         """Run an activity with the state as it was when it was requested."""
         flow = self._flow
         await flow.pipe.until_written(look.place.seq)
-        if call.stopped and flow.version > 1:
+        if call.stopped:
             return None
         limit_s = flow.state.policy.planner_timeout_s + NET_S
         return await self._call(
@@ -338,7 +335,7 @@ class Dispatch:
     async def _ask(self, effect: CallPlanner, call: _Call) -> None:
         said = PlannerReply(reason="it was stopped")
         wanted = not call.stopped and self._flow.state.planner.epoch == effect.epoch
-        if wanted or self._flow.version < 2:
+        if wanted:
             quota = self.money.give("", effect.epoch)
             look = self._look(call=effect.call, epoch=effect.epoch, why=effect.why, quota=quota)
             try:

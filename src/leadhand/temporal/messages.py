@@ -18,15 +18,10 @@ from leadhand.core.events import (
 from leadhand.core.plan.references import Artifact, Secret, SecretText
 from leadhand.core.policy import Policy
 
-ORDER_VERSION = 2
-"""Of what a workflow asks for, and in what order; a run takes the newest with each new history.
-
-1   the first
-2   an attempt that is over before it began is dropped; one that may be done twice waits for the one
-    before it only a while; a step that nobody can take now is parked; the size of a turn counts all
-    that crosses; activities that were given up count as under way; a run that is taken up has its
-    revision examined
-"""
+ORDER_VERSION = 1
+"""The version of what a workflow asks for, and in what order; a run takes the newest with each new
+history. To change the order: raise it, say here what changed, and let a workflow whose `version`
+is lower keep the old branch until no history of that version is open (docs/temporal.md)."""
 
 RUN = "leadhand.run"
 ATTEMPT = "leadhand.attempt"

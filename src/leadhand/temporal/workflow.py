@@ -44,6 +44,7 @@ with workflow.unsafe.imports_passed_through():
     from leadhand.temporal.messages import (
         LOG,
         MORE,
+        ORDER_VERSION,
         RUN,
         SAY,
         Begin,
@@ -69,8 +70,11 @@ class RunFlow:
 
     @workflow.init
     def __init__(self, begin: Begin) -> None:
+        if begin.version > ORDER_VERSION:  # the task fails, and waits for an engine that knows it
+            raise RuntimeError(f"this history was begun by a newer Leadhand ({begin.version})")
         self.ways = begin.ways
         self.version = begin.version
+        """The order of this history: see `ORDER_VERSION`."""
         self.state = State()
         self.pipe = LogWriter(begin.run, begin.ways, engine_queue(begin.ways.prefix))
         self._hands = Dispatch(self)
@@ -146,7 +150,7 @@ class RunFlow:
     def _hosted(self, state: State, _now: Now) -> Move:
         """Take over from another host, including an unfinished examination."""
         effects: list[Effect] = []
-        if self.version > 1 and state.pending is not None and not state.pending.examined:
+        if state.pending is not None and not state.pending.examined:
             effects.append(Examine(state.pending.number))
         return Move([ev.RunHosted(state.owner + 1)], effects)
 
@@ -258,10 +262,8 @@ class RunFlow:
         """Return how many more attempts may start."""
         if self._stopped or self.pipe.fork or self._full() or self._turn_full():
             return 0
-        under_way = len(self.state.in_flight)
-        if self.version > 1:  # an activity told to stop still counts until it ends
-            under_way = self._hands.busy + self._starts
-        return self.ways.in_flight_max - under_way
+        # An activity told to stop still counts until it ends.
+        return self.ways.in_flight_max - self._hands.busy - self._starts
 
     def _turn_full(self) -> bool:
         """Return whether a turn has started as much as it may."""

@@ -18,7 +18,6 @@ from leadhand.core.durations import text
 from leadhand.core.plan.graph import dependencies
 from leadhand.core.review.protected_change import KIND as PROTECTED
 from leadhand.core.rollback import nothing_to_undo, to_roll_back
-from leadhand.core.state.evolve import REOPENS_SINCE
 from leadhand.core.views.inbox import inbox_row
 from leadhand.core.views.run import (
     ENDED,
@@ -123,12 +122,11 @@ def print_outcome(console: Console, state: State, *, hosted: bool | None = None)
 def _print_way_back(console: Console, state: State) -> None:
     """Print how to retry a failed step, unless limits or a rollback prevent it."""
     failed = [step.id for step in state.steps.values() if state.is_bad(step) and step.failure]
-    ended, started = state.ended, state.started
-    if not failed or ended is None or ended.rollback or ended.limit or started is None:
+    ended = state.ended
+    if not failed or ended is None or ended.rollback or ended.limit:
         return
-    if started.decide_version >= REOPENS_SINCE:
-        way = console.command(f"redo {state.run} {shlex.quote(failed[0])} --reason '…'")
-        console.say(f"Once its cause is gone: {way}")
+    way = console.command(f"redo {state.run} {shlex.quote(failed[0])} --reason '…'")
+    console.say(f"Once its cause is gone: {way}")
 
 
 def _print_bad(console: Console, state: State) -> None:

@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = ["RULES", "Violation", "check"]
 
-FACTS_SINCE = 2
-"""The first version of decisions that checks the wanted facts."""
-
 RULES: dict[str, str] = {
     "I5": "a run starts once, and nothing comes after its end; only a person may take a failed "
     "one's back, to have a step done again",
@@ -238,7 +235,7 @@ def _check_success(book: Book) -> None:
     wanted = goal.get("acceptance") if isinstance(goal, dict) else None
     if wanted and not book.goal_met:
         book.wrong("L5", "success though the goal's acceptance criteria were not found to hold")
-    if book.start.decide_version >= FACTS_SINCE and isinstance(goal, dict):
+    if isinstance(goal, dict):
         absent = [fact for fact in several(goal.get("want")) if fact not in book.facts]
         if absent:
             book.wrong("L5", f"success though nothing has given {_some(absent)}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from leadhand.core import events as ev
 from leadhand.core.logcheck import permissions as permits
 from leadhand.core.plan import graph
-from leadhand.core.review.ruling import ENDS_SINCE, without
+from leadhand.core.review.ruling import without
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,8 +32,7 @@ def _steps_released(book: Book, event: ev.StepsReleased) -> None:
 def pass_hold(book: Book, old: str, new: str, *, allowed: bool) -> None:
     """Carry a hold over to the successor of a step, unless people allowed what the policy held."""
     held_by = book.barred.get(old)
-    passes = book.start.decide_version >= ENDS_SINCE and not (held_by == "policy" and allowed)
-    if held_by is not None and passes:
+    if held_by is not None and not (held_by == "policy" and allowed):
         book.barred[new] = held_by
         book.permits.held_under[new] = book.permits.held_under.get(old, "")
 
@@ -41,8 +40,7 @@ def pass_hold(book: Book, old: str, new: str, *, allowed: bool) -> None:
 def _workers_changed(book: Book, event: ev.WorkersChanged) -> None:
     permits.change(book, event)
     book.catalog.update({spec.name: spec for spec in event.specs})
-    if book.start.decide_version >= ENDS_SINCE:
-        book.envelope = without(book.envelope, {spec.name for spec in event.specs})
+    book.envelope = without(book.envelope, {spec.name for spec in event.specs})
 
 
 def _redo_requested(book: Book, event: ev.RedoRequested) -> None:

@@ -144,7 +144,7 @@ def _least(book: Book, docs: list[Doc]) -> int:
     """Return the least number of people who must allow steps: findings of reviewers are unknown."""
     start, policy = book.start, book.policy
     catalog = Catalog(book.catalog.values())
-    wanted = reach(docs, catalog, start.plan.get("risk_level"), version=start.decide_version)
+    wanted = reach(docs, catalog, start.plan.get("risk_level"))
     perhaps: list[int] = []
     for rule in policy.rules:
         if not _fits(rule, wanted):

@@ -13,7 +13,7 @@ from leadhand.core.logcheck.people import pass_hold
 from leadhand.core.plan import graph
 from leadhand.core.plan.model import RISKS, worst
 from leadhand.core.review.approval import bind, versions
-from leadhand.core.review.ruling import ENDS_SINCE, PlanReach, outside, reach, widened
+from leadhand.core.review.ruling import PlanReach, outside, reach, widened
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -428,7 +428,7 @@ def _beyond(book: Book, add: list[Doc]) -> bool:
 
 def _reached(book: Book, add: list[Doc]) -> PlanReach:
     start, catalog = book.start, Catalog(book.catalog.values())
-    return reach(add, catalog, start.plan.get("risk_level"), version=start.decide_version)
+    return reach(add, catalog, start.plan.get("risk_level"))
 
 
 def _risk(book: Book, doc: Doc) -> str:
@@ -498,9 +498,9 @@ def _revision_approved(book: Book, event: ev.RevisionApproved) -> None:
     if pending.person and event.actor in ("", "policy"):
         book.wrong("I24", f"revision {event.number} needs a person, and the policy approved it")
     needed = pending.people[0] if pending.people else 0
-    if book.start.decide_version > 1 and event.actor != "policy":
+    if event.actor != "policy":
         needed = max(needed, 1)
-    if book.start.decide_version > 1 and len(pending.allowed) < needed:
+    if len(pending.allowed) < needed:
         who = f"{len(pending.allowed)} of {needed} people"
         book.wrong("I24", f"revision {event.number} goes on, allowed by {who}")
     _check_permit(book, pending, event)
@@ -553,10 +553,9 @@ def _check_permit(book: Book, pending: Pending, event: ev.RevisionApproved) -> N
         book.wrong("I24", f"revision {event.number} goes on by the word of {event.actor}")
     if event.expires != min((e.expires for e in pending.allowed.values() if e.expires), default=0):
         book.wrong("I24", f"revision {event.number} may run for another time than was allowed")
-    until = event.expires if book.start.decide_version >= ENDS_SINCE else 0
     reached, asked = _reached(book, pending.add), book.start.plan.get("envelope")
     before = [book.envelope, {}] if "expires" in (book.envelope or {}) else [book.envelope]
-    if event.envelope not in [widened(each, reached, asked, until) for each in before]:
+    if event.envelope not in [widened(each, reached, asked, event.expires) for each in before]:
         book.wrong("I24", f"the envelope around revision {event.number} is not what was allowed")
 
 

@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 
 
 FORM = "leadhand approval 1"
-LIMITS_SINCE = 4
-"""The first version of decisions whose bindings cover the limits of the run."""
 SHOWN_MIN = 12
 """The digits of a hash that prove a person saw it: fewer could be guessed."""
 PART_CHARS = 16
@@ -159,12 +157,10 @@ def bind(
     claimed: Mapping[str, Json] | None = None,
 ) -> str:
     """Compute a binding from values of the log; `claimed` are the claims beyond the workers."""
-    parts = [canonical(started.plan), canonical(started.params), canonical(dict(workers))]
-    if started.decide_version >= LIMITS_SINCE:
-        parts.append(canonical(started.policy))
+    parts = [started.plan, started.params, dict(workers), started.policy]
     if claimed:
-        parts.append(canonical(dict(claimed)))
-    return digest(FORM, started.run, revision_hash, *parts, str(expires))
+        parts.append(dict(claimed))
+    return digest(FORM, started.run, revision_hash, *map(canonical, parts), str(expires))
 
 
 def release_binding(
@@ -330,8 +326,8 @@ def refuse_void(approval: Approval, plan: Doc, started: RunStarted, now: int) ->
         raise Conflict(f"the time of {approval.actor}'s approval is up. Fix: approve it again")
     if not approval.limits:
         raise Conflict(
-            f"{approval.actor}'s approval does not say under which limits it was given, as those "
-            "of earlier versions do not. Fix: approve it again"
+            f"{approval.actor}'s approval does not say under which limits it was given. "
+            "Fix: approve it again"
         )
     refuse_other(approval, plan, started)
 

@@ -23,7 +23,6 @@ from leadhand.core.review.approval import (
 )
 from leadhand.core.review.identity import namesake, odd_name, person
 from leadhand.core.review.ruling import (
-    ENDS_SINCE,
     PlanReach,
     Ruling,
     reach_of,
@@ -393,9 +392,8 @@ def _envelope(state: State, revision: Revision, until: int, now: Now) -> Doc:
     """Return the envelope that people allow with a revision, joined with the earlier one."""
     started = state.started
     asked = started.plan.get("envelope") if started else None
-    ends = started is not None and started.decide_version >= ENDS_SINCE
     before, wanted = standing(state.permits, now.latest), reach_of(state, revision.add)
-    return widened(before, wanted, asked, until if ends else 0)
+    return widened(before, wanted, asked, until)
 
 
 def reject(state: State, revision: Revision, actor: str, reason: str) -> list[ev.Event]:

@@ -18,7 +18,7 @@ from leadhand.core.catalog import Catalog, doers
 from leadhand.core.decide.effects import Effect, Notify
 from leadhand.core.review.approval import release_binding
 from leadhand.core.review.decisions import ending, reconsidered, refuse_again
-from leadhand.core.review.ruling import ENDS_SINCE, Ruling, reach_of, ruling, standing, without
+from leadhand.core.review.ruling import Ruling, reach_of, ruling, standing, without
 from leadhand.core.state.model import SETTLED
 from leadhand.core.wording import listed, meant
 from leadhand.errors import Conflict, NotAllowed, UsageError
@@ -270,8 +270,8 @@ def _void(state: State, specs: list[WorkerSpec], names: set[str], wall: int) -> 
 
 def _anew(state: State, specs: list[WorkerSpec], wall: int) -> Moves:
     """Ask again about a pending revision whose workers changed since reviewers saw it."""
-    revision, started = state.pending, state.started
-    if revision is None or started is None or started.decide_version < ENDS_SINCE:
+    revision = state.pending
+    if revision is None:
         return [], []
     names = {name for doc in revision.add for name in doers(doc, state.catalog.workers)}
     asked = f"review-{revision.number}" in state.questions

@@ -32,7 +32,6 @@ from leadhand.core.catalog import (
     effective_risk,
     highest,
 )
-from leadhand.core.events import DECIDE_VERSION
 from leadhand.core.plan.model import RISKS, worst
 from leadhand.core.wording import listed
 
@@ -46,8 +45,6 @@ if TYPE_CHECKING:
     from leadhand.core.state.records import Permits
 
 
-ENDS_SINCE = 6
-"""The first version of decisions in which envelopes expire and steps cannot remove effects."""
 PEOPLE = {"allow": 0, "one": 1, "two": 2}
 REACHING = ("risk_level", "alternatives", "effects", "writes")
 """The fields of a step, besides worker and action, that determine its reach."""
@@ -88,8 +85,6 @@ def reach(
     steps: Iterable[Doc],
     catalog: Catalog,
     plan_risk: str | None = None,
-    *,
-    version: int = DECIDE_VERSION,
 ) -> PlanReach:
     """Return the most that steps could do with any of their workers."""
     workers: set[str] = set()
@@ -106,12 +101,10 @@ def reach(
         declared_risks.add(declared_risk(plan_risk, step, catalog))
         cost += count * max((offer.cost for offer in offers if offer), default=0.0)
         for name, offer in zip(names, offers, strict=True):
+            # A plan cannot remove effects of a worker, nor say of a silent one that it has none.
             own, theirs = step.get("effects"), offer.effects if offer else None
-            declared = theirs if own is None else own
-            if own is not None and version >= ENDS_SINCE:
-                # A plan cannot remove effects of a worker, nor declare them for a silent one.
-                declared = [*own, *theirs] if theirs is not None else own or None
-            effects.update(declared if declared is not None else (f"undeclared:{name}",))
+            known = own or theirs is not None
+            effects.update((*(own or ()), *(theirs or ())) if known else (f"undeclared:{name}",))
             scope.update(offer.writes if offer else ())
     shown = highest(declared_risks)
     return PlanReach(frozenset(workers), frozenset(effects), risk, frozenset(scope), cost, shown)
@@ -193,13 +186,8 @@ def widened(before: Doc | None, now: PlanReach, asked: Doc | None, expires: int 
 
 def reach_of(state: State, add: Iterable[Doc], catalog: Catalog | None = None) -> PlanReach:
     """Return the reach of steps in this run; `catalog` replaces its workers."""
-    started = state.started
-    return reach(
-        add,
-        catalog or state.catalog,
-        started.plan.get("risk_level") if started else None,
-        version=started.decide_version if started else DECIDE_VERSION,
-    )
+    risk = state.started.plan.get("risk_level") if state.started else None
+    return reach(add, catalog or state.catalog, risk)
 
 
 def ruling(

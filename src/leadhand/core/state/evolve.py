@@ -18,7 +18,7 @@ from leadhand.core.catalog import Catalog, doers
 from leadhand.core.durations import seconds
 from leadhand.core.plan.graph import dependencies
 from leadhand.core.plan.parameters import with_secrets
-from leadhand.core.review.ruling import ENDS_SINCE, without
+from leadhand.core.review.ruling import without
 from leadhand.core.state.model import (
     DROPPABLE,
     MOVABLE,
@@ -75,8 +75,6 @@ POLICY = "policy"
 """The actor of holds placed for a missing approval."""
 REDOABLE = frozenset({"failed", "asking", "backing_off", "ready"})
 """Statuses of a step that failed and was not done since."""
-REOPENS_SINCE = 5
-"""The first version of decisions that can reopen a failed run."""
 
 
 def _steps_held(state: State, event: ev.StepsHeld, _at: int) -> None:
@@ -127,10 +125,9 @@ def _workers_changed(state: State, event: ev.WorkersChanged, _at: int) -> None:
                 step.void = f"{listed(sorted(changed))} changed since it was allowed"
     state.catalog = Catalog(specs.values())
     state.limits.clear()
-    if state.started is not None and state.started.decide_version >= ENDS_SINCE:
-        permits = state.permits
-        permits.envelope = without(permits.envelope, names)
-        permits.untrusted |= {spec.name for spec in event.specs if not spec.trusted}
+    permits = state.permits
+    permits.envelope = without(permits.envelope, names)
+    permits.untrusted |= {spec.name for spec in event.specs if not spec.trusted}
 
 
 def _approval_voided(state: State, event: ev.ApprovalVoided, _at: int) -> None:
@@ -211,10 +208,7 @@ def _redo_requested(state: State, event: ev.RedoRequested, _at: int) -> None:
     for failed in (state.forsaken, state.unanswered):
         if event.step in failed:
             failed.remove(event.step)
-    if state.started is not None and state.started.decide_version >= REOPENS_SINCE:
-        _revive(state, step)
-    else:
-        _revive_as_before(state, step)
+    _revive(state, step)
     make_ready(state, step)
 
 
@@ -247,21 +241,6 @@ def _lives_again(state: State, step: StepState, causes: set[str]) -> bool:
     if not any(other.id in causes for other in others):
         return False
     return all(other.status not in SETTLED or other.status == "succeeded" for other in others)
-
-
-def _revive_as_before(state: State, redone: StepState) -> None:
-    """Do as `_revive`, for older logs: one pass, in the order of the plan."""
-    causes = {redone.id}
-    for step in state.steps.values():
-        if step.status == "skipped" and step.doomed in causes:
-            causes.add(step.id)
-            state.unsettled += 1
-            state.bad -= state.is_bad(step)
-            step.status, step.doomed, step.reason, step.ended = "waiting", "", "", 0
-            step.tolerated = False
-    redone.status = "waiting"
-    for ident in causes - {redone.id}:
-        _wait_again(state, state.steps[ident])
 
 
 def _wait_again(state: State, step: StepState) -> None:
@@ -588,12 +567,9 @@ def _pass_hold(state: State, old: StepState, new: StepState) -> None:
 
     Except if the policy held it for a missing approval, and a person has given one.
     """
-    since = state.started.decide_version if state.started is not None else 0
-    if since < ENDS_SINCE or (old.held_by == "policy" and new.approved):
-        state.let_go(old)
-        return
-    new.held, new.held_by = old.held, old.held_by
-    state.held.add(new.id)
+    if not (old.held_by == "policy" and new.approved):
+        new.held, new.held_by = old.held, old.held_by
+        state.held.add(new.id)
     state.let_go(old)
 
 

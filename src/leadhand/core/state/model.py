@@ -357,9 +357,8 @@ class State:
 
     @property
     def surprises_wait(self) -> bool:
-        """Whether dependents of a surprise wait for the planner; in older logs they do not."""
-        started = self.started
-        return started is not None and started.replans and started.decide_version > 2
+        """Whether dependents of a surprise wait for the planner."""
+        return self.started is not None and self.started.replans
 
     def is_for_people(self, step: StepState) -> bool:
         """Return whether a person does the step."""

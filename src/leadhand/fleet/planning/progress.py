@@ -85,12 +85,9 @@ class EpicNotes(msgspec.Struct, omit_defaults=True):
 
 
 def read_notes(notes: Any) -> EpicNotes:
-    """Notes from the log; in older ones a single question stands by itself."""
-    given = dict(notes) if isinstance(notes, dict) else {}
-    if isinstance(given.get("asked"), dict):
-        given["asked"] = [given["asked"]]
+    """Return the notes in the log; empty ones where they are of another form."""
     try:
-        return msgspec.convert(given, EpicNotes)
+        return msgspec.convert(notes if isinstance(notes, dict) else {}, EpicNotes)
     except msgspec.ValidationError:
         return EpicNotes()
 

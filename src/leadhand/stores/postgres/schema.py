@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 #               change or remove what is there.
 #     reader    looks: `ls`, `show`, `watch`, `verify`, dashboards, figures.
 #
-# The log itself is changed through two functions that run as their owner (`sql/002-roles.sql`), so
+# The log itself is changed through two functions that run as their owner (001-initial.sql), so
 # a writer has no right to insert into, update or delete from it. Roles are made by whoever runs the
 # server; here they are only given their rights, and rights they had before are taken first.
 

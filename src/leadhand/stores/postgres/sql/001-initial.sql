@@ -82,7 +82,7 @@ CREATE TABLE leadhand.host (
 );
 
 -- What happened stays. These hold for the owner of the tables too; other roles are never
--- given the right in the first place (roles.py), and the hash chains show the rest.
+-- given the right in the first place (schema.py), and the hash chains show the rest.
 CREATE FUNCTION leadhand.refuse_change() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION '% is append-only', TG_TABLE_NAME USING ERRCODE = 'LH003';
@@ -101,10 +101,17 @@ FOR EACH ROW EXECUTE FUNCTION leadhand.refuse_change();
 CREATE TRIGGER artifacts_no_truncate BEFORE TRUNCATE ON leadhand.artifacts
 FOR EACH STATEMENT EXECUTE FUNCTION leadhand.refuse_change();
 
--- One whole group of appends, in one round trip, commit included.
+-- A role that is not the owner may call the two functions below, and nothing else changes the log.
+-- They run with the owner's rights, so that whoever appends needs none on the tables beyond
+-- reading: nobody but the owner can put an entry anywhere else than at the end, linked to what
+-- is there. Who may call them: schema.py.
+
+-- One whole group of appends, in one round trip, commit included. Each entry must belong to a run
+-- that is named, follow the one before it there, and the last is what the run ends in.
 --
 -- LH001: the owner is another. LH002: a run does not end where the caller thinks it does.
--- In either case nothing was written. `in_owner` null: no owner is asked for.
+-- LH004: entries that do not fit what is said of their runs.
+-- In each case nothing was written. `in_owner` null: no owner is asked for.
 --
 -- The settings keep a plan that was made while the tables were empty from reading all of
 -- them later.
@@ -124,7 +131,8 @@ CREATE FUNCTION leadhand.append(
     ev_bodies    bytea[],
     ev_hashes    bytea[]
 ) RETURNS TABLE (out_number bigint, out_first bigint, out_last bigint, out_hash bytea)
-LANGUAGE plpgsql SET enable_seqscan = off SET enable_mergejoin = off AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_mergejoin = off AS $$
 DECLARE
     ends    leadhand.tail%ROWTYPE;
     made    bigint;
@@ -133,6 +141,22 @@ BEGIN
     SELECT * INTO STRICT ends FROM leadhand.tail FOR UPDATE;
     IF in_owner <> ends.epoch THEN
         RAISE EXCEPTION 'fenced' USING ERRCODE = 'LH001';
+    END IF;
+
+    IF EXISTS (
+        SELECT FROM (
+            SELECT t.run, t.seq, t.hash,
+                   row_number() OVER (PARTITION BY t.run ORDER BY t.place) AS nth,
+                   count(*) OVER (PARTITION BY t.run) AS many
+            FROM unnest(ev_runs, ev_seqs, ev_hashes)
+                 WITH ORDINALITY AS t(run, seq, hash, place)
+        ) AS e
+        FULL JOIN unnest(in_names, in_befores, in_seqs, in_heads) AS g(run, before, seq, head)
+            ON g.run = e.run
+        WHERE NOT coalesce(e.seq = g.before + e.nth AND g.seq = g.before + e.many
+                           AND (e.nth < e.many OR e.hash = g.head), false)
+    ) THEN
+        RAISE EXCEPTION 'entries that do not follow their run' USING ERRCODE = 'LH004';
     END IF;
 
     INSERT INTO leadhand.runs (id, run, created, updated, seq, hash, summary)
@@ -175,3 +199,18 @@ BEGIN
     PERFORM pg_notify('leadhand', out_last::text);
     RETURN NEXT;
 END $$;
+
+REVOKE ALL ON FUNCTION leadhand.append(
+    bigint, text[], bigint[], bigint[], bigint[], bigint[], bytea[], bytea[],
+    text[], bigint[], bigint[], bigint[], bytea[], bytea[]
+) FROM PUBLIC;
+
+-- A new owner: every append of an older one is refused from here on.
+CREATE FUNCTION leadhand.claim()
+RETURNS TABLE (out_epoch bigint, out_position bigint, out_runs bigint, out_number bigint,
+               out_hash bytea)
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    UPDATE leadhand.tail SET epoch = epoch + 1 RETURNING epoch, position, runs, number, hash;
+$$;
+
+REVOKE ALL ON FUNCTION leadhand.claim() FROM PUBLIC;
