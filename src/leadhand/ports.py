@@ -309,7 +309,7 @@ class Clock(Protocol):
         """Wait for `seconds` of elapsed time."""
 
 
-def ends_us(error: BaseException) -> bool:
+def is_external_cancellation(error: BaseException) -> bool:
     """Return whether `error`, raised in user code, ends this process or task, not the code.
 
     Cancellation from outside, closing and Ctrl-C must be passed on. The same exceptions raised by

@@ -154,7 +154,7 @@ async def one_run(store, values, heard):
             for question in list(run.state.questions.values()):
                 choice = "done" if "done" in question.choices else question.choices[-1]
                 said = next(answers, values[0])
-                await run.said(
+                await run.submit_and_wait(
                     lambda state, now, q=question, c=choice, s=said: commands.answer(
                         state, q.id, c, "a person", now, text=f"it is {s}"
                     )

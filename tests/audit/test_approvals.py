@@ -207,7 +207,7 @@ def test_an_approval_of_an_earlier_version_verifies_and_starts_nothing(store, mo
     bound = plan_binding(PLAN, {}, lead.registry.catalog(), 0)
     old = msgspec.structs.replace(new, limits={}, binding=bound)
     old = msgspec.structs.replace(old, seal=old.sealed())
-    signed = approvals.signed(ANN, old.to_sign())["signature"]
+    signed = approvals.signature_doc(ANN, old.to_sign())["signature"]
     old = msgspec.structs.replace(old, signature=signed)
     with pytest.raises(Conflict, match="does not say under which limits"):
         lead.run_sync(PLAN, approval=old)

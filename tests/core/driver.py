@@ -16,7 +16,7 @@ from leadhand.core import events as ev
 from leadhand.core.catalog import Offer, WorkerSpec
 from leadhand.core.decide.decide import UNLIMITED, decide
 from leadhand.core.decide.effects import Move, StartAttempt, StartProbe
-from leadhand.core.decide.planner_answer import answered
+from leadhand.core.decide.planner_answer import record_answer
 from leadhand.core.policy import Policy
 from leadhand.core.state.evolve import evolve
 from leadhand.core.state.model import Now, State
@@ -195,7 +195,9 @@ class Drive:
         """The planner's answer to the call in flight, taken as the engine takes it."""
         planner = self.state.planner
         doc = msgspec.json.decode(msgspec.json.encode(decision))
-        return self.hear(Move(*answered(self.state, planner.calls, planner.epoch, doc, self.now)))
+        return self.hear(
+            Move(*record_answer(self.state, planner.calls, planner.epoch, doc, self.now))
+        )
 
     def report(self, ident, met, *, epoch=None, attempt=None, **more):
         """A judged report, fenced as the engine does it."""
@@ -297,7 +299,7 @@ def fold(log):
     return state
 
 
-AGENDA = {"awake", "ready", "timers", "calendar", "catalog", "limits", "down"}
+AGENDA = {"agenda_built", "ready", "timers", "calendar", "catalog", "limits", "open_circuits"}
 """What is built from the rest when somebody asks: no part of what is known."""
 
 
@@ -309,12 +311,12 @@ def snapshot(state):
         for ident, each in state.steps.items()
     }
     # Entries that no longer count are dropped when they surface, in `decide`.
-    known["orphans"] = [
+    known["lost_in_flight"] = [
         [ident, epoch]
-        for ident, epoch in dict.fromkeys(state.orphans)
+        for ident, epoch in dict.fromkeys(state.lost_in_flight)
         if epoch == (state.in_flight.get(ident) if ident else state.planner.epoch)
     ]
-    known["doomed"] = [i for i in state.doomed if state.steps[i].status == "waiting"]
+    known["to_skip"] = [i for i in state.to_skip if state.steps[i].status == "waiting"]
     known["undecided"] = list(state.undecided)
     return msgspec.json.decode(msgspec.json.encode(known))
 

@@ -10,7 +10,7 @@ from leadhand.core import events as ev
 from leadhand.core.catalog import ANY_ACTION, Catalog, Offer, WorkerSpec
 from leadhand.core.decide.planner_answer import findings, revision_hash
 from leadhand.core.logcheck.checker import check
-from leadhand.core.plan.amend import MISSING, amendment, changes, edit, look, parts_of
+from leadhand.core.plan.amend import MISSING, amendment, changes, edit, parts_of, value_at
 from leadhand.core.plan.canonical import follow
 from leadhand.core.plan.diff import diff
 from leadhand.core.plan.graph import order
@@ -55,9 +55,9 @@ PLAN = {
 def test_a_value_is_put_in_at_a_path(text, path, value):
     """JSON where it is JSON, else a text; where a text stands a number stays one."""
     made = amended(PLAN, [text])
-    assert look(made, path) == value
+    assert value_at(made, path) == value
     assert len(diff(PLAN, made)) == 1
-    assert look(PLAN, path) != value
+    assert value_at(PLAN, path) != value
 
 
 def test_a_step_is_put_in_whole_replaced_or_taken_out():
@@ -74,7 +74,9 @@ def test_what_is_there_can_be_taken_out():
     assert "retry" not in amended(PLAN, [], ["steps.step-3.retry"])["steps"][1]
     made = amended(PLAN, [], ['steps.a.parameters["odd key"][0]'])
     assert made["steps"][0]["parameters"]["odd key"] == [{"x": 2}]
-    assert look(amended(PLAN, ["steps.a.parameters.version="]), "steps.a.parameters.version") == ""
+    assert (
+        value_at(amended(PLAN, ["steps.a.parameters.version="]), "steps.a.parameters.version") == ""
+    )
 
 
 TAKES = {
@@ -168,8 +170,8 @@ def test_an_older_name_leads_to_the_heir():
     assert amended(plan, ["steps.step-3.timeout=5s"])["steps"][0]["timeout"] == "5s"
     again = {"steps": [step("step-3.3", supersedes="step-3.2")]}
     heirs = {"step-3": "step-3.2", "step-3.2": "step-3.3"}
-    assert look(again, "steps.step-3.worker", heirs) == "w"
-    assert look(again, "steps.step-3.worker") is MISSING
+    assert value_at(again, "steps.step-3.worker", heirs) == "w"
+    assert value_at(again, "steps.step-3.worker") is MISSING
 
 
 def test_paths_and_assignments():

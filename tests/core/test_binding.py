@@ -2,7 +2,7 @@
 
 import pytest
 
-from leadhand.core.binding import bind_workers, workers_of
+from leadhand.core.binding import rename_workers, workers_of
 from leadhand.core.plan.parameters import bind_texts
 
 PLAN = {
@@ -18,7 +18,7 @@ PLAN = {
 def test_workers_are_bound_everywhere_they_are_named():
     """In steps, alternatives, undo, limits and an inner plan; ids are no workers."""
     assert workers_of(PLAN) == {"a", "b", "c", "d", "e", "f"}
-    bound = bind_workers(PLAN, {"a": "A", "c": "C", "d": "D", "f": "F"})
+    bound = rename_workers(PLAN, {"a": "A", "c": "C", "d": "D", "f": "F"})
     assert bound == {
         "limits": {"concurrency": 2, "workers": {"A": 1}},
         "steps": [
@@ -27,13 +27,13 @@ def test_workers_are_bound_everywhere_they_are_named():
         ],
         "rollback_plan": {"steps": [{"id": "y", "worker": "F"}]},
     }
-    assert bind_workers(PLAN, {}) == PLAN
+    assert rename_workers(PLAN, {}) == PLAN
 
 
 @pytest.mark.parametrize("doc", [{}, {"steps": 3}, {"steps": [1, {"worker": 2, "undo": 3}]}])
 def test_what_is_not_well_formed_is_left_for_lint(doc):
     """It reports it with its place."""
-    assert bind_workers(doc, {"a": "b"}) == doc
+    assert rename_workers(doc, {"a": "b"}) == doc
     assert workers_of(doc) == set()
 
 

@@ -14,11 +14,11 @@ from leadhand.core.decide.circuit_breaker import (
     UNHEARD,
     Circuit,
     FailureStreak,
-    asked_for_s,
+    circuit_reason,
     is_silent,
     is_trouble,
-    left_alone,
     open_for_s,
+    requested_pause_s,
 )
 from leadhand.core.host import CircuitClosed, CircuitOpened, HostOpened, HostState, evolve_host
 from leadhand.core.plan.model import FAILURE_CLASSES
@@ -40,8 +40,8 @@ def test_which_failures_speak_of_the_worker(kind):
 
 def test_a_success_is_no_trouble():
     """There is no failure to look at."""
-    assert (is_trouble(None), is_silent(None), asked_for_s(None)) == (False, False, 0.0)
-    assert (is_trouble({}), is_silent({}), asked_for_s({})) == (False, False, 0.0)
+    assert (is_trouble(None), is_silent(None), requested_pause_s(None)) == (False, False, 0.0)
+    assert (is_trouble({}), is_silent({}), requested_pause_s({})) == (False, False, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_how_long_a_circuit_stays_open(trips, seconds):
 )
 def test_what_a_worker_asks_for(asked, heeded):
     """As long as it says, for a day at most: nobody is taken out for ever by one word."""
-    found = asked_for_s({"class": "rate_limited", "retry_after": asked})
+    found = requested_pause_s({"class": "rate_limited", "retry_after": asked})
     assert (found, type(found)) == (heeded, float)
 
 
@@ -133,9 +133,9 @@ class Told(frozenset):
 
 def test_why_a_worker_is_left_alone():
     """As far as anybody knows."""
-    assert left_alone(Told({"w", "x"}), "w") == "asked for an hour"
-    assert left_alone(Told({"w", "x"}), "x") == "is left alone for now"
-    assert left_alone({"w"}, "w") == "is left alone for now"
+    assert circuit_reason(Told({"w", "x"}), "w") == "asked for an hour"
+    assert circuit_reason(Told({"w", "x"}), "x") == "is left alone for now"
+    assert circuit_reason({"w"}, "w") == "is left alone for now"
 
 
 def test_a_circuit_needs_no_reason():

@@ -390,7 +390,7 @@ def test_a_run_that_failed_goes_on_where_it_stood():
     assert (run.ended, run.status()) == (None, ["succeeded", "running", "waiting"])
     assert run.state.ended_at == 0
     run.done("b", "c")
-    assert (run.ended, run.state.bad, run.state.unsettled) == ("succeeded", 0, 0)
+    assert (run.ended, run.state.blocking, run.state.unsettled) == ("succeeded", 0, 0)
     assert check(run.log) == []
     assert snapshot(fold(run.log)) == snapshot(run.state)
 
@@ -741,11 +741,11 @@ def test_what_is_told_to_whoever_said_it():
     """Which question lets held steps go, and which are let go."""
     run = Drive(step("a"), step("b", "a"), step("c", "b"))
     move = said(run, "hold", steps=["b", "c"])
-    assert commands.told(move.events) == {"question": "q1"}
+    assert commands.command_result(move.events) == {"question": "q1"}
     move = said(run.hear(move), "release", steps=["c"])
-    assert commands.told(move.events) == {"steps": ["b", "c"]}
-    assert commands.told(move.events[:1]) == {"steps": []}
-    assert commands.told(said(run, "pause").events) == {}
+    assert commands.command_result(move.events) == {"steps": ["b", "c"]}
+    assert commands.command_result(move.events[:1]) == {"steps": []}
+    assert commands.command_result(said(run, "pause").events) == {}
 
 
 def test_only_who_says_that_it_was_done_brings_what_was_promised():

@@ -82,7 +82,7 @@ def test_a_doomed_step_that_is_gone_is_passed_over():
     )
     run.tell(proposed, ev.RevisionApproved(2, "h", "ann")).news_start()
     assert run.go().news == []
-    assert not run.state.doomed
+    assert not run.state.to_skip
 
 
 def test_a_doomed_step_that_was_replaced_is_passed_over():
@@ -92,7 +92,7 @@ def test_a_doomed_step_that_was_replaced_is_passed_over():
     proposed = ev.RevisionProposed(number=2, author="", base=run.state.head, hash="h", add=[heir])
     run.tell(ev.StepSkipped("a", "no need"), proposed, ev.RevisionApproved(2, "h", "ann"))
     assert run.go().status("b", "b2") == ["superseded", "running"]
-    assert not run.state.doomed
+    assert not run.state.to_skip
 
 
 def test_decide_changes_nothing_by_itself():
@@ -743,7 +743,7 @@ def test_what_was_reported_before_the_loss_was_told_is_not_lost():
         "recover c ask",
         "ask q2 c",
     ]
-    assert not run.state.orphans
+    assert not run.state.lost_in_flight
 
 
 # Refused starts.

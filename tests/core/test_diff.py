@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from leadhand.codec.documents import read_document, write_json, write_yaml
 from leadhand.core.hashing import canonical
-from leadhand.core.plan.canonical import normal, ordered
+from leadhand.core.plan.canonical import canonical_plan, sorted_unique
 from leadhand.core.plan.diff import Change, diff, differences, lines, path_text
 from tests.core.driver import step
 
@@ -27,7 +27,7 @@ def told(old, new, **more):
 def apply(doc, changes):
     """A plan in its normal form with changes made: what shows that a difference is complete."""
     renames = {change.old: change.new for change in changes if change.kind == "renamed"}
-    found = deepcopy(normal(doc, renames))
+    found = deepcopy(canonical_plan(doc, renames))
     for change in changes:
         if change.kind not in ("order", "hold"):
             _put(found, deepcopy(change))
@@ -46,7 +46,7 @@ def _put(holder, change):
         case "entries":
             went = {canonical(each) for each in change.old}
             kept = [each for each in holder[last] if canonical(each) not in went]
-            holder[last] = ordered([*kept, *change.new])
+            holder[last] = sorted_unique([*kept, *change.new])
         case _:
             holder[last] = change.new
 
@@ -146,7 +146,7 @@ def test_what_differs_is_shown(other, expected):
     """Each with its place, what was there and what is there; nothing else."""
     assert told(BASE, other) == expected
     back = apply(BASE, diff(BASE, other))
-    assert canonical(back) == canonical(normal(other))
+    assert canonical(back) == canonical(canonical_plan(other))
 
 
 def test_a_step_that_supersedes_another_is_that_step_under_a_new_name():
@@ -160,7 +160,7 @@ def test_a_step_that_supersedes_another_is_that_step_under_a_new_name():
         '+ steps.a.2.timeout: "5s"',
         '+ steps.c.context: ["a.2"]',
     ]
-    assert canonical(apply(old, diff(old, new))) == canonical(normal(new))
+    assert canonical(apply(old, diff(old, new))) == canonical(canonical_plan(new))
 
 
 def test_renames_that_the_plans_do_not_show_can_be_told():
@@ -263,7 +263,7 @@ def test_a_plan_does_not_differ_from_itself(doc):
     if len({each["id"] for each in doc["steps"]}) == len(doc["steps"]):
         random.Random(1).shuffle(shuffled["steps"])
     assert diff(doc, shuffled) == []
-    assert diff(doc, document(normal(doc))) == []
+    assert diff(doc, document(canonical_plan(doc))) == []
 
 
 def named_once(doc):
@@ -290,7 +290,7 @@ def test_applying_the_difference_gives_the_other(old, new):
     assume(all(map(heirs_wait_for_others, (old, new))))
     changes = diff(old, new)
     made = apply(old, changes)
-    assert canonical(made) == canonical(normal(new))
+    assert canonical(made) == canonical(canonical_plan(new))
     assert diff(document(made), new) == []
     assert list(lines(changes)) or not changes
 

@@ -47,14 +47,14 @@ from tests.core.driver import (
 def test_a_fresh_state():
     """Nothing is known, and nothing is taken for granted."""
     fresh = vars(State())
-    kept = ("catalog", "policy", "planner", "ready", "permits", "models", "cut")
+    kept = ("catalog", "policy", "planner", "ready", "permits", "models", "end_snapshot")
     made = {key: fresh.pop(key) for key in kept}
     assert made["catalog"].workers == {}
     assert made["policy"] == Policy()
     assert made["planner"].due == "start"
     assert made["permits"] == Permits()
     assert made["models"] == ModelCalls()
-    assert made["cut"] == EndSnapshot()
+    assert made["end_snapshot"] == EndSnapshot()
     planner = msgspec.structs.asdict(made["planner"]) | {"due": ""}
     assert [key for key, value in (fresh | planner).items() if value] == []
     assert fresh["goal_met"] is None, "nobody has looked"
@@ -92,9 +92,9 @@ def test_the_words_for_how_a_step_stands():
 def test_tries_are_counted_by_worker():
     """A worker that never failed at a step has failed at it no time."""
     fresh = StepState(step("a"), 0, "w")
-    assert fresh.tried("w") == 0
+    assert fresh.failures_by("w") == 0
     fresh.tries = {"w": 2}
-    assert (fresh.tried("w"), fresh.tried("other")) == (2, 0)
+    assert (fresh.failures_by("w"), fresh.failures_by("other")) == (2, 0)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_a_state_that_knows_nothing_answers_all_the_same():
     state = State()
     assert state.planner_name == ""
     assert state.surprises_wait is False
-    assert state.no_words == "the plan is a given document, and only people change it"
+    assert state.feedback_refusal == "the plan is a given document, and only people change it"
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_who_can_act_on_words(start, handed, expected):
     """A planner that reads them; the goal planner that a run was handed to does not."""
     run = Drive(bare=True, **start)
     run.state.planner.handed = handed
-    assert run.state.no_words == expected
+    assert run.state.feedback_refusal == expected
 
 
 @pytest.mark.parametrize("replans", [False, True])
@@ -179,7 +179,7 @@ def test_a_host_takes_the_run_up():
     process = ev.GuestProcess(pid=1, start_time=2, boot_id="b", folder="/f", python="/p")
     run.tell(ev.RunHosted(7, process=process))
     assert (run.state.owner, run.state.process) == (7, process)
-    assert list(run.state.orphans) == [("a", 2), ("", 4)]
+    assert list(run.state.lost_in_flight) == [("a", 2), ("", 4)]
 
 
 def test_pause_and_resume():
@@ -260,10 +260,10 @@ def test_an_answer_after_a_new_host_leaves_the_other_orphans():
     run = Drive(bare=True, replans=True).go()
     run.answer(propose(step("a"), step("b"), final=False)).done("b", surprise="odd")
     run.tell(ev.RunHosted(7), ev.PlannerAnswered(2, 4, {"kind": "ask", "question": "?"}))
-    assert ("a", 2) in run.state.orphans
+    assert ("a", 2) in run.state.lost_in_flight
     run.news_start().go()
     assert run.news == ["lost a lost", "recover a ask", "ask q1 a", "ask q2 planner"]
-    assert not run.state.orphans
+    assert not run.state.lost_in_flight
 
 
 def test_an_answer():
@@ -457,8 +457,8 @@ def test_a_step_may_depend_on_what_is_already_settled():
         base=run.state.head,
     )
     assert run.status("x", "y", "z") == ["ready", "ready", "waiting"]
-    assert list(run.state.doomed) == ["z"]
-    assert run.state.steps["z"].doomed == "bad"
+    assert list(run.state.to_skip) == ["z"]
+    assert run.state.steps["z"].lost_dependency == "bad"
 
 
 def test_a_cancelled_step_is_settled():
@@ -470,8 +470,8 @@ def test_a_cancelled_step_is_settled():
     revised(run, number=2, base=run.state.head, cancel=["a"])
     assert run.status("a", "b", "c") == ["cancelled", "waiting", "ready"]
     assert run.state.steps["a"].reason == "revision 2 took it out"
-    assert list(run.state.doomed) == ["b"]
-    assert (run.state.unsettled, run.state.bad) == (3, 0)
+    assert list(run.state.to_skip) == ["b"]
+    assert (run.state.unsettled, run.state.blocking) == (3, 0)
 
 
 # Superseding.
@@ -504,9 +504,9 @@ def test_a_superseding_step_takes_the_place_of_the_old_one():
 def test_a_superseded_failure_is_no_longer_bad():
     """The run may succeed with the step that took its place."""
     run = planned(step("a"), step("b", "a")).fail("a", "permanent")
-    assert (run.state.bad, run.state.forsaken) == (1, ["a"])
+    assert (run.state.blocking, run.state.awaiting_planner) == (1, ["a"])
     run.answer(propose(step("a2", supersedes="a")))
-    assert (run.state.bad, run.state.forsaken) == (0, [])
+    assert (run.state.blocking, run.state.awaiting_planner) == (0, [])
     run.done("a2").done("b")
     assert run.ended == "succeeded"
 
@@ -525,7 +525,7 @@ def test_superseding_a_tolerated_failure():
     run = planned(step("a", failure_action="continue"), step("b"), step("c", finished("a"), "b"))
     run.fail("a", "permanent")
     revised(run, step("a2", supersedes="a"), number=2, base=run.state.head)
-    assert run.state.bad == 0
+    assert run.state.blocking == 0
     run.go().done("a2")
     assert run.status("c") == ["waiting"], "b is not done"
     assert run.done("b").running == ["c"]
@@ -549,7 +549,7 @@ def test_a_failed_heir_dooms_who_depends_on_the_old_name():
     run.answer(propose(step("a2", supersedes="a", failure_action="continue"), final=False))
     run.fail("a2", "permanent")
     revised(run, step("c", "a"), number=3, base=run.state.head, digest="h3")
-    assert run.state.steps["c"].doomed == "a2"
+    assert run.state.steps["c"].lost_dependency == "a2"
 
 
 def test_only_waiting_dependents_move_to_the_heir():
@@ -602,7 +602,7 @@ def test_a_failed_step_is_given_up_by_name_with_what_waits_for_it():
         because = "a, which it depends on, was dropped: no longer needed"
         assert run.state.steps["b"].reason == run.state.steps["b"].dropped == because
         assert run.state.steps["a"].dropped == "no longer needed"
-        assert (run.state.bad, run.state.forsaken) == (0, [])
+        assert (run.state.blocking, run.state.awaiting_planner) == (0, [])
         assert run.done("z").status("e") == ["running"]
 
 
@@ -611,7 +611,7 @@ def test_an_empty_revision_that_is_not_final_forsakes_nobody():
     run = planned(step("a"), step("b", "a"), step("c")).fail("a", "permanent")
     run.answer(propose(steps=[], final=False))
     assert run.status("a", "b") == ["failed", "waiting"]
-    assert (run.state.bad, run.state.forsaken) == (1, ["a"])
+    assert (run.state.blocking, run.state.awaiting_planner) == (1, ["a"])
 
 
 def test_a_dependent_that_is_gone_already_is_not_cancelled_twice():
@@ -630,7 +630,7 @@ def test_a_doomed_dependent_of_a_forsaken_step_is_cancelled():
     run.fail("a", "permanent")
     run.tell(ev.AttemptReported("x", 1, 3, False, failure=failure("permanent")))
     run.take(run.decide())
-    assert list(run.state.doomed) == ["b"]
+    assert list(run.state.to_skip) == ["b"]
     revised(run, step("n"), number=2, base=run.state.head)
     assert run.status("b") == ["waiting"]
     assert run.go().status("b") == ["skipped"]
@@ -846,14 +846,14 @@ def test_what_a_decision_does(strategy, status, dependents, tolerated, bad, unse
     run = failed().tell(decided(strategy, until=50, worker="other"))
     state, known = run.state, run.state.steps["a"]
     assert (known.status, run.status("b", "c")) == (status, dependents)
-    assert (known.tolerated, state.bad, state.unsettled) == (tolerated, bad, unsettled)
+    assert (known.tolerated, state.blocking, state.unsettled) == (tolerated, bad, unsettled)
     assert known.reason == "why"
     assert not state.undecided
     if status == "backing_off":
         assert (known.until, known.worker) == (50, "other")
         assert (50, "retry", "a", 0) in state.timers
-    assert list(state.doomed) == (["b"] if strategy == "continue" else [])
-    assert state.forsaken == (["a"] if strategy == "replan" else [])
+    assert list(state.to_skip) == (["b"] if strategy == "continue" else [])
+    assert state.awaiting_planner == (["a"] if strategy == "replan" else [])
     assert state.planner.due == ("surprise: step a failed: why" if strategy == "replan" else "")
 
 
@@ -925,14 +925,14 @@ def test_an_answer_to_the_planner_brings_it_back():
 def test_a_skip(tolerated):
     """A person's skip may leave the run unharmed; dependents that mind are doomed."""
     run = asking().tell(ev.StepSkipped("a", "ann said so", tolerated))
-    assert (run.status("a", "b", "c"), run.state.bad) == (
+    assert (run.status("a", "b", "c"), run.state.blocking) == (
         ["skipped", "waiting", "ready"],
         0 if tolerated else 1,
     )
     assert run.state.steps["a"].tolerated is tolerated
     assert run.state.questions == {}
     assert run.state.steps["a"].reason == "ann said so"
-    assert list(run.state.doomed) == ["b"]
+    assert list(run.state.to_skip) == ["b"]
 
 
 def test_a_skip_of_the_doomed_takes_it_off_the_list():
@@ -940,10 +940,10 @@ def test_a_skip_of_the_doomed_takes_it_off_the_list():
     run = Drive(step("a", failure_action="continue"), step("b", "a"), step("c", "a"))
     run.tell(ev.AttemptReported("a", 1, 2, False, failure=failure("permanent")))
     run.take(run.decide())
-    assert list(run.state.doomed) == ["b", "c"]
+    assert list(run.state.to_skip) == ["b", "c"]
     run.take(run.decide())
-    assert list(run.state.doomed) == ["c"]
-    assert run.state.steps["b"].doomed == "a"
+    assert list(run.state.to_skip) == ["c"]
+    assert run.state.steps["b"].lost_dependency == "a"
 
 
 def test_a_skip_of_another_step_leaves_the_doomed_alone():
@@ -953,7 +953,7 @@ def test_a_skip_of_another_step_leaves_the_doomed_alone():
     run.tell(ev.AttemptReported("a", 1, 2, False, failure=failure("permanent")))
     run.take(run.decide())
     run.tell(ev.StepSkipped("c", "ann said so", tolerated=True))
-    assert list(run.state.doomed) == ["b"]
+    assert list(run.state.to_skip) == ["b"]
     assert run.go().status() == ["failed", "skipped", "skipped"]
 
 
@@ -976,8 +976,8 @@ def test_a_step_is_doomed_once():
     run.tell(ev.AttemptReported("a", 1, 2, False, failure=failure("permanent")))
     run.tell(ev.AttemptReported("b", 1, 3, False, failure=failure("permanent")))
     run.take(run.decide()).take(run.decide())
-    assert list(run.state.doomed) == ["c"]
-    assert run.state.steps["c"].doomed == "a"
+    assert list(run.state.to_skip) == ["c"]
+    assert run.state.steps["c"].lost_dependency == "a"
 
 
 def test_a_cancelled_step_event():
@@ -985,7 +985,7 @@ def test_a_cancelled_step_event():
     run = asking().tell(ev.StepCancelled("a", "not needed"))
     assert (run.status("a"), run.state.questions) == (["cancelled"], {})
     assert run.state.steps["a"].reason == "not needed"
-    assert (run.state.unsettled, run.state.bad) == (2, 0)
+    assert (run.state.unsettled, run.state.blocking) == (2, 0)
 
 
 # The goal.
@@ -1354,7 +1354,7 @@ def test_full_limits(group, expected):
     state.catalog = Catalog([spec("two", max_concurrency=2)])
     state.busy_workers = {"one": 1, "two": 1, "w": 50}
     state.busy_resources = {"db": 2, "odd": 1}
-    assert state.full(group) == expected
+    assert state.reached_limit(group) == expected
 
 
 def test_a_price_is_reserved_only_under_a_budget():
@@ -1376,7 +1376,7 @@ def test_a_folded_state_sleeps():
     """Folding builds no queue and no timers: most logs are only read."""
     run = waiting_run()
     folded = fold(run.log)
-    assert not folded.awake
+    assert not folded.agenda_built
     assert (folded.timers, folded.calendar) == ([], [])
     assert all(s.ticket == 0 for s in folded.steps.values())
 
@@ -1387,7 +1387,7 @@ def test_a_folded_state_wakes_with_the_same_agenda():
     run.state.policy = Policy(wall_s=9999.0)
     folded = fold(run.log)
     assert next_wake(folded) == next_wake(run.state) == (1 * SECOND, 23 * 60 * MINUTE)
-    assert folded.awake
+    assert folded.agenda_built
     assert sorted(folded.timers) == [
         (1 * SECOND, "retry", "f", 0),
         (60 * SECOND, "probing", "e", 8),
@@ -1400,18 +1400,18 @@ def test_a_folded_state_wakes_with_its_run_timers():
     """Wall time and the grace of a cancel."""
     run = Drive(step("a"), policy=Policy(wall_s=100.0), at=5)
     folded = fold(run.log)
-    folded.wake()
+    folded.build_agenda()
     assert (5 + 100 * SECOND, "run", "wall", 0) in folded.timers
     run.cancel()
     folded = fold(run.log)
-    folded.wake()
+    folded.build_agenda()
     assert (5 + 10 * SECOND, "run", "cancel", 0) in folded.timers
     run = Drive(bare=True, policy=Policy(planner_timeout_s=7.0)).go()
     folded = fold(run.log)
-    folded.wake()
+    folded.build_agenda()
     assert folded.timers == [(7 * SECOND, "planner", "", 1)]
     folded = State()
-    folded.wake()
+    folded.build_agenda()
     assert folded.timers == []
 
 
@@ -1420,7 +1420,7 @@ def test_a_folded_state_knows_what_is_ready():
     run = Drive(step("a", est=1), step("b", est=9), policy=Policy(max_concurrency=1))
     folded = fold(run.log[:-1])
     assert folded.next_ready().id == "b"
-    assert folded.awake
+    assert folded.agenda_built
 
 
 @pytest.mark.parametrize(
@@ -1453,7 +1453,7 @@ def test_which_deadlines_count(status, epoch, expected):
 def test_timers_that_no_longer_count_are_swept_out():
     """A thousand are kept, and four for each attempt in flight; then only those that count."""
     state = State()
-    state.wake()
+    state.build_agenda()
     for when in (10, 11, 12, 2, 3):
         ident = f"s{when}"
         state.steps[ident] = StepState(step(ident), 0, "w", status="running", epoch=7)
@@ -1760,15 +1760,15 @@ def test_who_is_gone_already_does_not_go_with_a_dropped_step():
     run.tell(ev.StepSkipped("b", "no need", tolerated=True))
     dropped(run, "a")
     assert (run.status("a", "b"), run.state.steps["b"].dropped) == (["cancelled", "skipped"], "")
-    assert (run.state.unsettled, run.state.bad) == (1, 0)
+    assert (run.state.unsettled, run.state.blocking) == (1, 0)
 
 
 def test_a_skipped_step_is_given_up_by_name():
     """Then it no longer keeps the run from succeeding."""
     run = planned(step("r"), step("a", "r")).tell(ev.StepSkipped("a", "so"))
-    assert run.state.bad == 1
+    assert run.state.blocking == 1
     dropped(run, "a")
-    assert (run.state.bad, run.state.steps["a"].dropped) == (0, "so")
+    assert (run.state.blocking, run.state.steps["a"].dropped) == (0, "so")
 
 
 def test_a_doomed_step_does_not_start_when_another_is_dropped():
@@ -1803,7 +1803,7 @@ def test_who_wants_another_way_has_looked():
     """What may have happened is forgiven with it."""
     run = Drive(step("a"), replans=True).fail("a", "lost", "unknown")
     run.tell(ev.QuestionAnswered(id="q1", choice="replan", actor="ann"))
-    assert (run.state.steps["a"].forgiven, run.state.forsaken) == (1, ["a"])
+    assert (run.state.steps["a"].forgiven, run.state.awaiting_planner) == (1, ["a"])
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,12 @@ from leadhand.core.catalog import Offer, WorkerSpec
 from leadhand.core.facts import (
     ANSWER,
     broken_promises,
-    given_by,
+    facts_in_answer,
+    initial_facts,
     is_flag,
-    misgiven,
-    missing,
-    there,
+    missing_facts,
     true_facts,
+    unfit_answer,
     unmet_flags,
     wanted_values,
 )
@@ -20,7 +20,7 @@ from leadhand.core.hashing import canonical, digest
 from leadhand.core.logcheck.checker import check
 from leadhand.core.plan.model import Goal
 from leadhand.core.policy import Policy
-from leadhand.core.promises import given, names
+from leadhand.core.promises import as_names, facts_given
 from leadhand.core.views.run import goal_of
 from leadhand.errors import UsageError
 from tests.core.driver import SECOND, WORKERS, Drive, propose, spec, step
@@ -55,19 +55,19 @@ def test_a_colon_makes_a_flag():
 )
 def test_one_or_several(value, found):
     """A field that holds one name or a list of them."""
-    assert names(value) == found
+    assert as_names(value) == found
 
 
 def test_a_step_gives_no_more_than_its_worker():
     """It may give less, and nothing at all; more only where people allowed it."""
     offer = Offer(gives=("table", "x"))
-    assert given({}, offer) == ("table", "x")
-    assert given({}, None) == ()
-    assert given({"gives": []}, offer) == ()
-    assert given({"gives": "x"}, offer) == ("x",)
-    assert given({"gives": ["x", "y"]}, offer) == ("x",)
-    assert given({"gives": ["x", "y"]}, None) == ()
-    assert given({"gives": ["x", "y"]}, None, widened=True) == ("x", "y")
+    assert facts_given({}, offer) == ("table", "x")
+    assert facts_given({}, None) == ()
+    assert facts_given({"gives": []}, offer) == ()
+    assert facts_given({"gives": "x"}, offer) == ("x",)
+    assert facts_given({"gives": ["x", "y"]}, offer) == ("x",)
+    assert facts_given({"gives": ["x", "y"]}, None) == ()
+    assert facts_given({"gives": ["x", "y"]}, None, widened=True) == ("x", "y")
 
 
 # Promises.
@@ -175,10 +175,10 @@ def test_missing_facts_are_named_one_by_one():
     run = drive(step("a", worker="maker"), want=("x", "table", "y"))
     words = "{} is wanted, and nothing has given it"
     goal = goal_of(run.state)
-    assert missing(run.state, goal) == [words.format(each) for each in ("x", "table", "y")]
+    assert missing_facts(run.state, goal) == [words.format(each) for each in ("x", "table", "y")]
     run.done("a", data=1)
-    assert missing(run.state, goal) == [words.format(each) for each in ("x", "y")]
-    assert missing(run.state, Goal(text="")) == []
+    assert missing_facts(run.state, goal) == [words.format(each) for each in ("x", "y")]
+    assert missing_facts(run.state, Goal(text="")) == []
 
 
 # The end of a run.
@@ -364,8 +364,8 @@ def test_a_broken_promise_takes_a_flag_away():
 )
 def test_what_a_person_gives_is_what_was_asked_for(facts, value, wrong):
     """A document that names none of the facts is the one artefact itself."""
-    assert wrong in misgiven(facts, value)
-    assert bool(misgiven(facts, value)) == bool(wrong)
+    assert wrong in unfit_answer(facts, value)
+    assert bool(unfit_answer(facts, value)) == bool(wrong)
 
 
 @pytest.mark.parametrize(
@@ -381,12 +381,12 @@ def test_what_a_person_gives_is_what_was_asked_for(facts, value, wrong):
 )
 def test_why_what_a_person_gives_is_not_it(facts, value, wrong):
     """In words for whoever gave it."""
-    assert misgiven(facts, value) == wrong
+    assert unfit_answer(facts, value) == wrong
 
 
 def test_what_was_given_beforehand_may_be_nothing_much():
     """Data counts whatever it is; a flag that is said not to be so is none."""
-    assert there({"n": 0, "text": "", "ok:x": False, "ok:y": True}) == ["n", "text", "ok:y"]
+    assert initial_facts({"n": 0, "text": "", "ok:x": False, "ok:y": True}) == ["n", "text", "ok:y"]
 
 
 @pytest.mark.parametrize(("at", "true"), [(1, False), (2, True), (3, True)])
@@ -443,7 +443,7 @@ def test_what_a_broken_promise_makes_untrue(kind, effect, action, true):
 )
 def test_what_an_answer_gives(facts, data, text, given):
     """By name, or the one artefact as it is; of a flag only that it is so."""
-    assert given_by({"facts": facts, "data": data, "text": text}) == given
+    assert facts_in_answer({"facts": facts, "data": data, "text": text}) == given
 
 
 def test_the_values_of_what_is_wanted():

@@ -3,7 +3,7 @@
 import pytest
 
 from leadhand.core import events as ev
-from leadhand.core.views.failure_origin import fault
+from leadhand.core.views.failure_origin import origin_of_run
 
 
 def failed(kind, message="m", step="a"):
@@ -69,6 +69,6 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_where_the_failure_was(name):
     events, where = CASES[name]
-    found = fault(events)
+    found = origin_of_run(events)
     assert found.where == where
     assert bool(found.why) == bool(where)

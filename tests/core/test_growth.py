@@ -12,7 +12,7 @@ import pytest
 from leadhand.core import commands
 from leadhand.core import events as ev
 from leadhand.core.decide.decide import decide, next_wake
-from leadhand.core.decide.planner_answer import answered
+from leadhand.core.decide.planner_answer import record_answer
 from leadhand.core.policy import Policy
 from leadhand.core.state.evolve import evolve
 from leadhand.core.state.model import Now
@@ -190,7 +190,7 @@ def step_by_step(size):
         assert len(view.results) == number
         after = [f"s{number - 1}"] if number else []
         doc = propose(step(f"s{number}", *after), final=False)
-        return commands.Move(*answered(state, planner.calls, planner.epoch, doc, run.now))
+        return commands.Move(*record_answer(state, planner.calls, planner.epoch, doc, run.now))
 
     return cost_of(run, [make] * (2 * size), size)
 

@@ -67,7 +67,7 @@ def other_worker(rule):
 def no_approval(rule):
     run = allowed(rule)
     voided = ev.ApprovalVoided(6, "ann's approval of revision 1 is not signed", [1])
-    return run.hear(Move(*holds.distrusted(run.state, voided))).done("a")
+    return run.hear(Move(*holds.void_approval(run.state, voided))).done("a")
 
 
 def held_by_hand_then_expired(rule):

@@ -9,14 +9,14 @@ from leadhand.core.library import (
     LIBRARY_STREAM,
     LibraryState,
     evolve_library,
-    exported,
+    export_plan,
     find,
-    imported,
+    import_plan,
     is_name,
+    parse_label,
     plan_hash,
     remove,
     save,
-    spoken,
 )
 from leadhand.core.lint.plan import lint
 from leadhand.errors import Bug, Conflict, UsageError
@@ -87,8 +87,8 @@ def test_what_is_not_there_is_said_with_what_is():
 def test_names(name):
     """Letters, digits and a few signs."""
     assert is_name(name)
-    assert spoken(name) == (name, 0)
-    assert spoken(f"{name}@12") == (name, 12)
+    assert parse_label(name) == (name, 0)
+    assert parse_label(f"{name}@12") == (name, 12)
 
 
 @pytest.mark.parametrize(
@@ -105,18 +105,18 @@ def test_an_exported_file_carries_its_hash():
     """It is refused when anything that counts was changed: the plan, or its name."""
     shelf = Shelf()
     shelf.save("deploy", PLAN)
-    doc = exported(find(shelf.state, "deploy"))
+    doc = export_plan(find(shelf.state, "deploy"))
     assert doc["hash"] == plan_hash("deploy", PLAN)
-    assert imported(doc, "f.json") == ("deploy", PLAN)
+    assert import_plan(doc, "f.json") == ("deploy", PLAN)
     for change in ({"document": OTHER}, {"name": "other"}, {"hash": "0"}):
         with pytest.raises(Conflict, match=r"f.json: its hash does not match"):
-            imported({**doc, **change}, "f.json")
+            import_plan({**doc, **change}, "f.json")
     with pytest.raises(UsageError, match="is no exported plan"):
-        imported(PLAN, "f.json")
+        import_plan(PLAN, "f.json")
     with pytest.raises(UsageError, match="newer"):
-        imported({**doc, "leadhand_plan": 2}, "f.json")
+        import_plan({**doc, "leadhand_plan": 2}, "f.json")
     with pytest.raises(UsageError, match="has no name"):
-        imported({**doc, "name": 3}, "f.json")
+        import_plan({**doc, "name": 3}, "f.json")
 
 
 def test_other_events_are_refused():

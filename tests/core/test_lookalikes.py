@@ -4,7 +4,7 @@ import pytest
 
 from leadhand.cli.rendering.text import clean, clean_lines
 from leadhand.core.review.view import lookalikes
-from leadhand.core.visible import marked, visible, visible_key
+from leadhand.core.visible import escape_deceptive, visible, visible_key
 from tests.codec.test_html import made
 
 
@@ -110,7 +110,7 @@ def test_the_table_is_long_enough():
 def test_what_passes_for_something_else_is_escaped(text):
     """On the terminal, in a review, in a key, in the export, and in what the API and page show."""
     assert "\\u" in visible(text).lower()
-    assert "\\u" in marked(text).lower()
+    assert "\\u" in escape_deceptive(text).lower()
     assert "\\u" in visible_key(text).lower()
     for shown in (clean(text), clean_lines(text), in_html(text)):
         assert text not in shown
@@ -122,7 +122,7 @@ def test_what_passes_for_something_else_is_escaped(text):
 @pytest.mark.parametrize("text", PLAIN, ids=ascii)
 def test_words_of_other_alphabets_stay_readable(text):
     """Exactly as they are."""
-    assert marked(text) == text
+    assert escape_deceptive(text) == text
     assert visible(text) == f'"{text}"'
     assert clean(text) == text
     assert lookalikes({"goal": text}, []) == []
@@ -131,7 +131,11 @@ def test_words_of_other_alphabets_stay_readable(text):
 def test_a_short_word_is_readable_beside_clear_ones_only():
     """A Russian preposition in a Russian sentence; alone it could be a Latin letter."""
     assert (
-        marked("\u0441 \u0434\u0438\u0441\u043a\u0430") == "\u0441 \u0434\u0438\u0441\u043a\u0430"
+        escape_deceptive("\u0441 \u0434\u0438\u0441\u043a\u0430")
+        == "\u0441 \u0434\u0438\u0441\u043a\u0430"
     )
-    assert marked("\u0441 disk") == "\\u0441 disk"
-    assert marked("key=\u0441 \u0434\u0438\u0441\u043a") == "key=\\u0441 \u0434\u0438\u0441\u043a"
+    assert escape_deceptive("\u0441 disk") == "\\u0441 disk"
+    assert (
+        escape_deceptive("key=\u0441 \u0434\u0438\u0441\u043a")
+        == "key=\\u0441 \u0434\u0438\u0441\u043a"
+    )

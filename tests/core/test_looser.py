@@ -4,7 +4,15 @@ import pytest
 from msgspec import structs
 
 from leadhand.core.policy import Policy, Rule
-from leadhand.core.review.limits import MOST, PACE, POOLS, WORD, limits_of, looser, unusual
+from leadhand.core.review.limits import (
+    MOST,
+    PACE,
+    POOLS,
+    WORD,
+    changed_limits,
+    limits_of,
+    loosened_limits,
+)
 
 TWO, ONE, ALLOW = (
     Rule(risk="high", then="two"),
@@ -24,13 +32,13 @@ def test_every_constant_is_of_one_kind():
 def test_more_of_a_number_is_looser(name):
     """And less is not; no number at all is the most."""
     low, high = (Policy(**{name: each}) for each in (5, 6))
-    assert looser(limits_of(high), low) == []
-    assert looser(limits_of(low), low) == []
-    [said] = looser(limits_of(low), high)
+    assert loosened_limits(limits_of(high), low) == []
+    assert loosened_limits(limits_of(low), low) == []
+    [said] = loosened_limits(limits_of(low), high)
     assert "6 instead of 5" in said
     if getattr(Policy(), name) is None:
-        assert looser(limits_of(Policy()), low) == []
-        assert "without limit instead of 5" in looser(limits_of(low), Policy())[0]
+        assert loosened_limits(limits_of(Policy()), low) == []
+        assert "without limit instead of 5" in loosened_limits(limits_of(low), Policy())[0]
 
 
 @pytest.mark.parametrize(
@@ -55,7 +63,7 @@ def test_more_of_a_number_is_looser(name):
 )
 def test_one_way_is_looser(before, after):
     """Whoever must allow what."""
-    assert len(looser(limits_of(Policy(**before)), Policy(**after))) == 1
+    assert len(loosened_limits(limits_of(Policy(**before)), Policy(**after))) == 1
 
 
 @pytest.mark.parametrize(
@@ -74,18 +82,18 @@ def test_one_way_is_looser(before, after):
 )
 def test_the_other_way_is_not(before, after):
     """Tighter, or no matter of allowing."""
-    assert looser(limits_of(Policy(**before)), Policy(**after)) == []
+    assert loosened_limits(limits_of(Policy(**before)), Policy(**after)) == []
 
 
 def test_limits_are_written_in_one_spelling():
     """Whatever a tool makes of 5.0 on the way; and what is not known here says nothing."""
     assert limits_of(Policy(budget=5.0))["budget"].__class__ is int
     assert limits_of(Policy(budget=0.5))["budget"] == 0.5
-    assert looser({"of_a_later_version": 3}, Policy()) == []
+    assert loosened_limits({"of_a_later_version": 3}, Policy()) == []
 
 
 def test_what_is_not_as_usual_is_shown():
     """And the budget always."""
-    assert dict(unusual(limits_of(Policy()))) == {"budget": None}
+    assert dict(changed_limits(limits_of(Policy()))) == {"budget": None}
     odd = structs.replace(Policy(), max_concurrency=3, budget=5.0)
-    assert dict(unusual(limits_of(odd))) == {"budget": 5, "concurrency": 3}
+    assert dict(changed_limits(limits_of(odd))) == {"budget": 5, "concurrency": 3}

@@ -69,7 +69,7 @@ def test_a_parked_step_waits_and_uses_up_no_try():
         run.fail("a", "rate_limited", retry_after=HOUR)
         assert run.last(ev.RecoveryDecided).strategy == "park"
         assert run.last(ev.RecoveryDecided).until == run.now.at + HOUR * SECOND
-        assert (run.status("a"), run.state.steps["a"].tried("w")) == (["backing_off"], 0)
+        assert (run.status("a"), run.state.steps["a"].failures_by("w")) == (["backing_off"], 0)
         assert run.state.steps["a"].parked_s == count * HOUR
         assert run_status(run.state) == "running"
         run.later(HOUR - 1)
@@ -123,7 +123,7 @@ def test_what_is_parked_survives_a_restart():
     """The timer and the sum of all waits stand in the log."""
     run = Drive(step("a")).fail("a", retry_after=HOUR)
     state = fold(run.log)
-    assert (state.steps["a"].parked_s, state.steps["a"].tried("w")) == (HOUR, 0)
+    assert (state.steps["a"].parked_s, state.steps["a"].failures_by("w")) == (HOUR, 0)
     run.host_again().later(HOUR)
     assert run.running == ["a"]
 
@@ -224,9 +224,9 @@ def test_who_is_up_comes_before_who_is_down():
     """A worker whose circuit is open is turned to only when nobody else is left."""
     doc = step("a", alternatives=["other", "third"], retry=1)
     state, failed = undecided(doc, failure())
-    state.down = {"other"}
+    state.open_circuits = {"other"}
     assert choose(state, failed).worker == "third"
-    state.down = {"other", "third"}
+    state.open_circuits = {"other", "third"}
     assert choose(state, failed).worker == "other"
 
 
@@ -235,7 +235,7 @@ def test_who_is_up_comes_before_who_is_down():
 
 def down(run, *workers):
     """Other workers are left alone from now on; those who were are looked at again."""
-    before, run.state.down = set(run.state.down), frozenset(workers)
+    before, run.state.open_circuits = set(run.state.open_circuits), frozenset(workers)
     if before - set(workers):
         run.state.circuit_closed()
     return run.go()
@@ -298,7 +298,7 @@ def test_what_was_not_idempotent_is_not_given_to_just_anybody():
 def test_steps_that_others_may_do_queue_alone():
     """One of them being parked does not hold up those who compete for the same."""
     run = Drive(step("x"), step("a", "x", alternatives=["other"]), step("b", "x"))
-    run.state.down = frozenset({"w", "other"})
+    run.state.open_circuits = frozenset({"w", "other"})
     run.done("x")
     owns = sorted(group.own for group in run.state.ready.parked["circuit w"])
     assert owns == ["", "a"]

@@ -314,11 +314,11 @@ def test_what_rests_on_an_approval_that_does_not_hold():
         ev.StepsHeld(["d"], "over", "policy", "q8"),
         ev.StepsHeld(["e"], "lunch", "ann", "q9"),
     )
-    events, effects = holds.distrusted(run.state, ev.ApprovalVoided(1, "it is forged", [1]))
+    events, effects = holds.void_approval(run.state, ev.ApprovalVoided(1, "it is forged", [1]))
     assert [type(event) for event in events] == [ev.ApprovalVoided, ev.StepsHeld, ev.QuestionAsked]
     assert events[1].steps == ["e", "f"]
     assert (events[1].reason, events[1].actor, len(effects)) == ("it is forged", "policy", 1)
-    other, _ = holds.distrusted(run.state, ev.ApprovalVoided(1, "it is forged", [7]))
+    other, _ = holds.void_approval(run.state, ev.ApprovalVoided(1, "it is forged", [7]))
     assert [type(event) for event in other] == [ev.ApprovalVoided]
 
 
@@ -328,7 +328,7 @@ def test_a_revision_that_waits_is_asked_about_again_when_its_approval_does_not_h
 ):
     """And not when another's does not."""
     run = Drive(step("a", worker="risky"), policy=TWO).reply("approve")
-    events, _ = holds.distrusted(run.state, ev.ApprovalVoided(1, "it is forged", revisions))
+    events, _ = holds.void_approval(run.state, ev.ApprovalVoided(1, "it is forged", revisions))
     assert any(isinstance(event, ev.ReviewRequested) for event in events) is asked
 
 

@@ -17,7 +17,7 @@ from leadhand.core import commands
 from leadhand.core import events as ev
 from leadhand.core.decide.decide import decide, next_wake
 from leadhand.core.decide.effects import CallPlanner, Move, StartAttempt, StartProbe
-from leadhand.core.decide.planner_answer import answered
+from leadhand.core.decide.planner_answer import record_answer
 from leadhand.core.logcheck.checker import check
 from leadhand.core.plan.model import FAILURE_CLASSES
 from leadhand.core.policy import Policy
@@ -141,7 +141,9 @@ class Story(Drive):
         planner = self.state.planner
         if self.chance(10):
             return Move([ev.PlannerFailed(planner.calls, planner.epoch, "it raised")], [])
-        return Move(*answered(self.state, planner.calls, planner.epoch, self.decision(), self.now))
+        return Move(
+            *record_answer(self.state, planner.calls, planner.epoch, self.decision(), self.now)
+        )
 
     def decision(self):
         known = list(self.state.steps)
@@ -419,7 +421,7 @@ def test_counters_are_what_counting_gives(tape):
         settled = {"succeeded", "failed", "skipped", "cancelled", "superseded"}
         assert state.unsettled == sum(s.status not in settled for s in steps)
         assert state.succeeded == sum(s.status == "succeeded" for s in steps)
-        assert state.bad == sum(state.is_bad(s) for s in steps)
+        assert state.blocking == sum(state.is_blocking(s) for s in steps)
         flying = {s.id: s.epoch for s in steps if s.status in ("running", "probing")}
         assert state.in_flight == flying
         asking = {s.question for s in steps if s.question}

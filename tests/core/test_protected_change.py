@@ -218,7 +218,7 @@ def void(run):
 
 def voided(run):
     """The run is taken up, and the newest approval of the change does not hold."""
-    return run.hear(Move(*holds.distrusted(run.state, void(run))))
+    return run.hear(Move(*holds.void_approval(run.state, void(run))))
 
 
 def test_a_void_approval_of_a_change_does_not_count_for_the_open_question():

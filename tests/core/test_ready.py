@@ -129,9 +129,9 @@ def test_a_full_group_is_parked_until_its_limit_frees():
     assert bench.ready.parked == {"worker a": [A]}
     bench.limits[A] = []
     assert bench.best() == "y", "nobody said that the limit has room"
-    bench.ready.freed("worker b")
+    bench.ready.unpark("worker b")
     assert bench.best() == "y"
-    bench.ready.freed("worker a")
+    bench.ready.unpark("worker a")
     assert bench.ready.parked == {}
     assert [bench.take(), bench.take(), bench.take()] == ["x", "y", None]
 
@@ -147,7 +147,7 @@ def test_adding_to_a_parked_group_does_not_unpark_it():
     assert bench.ready.parked == {"worker a": [A]}, "parked once"
     bench.limits[A] = []
     assert bench.best() is None
-    bench.ready.freed("worker a")
+    bench.ready.unpark("worker a")
     assert [bench.take(), bench.take(), bench.take()] == ["y", "x", None]
 
 
@@ -183,11 +183,11 @@ def test_a_group_may_be_parked_under_one_limit_after_another():
     assert bench.best() is None
     assert bench.ready.parked == {"worker a": [A]}
     bench.limits[A] = ["", "resource r"]
-    bench.ready.freed("worker a")
+    bench.ready.unpark("worker a")
     assert bench.best() is None
     assert bench.ready.parked == {"resource r": [A]}
     bench.limits[A] = []
-    bench.ready.freed("resource r")
+    bench.ready.unpark("resource r")
     assert bench.best() == "x"
 
 
@@ -200,7 +200,7 @@ def test_several_groups_under_one_limit_come_back_together():
     assert bench.best() is None
     assert bench.ready.parked == {"resource r": [B, A]}
     bench.limits.clear()
-    bench.ready.freed("resource r")
+    bench.ready.unpark("resource r")
     assert [bench.take(), bench.take()] == ["y", "x"]
 
 
@@ -211,7 +211,7 @@ def test_a_parked_group_whose_steps_are_gone_vanishes():
     bench.limits[A] = ["worker a"]
     assert bench.best() is None
     del bench.tickets["x"]
-    bench.ready.freed("worker a")
+    bench.ready.unpark("worker a")
     assert bench.best() is None
     bench.limits[A] = []
     bench.add("y", 1)
@@ -221,7 +221,7 @@ def test_a_parked_group_whose_steps_are_gone_vanishes():
 def test_freeing_what_nobody_waits_for_is_nothing():
     """Most limits free something while nobody is parked under them."""
     bench = Bench()
-    bench.ready.freed("worker a")
+    bench.ready.unpark("worker a")
     assert bench.best() is None
 
 
@@ -268,7 +268,7 @@ def test_the_order_is_that_of_a_plain_search(script):
         elif verb == 4 and running:
             for limit, amount in needs(running.pop(value % len(running))):
                 busy[limit] -= amount
-                ready.freed(limit)
+                ready.unpark(limit)
         possible = [(key, step) for step, (key, group) in waiting.items() if not full(group)]
         expected = min(possible)[1] if possible else None
         assert ready.best(Tickets(tickets), full) == expected

@@ -442,7 +442,7 @@ def test_a_step_that_was_never_tried_is_not_retried():
     run.go().answer(propose(step("a")))
     failed = state.steps["a"]
     failed.failure = failure("transient")
-    assert failed.tried("w") == 0
+    assert failed.failures_by("w") == 0
     assert choose(state, failed).strategy == "ask"
 
 

@@ -86,7 +86,7 @@ def test_a_step_done_again_starts_over():
     again = run.state.steps["a"]
     assert (again.status, again.tolerated, again.tries) == ("ready", False, None)
     assert (again.forgiven, again.ended) == (1, 0)
-    assert (run.state.unsettled, run.state.bad) == (2, 0)
+    assert (run.state.unsettled, run.state.blocking) == (2, 0)
 
 
 def test_a_step_that_has_not_failed_is_not_done_again():
@@ -114,9 +114,9 @@ def test_a_step_that_may_start_again_already():
 def test_a_step_left_to_the_planner_is_taken_from_it():
     """Who waits for it waits for it again."""
     run = Drive(step("a"), step("b", "a"), step("c"), replans=True).fail("a", "permanent")
-    assert run.state.forsaken == ["a"]
+    assert run.state.awaiting_planner == ["a"]
     redo(run, "a")
-    assert (run.state.forsaken, run.running) == ([], ["c", "a"])
+    assert (run.state.awaiting_planner, run.running) == ([], ["c", "a"])
 
 
 def test_whoever_is_lost_by_way_of_others_waits_again():
@@ -131,7 +131,7 @@ def test_whoever_is_lost_by_way_of_others_waits_again():
     run = Drive(*steps).later(5).fail("a", "permanent")
     redo(run, "a")
     assert run.status("d", "c", "e") == ["waiting"] * 3
-    assert (run.state.bad, run.state.unsettled, run.state.steps["c"].ended) == (0, 5, 0)
+    assert (run.state.blocking, run.state.unsettled, run.state.steps["c"].ended) == (0, 5, 0)
 
 
 # Reopened.
@@ -205,7 +205,7 @@ def test_the_planner_keeps_what_was_left_to_it():
     """Who waits for such a step is not skipped while another is done again."""
     steps = (step("f"), step("g", "f"), step("a", failure_action="abort"))
     run = Drive(*steps, replans=True).fail("f", "permanent").fail("a", "permanent")
-    assert (run.ended, run.state.forsaken) == ("failed", ["f"])
+    assert (run.ended, run.state.awaiting_planner) == ("failed", ["f"])
     redo(run, "a")
     assert run.status("g") == ["waiting"]
     run.done("a")
@@ -222,7 +222,7 @@ def test_what_will_be_skipped_is_taken_back_too():
     assert (run.ended, run.status()) == ("failed", ["cancelled", "cancelled", "failed", "failed"])
     for ident in ("x", "a"):
         run.take(commands.redo(run.state, ident, "ann", "so", run.now))
-    assert list(run.state.doomed) == []
+    assert list(run.state.to_skip) == []
     assert snapshot(fold(run.log)) == snapshot(run.state)
     assert run.go().done("a", "x", "b", "c").ended == "succeeded"
     assert check(run.log) == []
@@ -325,7 +325,7 @@ def test_who_was_skipped_waits_again():
     steps = (step("a", failure_action="continue"), step("b", "a"), step("z"))
     run = redo(Drive(*steps).fail("a", "permanent"), "a")
     again = run.state.steps["b"]
-    assert (again.status, again.doomed, again.reason) == ("waiting", "", "")
+    assert (again.status, again.lost_dependency, again.reason) == ("waiting", "", "")
     assert run.done("a").running == ["z", "b"]
 
 
@@ -335,7 +335,7 @@ def test_who_a_person_skipped_is_left_alone():
     run = Drive(*steps)
     run.tell(ev.AttemptReported("a", 1, 2, False, failure={"class": "permanent"}))
     run.take(run.decide())
-    assert list(run.state.doomed) == ["b", "c"]
+    assert list(run.state.to_skip) == ["b", "c"]
     run.tell(ev.StepSkipped("b", "no need", tolerated=True), ev.StepCancelled("c", "no need"))
     redo(run, "a")
     assert run.status("b", "c") == ["skipped", "cancelled"]

@@ -14,7 +14,7 @@ from leadhand.core.logcheck.checker import check
 from leadhand.core.policy import Policy, Rule
 from leadhand.core.review import decisions, holds
 from leadhand.core.review.approval import binding, plan_binding
-from leadhand.core.review.ruling import PlanReach, outside, reach, widened
+from leadhand.core.review.ruling import PlanReach, outside_envelope, reach, widened_envelope
 from leadhand.core.views.ledger import describe
 from leadhand.errors import Conflict, NotAllowed, PlanInvalid, UsageError
 from tests.core.driver import SECOND, Drive, propose, step
@@ -75,10 +75,10 @@ REACHES = st.builds(
 @given(REACHES, REACHES)
 def test_what_was_allowed_is_inside_and_stays_inside(first, second):
     """The envelope only grows, and holds everything it grew by."""
-    once = widened(None, first, None)
-    twice = widened(once, second, None)
-    assert outside(once, first, 0.0) == []
-    assert outside(twice, first, 0.0) == outside(twice, second, 0.0) == []
+    once = widened_envelope(None, first, None)
+    twice = widened_envelope(once, second, None)
+    assert outside_envelope(once, first, 0.0) == []
+    assert outside_envelope(twice, first, 0.0) == outside_envelope(twice, second, 0.0) == []
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_in_which_way_it_is_outside(envelope, more, said):
     """Each dimension by its own order; a path that climbs is nowhere inside."""
     nothing = {"workers": set(), "effects": set(), "risk": "low", "scope": set(), "cost": 0.0}
     wanted = PlanReach(**(nothing | more))
-    assert outside(envelope, wanted, 1.0) == said
+    assert outside_envelope(envelope, wanted, 1.0) == said
 
 
 # Rules.
@@ -407,28 +407,28 @@ def test_reviewers_look_before_anybody_decides():
     """What they find, or that they could not look, is up to a person."""
     found = drive(step("a"), policy=Policy(reviewers=("style",)))
     assert (found.running, found.state.pending.examined) == ([], False)
-    found.hear(commands.examined(found.state, 1, ["too large"], "", found.now))
+    found.hear(commands.record_examination(found.state, 1, ["too large"], "", found.now))
     assert "too large" in found.last(ev.ReviewRequested).reason
     clean = drive(step("a"), policy=Policy(reviewers=("style",)))
-    clean.hear(commands.examined(clean.state, 1, [], "", clean.now))
+    clean.hear(commands.record_examination(clean.state, 1, [], "", clean.now))
     assert clean.running == ["a"]
     broken = drive(step("a"), policy=Policy(reviewers=("style",)))
-    broken.hear(commands.examined(broken.state, 1, [], "it raised", broken.now))
+    broken.hear(commands.record_examination(broken.state, 1, [], "it raised", broken.now))
     assert "a reviewer failed: it raised" in broken.last(ev.ReviewRequested).reason
-    assert commands.examined(clean.state, 1, ["late"], "", clean.now).events == []
+    assert commands.record_examination(clean.state, 1, ["late"], "", clean.now).events == []
 
 
 def test_reviewers_who_come_too_late_change_nothing():
     """The run has ended, or what they looked at no longer fits the plan."""
     over = drive(step("a"), policy=Policy(reviewers=("style",))).cancel()
     assert over.ended == "cancelled"
-    assert commands.examined(over.state, 1, [], "", over.now).events == []
+    assert commands.record_examination(over.state, 1, [], "", over.now).events == []
     policy = Policy(jitter=0.0, reviewers=("style",))
     run = Drive(policy=policy, replans=True, consult="every_report", bare=True).go()
     run.answer(propose(step("x"), step("a"), step("b", "a"), final=False))
-    run.hear(commands.examined(run.state, 1, [], "", run.now)).done("x")
+    run.hear(commands.record_examination(run.state, 1, [], "", run.now)).done("x")
     run.answer(propose(step("c"), cancel=["b"])).done("a", "b")
-    run.hear(commands.examined(run.state, 2, [], "", run.now))
+    run.hear(commands.record_examination(run.state, 2, [], "", run.now))
     assert "no longer fits" in run.last(ev.RevisionRejected).reason
     assert run.last(ev.RevisionRejected).actor == "policy"
     assert run.last(ev.ProposalRefused).findings == ["it cancels b, which is succeeded"]
@@ -661,14 +661,14 @@ def test_reviewers_speak_once_of_what_waits():
     """Of another revision, or again, or when nothing waits, it is nothing."""
     run = drive(step("a", worker="reader"), policy=Policy(reviewers=("r",)))
     for number in (0, 2):
-        assert decisions.examined(run.state, number, [], "", run.now) == ([], [])
-    events, _ = decisions.examined(run.state, 1, [], "it hangs", run.now)
+        assert decisions.record_examination(run.state, number, [], "", run.now) == ([], [])
+    events, _ = decisions.record_examination(run.state, 1, [], "it hangs", run.now)
     assert [type(event) for event in events] == [ev.RevisionExamined, ev.ReviewRequested]
     assert "a reviewer found: a reviewer failed: it hangs" in events[1].reason
     run.tell(*events)
-    assert decisions.examined(run.state, 1, [], "", run.now) == ([], [])
+    assert decisions.record_examination(run.state, 1, [], "", run.now) == ([], [])
     run.reply("approve")
-    assert decisions.examined(run.state, 1, [], "", run.now) == ([], [])
+    assert decisions.record_examination(run.state, 1, [], "", run.now) == ([], [])
 
 
 def test_nobody_hears_of_a_refusal_in_a_run_that_stops():
@@ -676,7 +676,7 @@ def test_nobody_hears_of_a_refusal_in_a_run_that_stops():
     policy = Policy(reviewers=("r",), rules=(Rule(then="refuse"),))
     run = drive(step("a", worker="reader"), policy=policy)
     run.tell(ev.StopDecided("failed", "enough"))
-    events, _ = decisions.examined(run.state, 1, [], "", run.now)
+    events, _ = decisions.record_examination(run.state, 1, [], "", run.now)
     assert [type(event) for event in events] == [ev.RevisionExamined, ev.RevisionRejected]
     assert events[1].actor == "policy"
 

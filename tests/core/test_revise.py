@@ -7,14 +7,14 @@ from leadhand.core.catalog import Offer, WorkerSpec
 from leadhand.core.decide.effects import Notify
 from leadhand.core.decide.planner_answer import (
     _Heirs,
-    answered,
     findings,
+    record_answer,
     revision_hash,
     unseen_repeats,
 )
 from leadhand.core.hashing import canonical, digest
 from leadhand.core.policy import Policy
-from leadhand.core.review.decisions import instants
+from leadhand.core.review.decisions import calendar_instants
 from leadhand.core.state.model import Now
 from tests.core.driver import (
     MINUTE,
@@ -55,7 +55,7 @@ def test_a_proposal_becomes_a_revision():
         notes={"n": 1},
     )
     expected = revision_hash("", [step("a")], [], final=False)
-    assert answered(run.state, 1, 1, doc, run.now) == (
+    assert record_answer(run.state, 1, 1, doc, run.now) == (
         [
             ev.PlannerAnswered(1, 1, {"kind": "propose", "notes": {"n": 1}, "revision": 1}),
             ev.RevisionProposed(
@@ -80,11 +80,11 @@ def test_a_proposal_becomes_a_revision():
 def test_a_bare_proposal():
     """What is left out has a plain meaning: not final, nothing cancelled, no reason."""
     run = asked()
-    events, _ = answered(run.state, 1, 1, {"kind": "propose", "steps": [step("a")]}, run.now)
+    events, _ = record_answer(run.state, 1, 1, {"kind": "propose", "steps": [step("a")]}, run.now)
     assert (events[0].decision, events[1].final) == ({"kind": "propose", "revision": 1}, False)
     assert (events[1].cancel, events[1].outlook, events[1].because) == ([], [], "")
     run.answer(propose(step("a"), final=False)).done("a")
-    events, _ = answered(run.state, 2, 3, {"kind": "propose", "final": True}, run.now)
+    events, _ = record_answer(run.state, 2, 3, {"kind": "propose", "final": True}, run.now)
     assert (events[1].number, events[1].add, events[1].final) == (2, [], True)
 
 
@@ -118,8 +118,8 @@ def test_the_hash_covers_base_steps_cancels_and_final(other):
 def test_an_answer_with_another_epoch_is_dropped():
     """The fence: the planner that was asked before a restart no longer counts."""
     run = asked()
-    assert answered(run.state, 1, 2, propose(step("a")), run.now) == ([], [])
-    assert answered(run.state, 1, 0, propose(step("a")), run.now) == ([], [])
+    assert record_answer(run.state, 1, 2, propose(step("a")), run.now) == ([], [])
+    assert record_answer(run.state, 1, 0, propose(step("a")), run.now) == ([], [])
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_any_other_answer_is_logged_whole(decision):
     """`decide` acts on it afterwards."""
     run = asked()
     whole = ev.PlannerAnswered(1, 1, decision)
-    assert answered(run.state, 1, 1, decision, run.now) == ([whole], [])
+    assert record_answer(run.state, 1, 1, decision, run.now) == ([whole], [])
 
 
 def test_a_proposal_for_a_run_that_stops_is_logged_and_not_acted_on():
@@ -144,7 +144,7 @@ def test_a_proposal_for_a_run_that_stops_is_logged_and_not_acted_on():
     run = asked()
     run.tell(ev.StopDecided("failed", "x"))
     decision = propose(step("a"))
-    assert answered(run.state, 1, 1, decision, run.now) == (
+    assert record_answer(run.state, 1, 1, decision, run.now) == (
         [ev.PlannerAnswered(1, 1, decision)],
         [],
     )
@@ -155,7 +155,7 @@ def test_a_proposal_while_another_waits_is_logged_and_not_acted_on():
     run = asked()
     run.tell(ev.RevisionProposed(number=1, author="", base="", hash="h", add=[step("x")]))
     whole = ev.PlannerAnswered(1, 1, propose(step("a")))
-    assert answered(run.state, 1, 1, propose(step("a")), run.now) == ([whole], [])
+    assert record_answer(run.state, 1, 1, propose(step("a")), run.now) == ([whole], [])
 
 
 def test_failures_and_skips_come_before_a_proposal():
@@ -303,7 +303,7 @@ def test_approval_turns_calendar_times_into_instants():
         step("c", not_before="1970-01-01T00:00:05Z"),
     ]
     now = Now(0, 3 * 60 * MINUTE)
-    assert instants(docs, now) == {"a": 26 * 60 * MINUTE, "c": 5 * SECOND}
+    assert calendar_instants(docs, now) == {"a": 26 * 60 * MINUTE, "c": 5 * SECOND}
 
 
 # Findings.
@@ -764,7 +764,7 @@ def test_a_step_that_was_left_to_the_planner_is_its_to_replace():
     run.state.steps["a"].doc["idempotent"] = True
     run.state.steps["a"].widened = True
     run.fail("a", "permanent", "unknown")
-    assert run.state.forsaken == ["a"]
+    assert run.state.awaiting_planner == ["a"]
     heirs = [step("c", worker="other", supersedes="a"), step("c", worker="pay", supersedes="a")]
     assert [bool(unseen_repeats(run.state, [heir])) for heir in heirs] == [False, True]
 

@@ -123,7 +123,7 @@ def test_doomed_steps_go_on():
     run = Drive(step("a", failure_action="continue"), step("b", "a"))
     run.tell(ev.AttemptReported("a", 1, 2, False, failure=failure("permanent")))
     run.take(run.decide())
-    assert run.state.doomed
+    assert run.state.to_skip
     assert views.goes_on(run.state)
 
 
@@ -234,7 +234,7 @@ def test_a_view_of_a_step():
 @pytest.mark.parametrize("value", [None, "x", 1, 1.5, True, [1, {"a": None}], {}])
 def test_a_fresh_copy(value):
     """Equal, and shared only where it cannot change."""
-    copy = views.fresh(value)
+    copy = views.deep_copy(value)
     assert copy == value
     assert copy is not value or not isinstance(value, (list, dict))
 
@@ -686,7 +686,7 @@ def test_the_planner_is_told_who_is_left_alone():
     """Workers whose circuit is open, with a word why."""
     run = Drive(step("a"))
     assert views.planner_view(run.state, 1, "start").barred == {}
-    run.state.down = frozenset({"w", "nobody"})
+    run.state.open_circuits = frozenset({"w", "nobody"})
     assert list(views.planner_view(run.state, 1, "start").barred) == ["w"]
 
 

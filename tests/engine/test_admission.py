@@ -22,7 +22,7 @@ from leadhand.codec.events import decode, encode
 from leadhand.core import events as ev
 from leadhand.core.hashing import canonical, digest
 from leadhand.core.policy import Rule
-from leadhand.engine.approvals import faults
+from leadhand.engine.approvals import invalid_entries
 from leadhand.errors import LeadhandError, StoreCorrupt
 
 pytest.importorskip("cryptography")
@@ -211,7 +211,7 @@ async def test_one_of_two_starts_nothing(store):
         return event
 
     write(store, run, forged)
-    await lead_of(store, rules=rules).say(run, "resume")
+    await lead_of(store, rules=rules).send_command(run, "resume")
     await held(store, run, says="allowed by 1 of 2 people", rules=rules)
 
 
@@ -253,7 +253,7 @@ async def test_a_change_whose_second_approval_was_taken_out_lands_nothing(store,
     store.with_name(f"{store.name}.anchors").unlink()
     by_bob = lambda each: isinstance(each, ev.ChangeApproved) and each.actor == "bob"  # noqa: E731
     write(store, run, lambda each: ev.RunPaused("bob") if by_bob(each) else each)
-    await lead_of(store, **more).say(run, "resume")
+    await lead_of(store, **more).send_command(run, "resume")
     await asked_anew(store, run, says="1 of 2 people approved the change", **more)
 
 
@@ -284,7 +284,7 @@ async def test_an_approval_that_is_none_hides_no_other(store, forge):
 
     write(store, run, forged)
     reader = Reader(store)
-    found = faults(run, reader.store.read(run), KEYS, {}, set())
+    found = invalid_entries(run, reader.store.read(run), KEYS, {}, set())
     reader.store.close_reader()
     assert any("ann's signature cannot be checked" in each.reason for each in found), found
 
@@ -410,7 +410,7 @@ def test_the_forgers_way_is_open_without_the_check(store, monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr("leadhand.engine.run.refuse_unsigned", lambda *_: None)
             await lead_of(store, key=None).answer(run, "review-1", "approve")
-        monkeypatch.setattr("leadhand.engine.run.faults", lambda *_: [])
+        monkeypatch.setattr("leadhand.engine.run.invalid_entries", lambda *_: [])
         return await lead_of(store).resume(run)
 
     outcome = asyncio.run(forged())

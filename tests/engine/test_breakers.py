@@ -9,7 +9,7 @@ from leadhand import Lead, Permanent, RateLimited, Transient
 from leadhand.codec.events import decode
 from leadhand.core import commands
 from leadhand.core import events as ev
-from leadhand.core.decide.circuit_breaker import left_alone
+from leadhand.core.decide.circuit_breaker import circuit_reason
 from leadhand.core.host import HOST_STREAM, CircuitClosed, CircuitOpened
 from leadhand.core.logcheck.checker import check
 from leadhand.core.policy import Policy
@@ -180,7 +180,9 @@ def test_a_success_in_between_starts_the_count_again(benches):
 
 async def cancel(bench, run):
     """A person cancels a run."""
-    await bench.host.runs[run].said(lambda state, now: commands.cancel(state, "ann", "", now))
+    await bench.host.runs[run].submit_and_wait(
+        lambda state, now: commands.cancel(state, "ann", "", now)
+    )
 
 
 @pytest.mark.parametrize("outcome", [Permanent("no such thing"), "ok"])
@@ -341,7 +343,7 @@ def test_one_429_is_told_as_what_it_is(benches):
     bench = benches("other")
     bench.mood = lambda _task: RateLimited("slow down", retry_after_s=20)
     bench.start("a", run="r0").passes(1)
-    told = left_alone(bench.host.breakers, "w")
+    told = circuit_reason(bench.host.breakers, "w")
     assert told.startswith("is left alone until ")
     assert told.endswith(": it asked for 20 s")
     bench.start({"id": "x", "worker": "w", "alternatives": ["other"]}).passes(1)
@@ -350,7 +352,7 @@ def test_one_429_is_told_as_what_it_is(benches):
     assert "again and again" not in refused[0].reason
     bench.mood = lambda _task: "ok"
     bench.passes(25)
-    assert left_alone(bench.host.breakers, "w") == "is left alone for now", "nothing is known"
+    assert circuit_reason(bench.host.breakers, "w") == "is left alone for now", "nothing is known"
 
 
 def test_a_step_with_an_alternative_does_not_wait(benches):

@@ -66,9 +66,9 @@ async def test_what_was_said_is_said_again_in_the_order_it_was_said():
     """Two batches fail together: pause, then resume, must not become resume, then pause."""
     store = MemoryStore(auto=False)
     host, run = await hosted(store)
-    said = [run.say(pause, wait=True)]
+    said = [run.submit(pause, wait=True)]
     await asyncio.sleep(0)
-    said.append(run.say(resume, wait=True))
+    said.append(run.submit(resume, wait=True))
     await asyncio.sleep(0)
     store.fail_next(StoreFull("full"))
     await settle(store, asyncio.gather(*said))
@@ -81,9 +81,9 @@ async def test_nobody_is_told_of_what_is_not_durable():
     """Whoever says what was said already hears back when the first word is on disk, not before."""
     store = MemoryStore(auto=False)
     host, run = await hosted(store)
-    first = run.say(pause, wait=True)
+    first = run.submit(pause, wait=True)
     await asyncio.sleep(0)
-    second = run.say(pause, wait=True)
+    second = run.submit(pause, wait=True)
     for _ in range(5):
         await asyncio.sleep(0)
     assert not first.done()
@@ -99,7 +99,7 @@ async def test_patience_with_a_full_disk_starts_anew():
     host, run = await hosted(store)
     for word in (pause, resume):
         store.fail_next(StoreFull("full"))
-        await settle(store, run.said(word))
+        await settle(store, run.submit_and_wait(word))
         host._clock.advance(60)
     assert host.failed is None
     await host.close()
@@ -123,7 +123,7 @@ async def test_taking_a_run_up_twice_is_harmless():
     store = MemoryStore(auto=False)
     host, run = await hosted(store)
     before = kinds(store)
-    both = [host.adopt("r", run.workers, run.planner) for _ in range(2)]
+    both = [host.resume("r", run.workers, run.planner) for _ in range(2)]
     await settle(store, asyncio.gather(*both))
     assert kinds(store) == before
     assert host.failed is None
@@ -136,10 +136,10 @@ async def test_a_replaced_host_stops():
     host, run = await hosted(store)
     store.beside().claim()
     with pytest.raises(Fenced):
-        await settle(store, run.said(pause))
+        await settle(store, run.submit_and_wait(pause))
     assert isinstance(host.failed, Fenced)
     with pytest.raises(Fenced):
-        await run.said(resume)
+        await run.submit_and_wait(resume)
     await host.close()
 
 
@@ -148,7 +148,7 @@ async def test_whoever_waits_hears_of_our_own_mistakes():
     store = MemoryStore(auto=False)
     host, run = await hosted(store)
     with pytest.raises(Bug):
-        await settle(store, run.said(lambda _state, _now: Move([ev.RunHosted(0)], [])))
+        await settle(store, run.submit_and_wait(lambda _state, _now: Move([ev.RunHosted(0)], [])))
     assert isinstance(host.failed, Bug)
     await host.close()
 
@@ -157,11 +157,13 @@ async def test_an_ended_run_is_settled_at_once():
     """Resuming what has ended returns."""
     store = MemoryStore(auto=False)
     host, run = await hosted(store)
-    await settle(store, run.said(lambda state, now: commands.cancel(state, "me", "", now)))
-    assert await settle(store, run.settled()) == "cancelled"
+    await settle(
+        store, run.submit_and_wait(lambda state, now: commands.cancel(state, "me", "", now))
+    )
+    assert await settle(store, run.wait_idle()) == "cancelled"
     await host.close()
     again = EmbeddedHost(store.beside(), clock=ManualClock())
     await settle(again.store, again.open())
-    taken = await again.adopt("r", run.workers, run.planner)
-    assert await asyncio.wait_for(taken.settled(), 60) == "cancelled"
+    taken = await again.resume("r", run.workers, run.planner)
+    assert await asyncio.wait_for(taken.wait_idle(), 60) == "cancelled"
     await again.close()

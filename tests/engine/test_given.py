@@ -3,7 +3,7 @@
 import pytest
 
 from leadhand import Human, Lead
-from leadhand.core.facts import misgiven
+from leadhand.core.facts import unfit_answer
 from leadhand.errors import UsageError
 from leadhand.stores.memory import MemoryStore
 
@@ -24,7 +24,7 @@ from leadhand.stores.memory import MemoryStore
 )
 def test_what_can_be_meant_is_taken(facts, value):
     """A whole value, a field for each, or some of them: the planner asks for the rest."""
-    assert misgiven(facts, value) == ""
+    assert unfit_answer(facts, value) == ""
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_what_can_be_meant_is_taken(facts, value):
 )
 def test_a_slip_is_found(facts, value):
     """Names that were not asked for, or one value for several."""
-    assert misgiven(facts, value)
+    assert unfit_answer(facts, value)
 
 
 async def test_who_does_a_step_brings_what_it_gives():

@@ -155,7 +155,7 @@ async def test_a_run_that_is_driven_is_taken_by_no_other(tmp_path):
         with pytest.raises(Conflict, match="run r1 is hosted by process"):
             await beside([wait], store).resume("r1")
         with pytest.raises(Conflict, match="run r1 is hosted by process"):
-            await host.adopt("r1", guest.registry, None)
+            await host.resume("r1", guest.registry, None)
         go.set()
         assert (await task).ok
     assert_sound(store)
@@ -245,7 +245,7 @@ async def test_a_guest_that_does_not_answer_holds_up_nobody(tmp_path, monkeypatc
         await line.ask("take", run="mute")
         run = host.runs["mute"]
         with pytest.raises(Conflict, match="does not answer"):
-            await run.said(Command("pause", "ann"))
+            await run.submit_and_wait(Command("pause", "ann"))
         assert await run.live("a") is None
         await ended(line)
         await listening

@@ -249,12 +249,12 @@ def test_escalation_waits_and_answers_continue(tmp_path: Path) -> None:
         assert outcome.steps["c"].status == "waiting"
         allow.append(True)
         async with lead.hosting() as host:
-            hosted = await host.adopt(outcome.run, lead.registry, None)
-            said = hosted.say(
+            hosted = await host.resume(outcome.run, lead.registry, None)
+            said = hosted.submit(
                 lambda s, now: commands.answer(s, "q1", "retry", "me", now), wait=True
             )
             await said
-            assert await hosted.settled() == "succeeded"
+            assert await hosted.wait_idle() == "succeeded"
 
     asyncio.run(story())
 
@@ -277,9 +277,11 @@ def test_answers_that_end_a_step(tmp_path: Path, choice: str, status: str, secon
         )
         outcome = await lead.run(plan)
         async with lead.hosting() as host:
-            hosted = await host.adopt(outcome.run, lead.registry, None)
-            await hosted.say(lambda s, now: commands.answer(s, "q1", choice, "me", now), wait=True)
-            assert await hosted.settled() == status
+            hosted = await host.resume(outcome.run, lead.registry, None)
+            await hosted.submit(
+                lambda s, now: commands.answer(s, "q1", choice, "me", now), wait=True
+            )
+            assert await hosted.wait_idle() == status
             assert hosted.state.steps["b"].status == second
 
     asyncio.run(story())
@@ -556,9 +558,11 @@ def test_planner_asks_a_person(tmp_path: Path) -> None:
         assert outcome.status == "waiting"
         assert outcome.waiting_for[0].text == "Which one?"
         async with lead.hosting() as host:
-            hosted = await host.adopt(outcome.run, lead.registry, lead.planner)
-            await hosted.say(lambda s, now: commands.answer(s, "q1", "left", "me", now), wait=True)
-            assert await hosted.settled() == "succeeded"
+            hosted = await host.resume(outcome.run, lead.registry, lead.planner)
+            await hosted.submit(
+                lambda s, now: commands.answer(s, "q1", "left", "me", now), wait=True
+            )
+            assert await hosted.wait_idle() == "succeeded"
             assert hosted.state.ended.result == "left"
 
     asyncio.run(story())
@@ -719,15 +723,15 @@ def test_pause_resume_and_cancel(tmp_path: Path) -> None:
         async with lead.hosting() as host:
             hosted = await lead.begin(host, steps(step("a", 0.1), step("b", 60, "a")))
             await asyncio.sleep(0.03)
-            await hosted.say(lambda s, _now: commands.pause(s, "me"), wait=True)
-            assert await hosted.settled() == "paused"
+            await hosted.submit(lambda s, _now: commands.pause(s, "me"), wait=True)
+            assert await hosted.wait_idle() == "paused"
             assert hosted.state.steps["a"].status == "succeeded"
             assert started == ["a"]
-            await hosted.say(lambda s, _now: commands.resume(s, "me"), wait=True)
+            await hosted.submit(lambda s, _now: commands.resume(s, "me"), wait=True)
             await asyncio.sleep(0.05)
             assert started == ["a", "b"]
-            await hosted.say(lambda s, now: commands.cancel(s, "me", "enough", now), wait=True)
-            assert await hosted.settled() == "cancelled"
+            await hosted.submit(lambda s, now: commands.cancel(s, "me", "enough", now), wait=True)
+            assert await hosted.wait_idle() == "cancelled"
 
     asyncio.run(story())
 
@@ -743,7 +747,7 @@ def test_prints_are_kept_with_the_step(tmp_path: Path, capsys: pytest.CaptureFix
         lead = Lead([loud], store=tmp_path / "x.db")
         async with lead.hosting() as host:
             hosted = await lead.begin(host, steps({"id": "a", "worker": "loud"}))
-            await hosted.settled()
+            await hosted.wait_idle()
             return hosted.state.steps["a"].report.output
 
     assert asyncio.run(story()) == "hello from a thread\n"

@@ -41,7 +41,7 @@ async def test_no_run_takes_the_name_of_another_ones_rollback(lead):
     async with lead.hosting() as host:
         origin = {"rollback_of": "another"}
         run = await lead.begin(host, plan("a"), run_id="r-rollback", origin=origin)
-        await run.settled()
+        await run.wait_idle()
         host.forget(run)
         assert (await lead.run(plan("a"), run_id="r")).ok
         with pytest.raises(Conflict, match="nothing was taken back"):

@@ -137,7 +137,7 @@ def test_runs_without_secrets_pay_nothing(tmp_path):
         async with lead.hosting() as host:
             run = await lead.begin(host, {"goal": "g", "steps": [{"id": "a", **given(value="x")}]})
             assert run.secrets is None
-            await run.settled()
+            await run.wait_idle()
 
     import asyncio
 

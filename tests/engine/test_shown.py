@@ -21,7 +21,7 @@ from leadhand.cli.group import execute
 from leadhand.core import events as ev
 from leadhand.core.logcheck.checker import check
 from leadhand.core.plan.references import Artifact, Secret, resolve_known
-from leadhand.core.review.approval import allowed, digests
+from leadhand.core.review.approval import approvals_in_log, digests
 from leadhand.core.state.evolve import evolve
 from leadhand.core.state.model import State
 from leadhand.core.views.run import run_outcome
@@ -206,7 +206,7 @@ def test_one_digest_on_every_surface(tmp_path: Path, capfd: pytest.CaptureFixtur
     _lead, run, shown = _approved(tmp_path)
     store = tmp_path / "s.db"
     log = [(entry.at, event) for entry, event in Reader(store).events(run)]
-    (row,) = (each for each in allowed(log) if each.by == "ann")
+    (row,) = (each for each in approvals_in_log(log) if each.by == "ann")
     assert (row.digest, row.by, row.why, row.signed) == (shown, "ann", "tested", False)
     at, until = (datetime.fromisoformat(each or "") for each in (row.at, row.until))
     assert at.tzinfo is not None
@@ -241,7 +241,7 @@ def test_a_plan_approved_before_the_run_keeps_its_digest(tmp_path: Path) -> None
     outcome = lead.run_sync(doc, approval=approval)
     assert outcome.status == "succeeded"
     log = [(entry.at, event) for entry, event in Reader(tmp_path / "s.db").events(outcome.run)]
-    (row,) = allowed(log)
+    (row,) = approvals_in_log(log)
     assert row.digest == endless.binding, "what is shown has no end yet"
     assert execute(["verify", outcome.run, "--store", str(tmp_path / "s.db")]) == 0
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from leadhand import Goal, Lead, NeedsInfo, worker
-from leadhand.app.commands import say
+from leadhand.app.commands import send_command
 from leadhand.errors import Conflict, StoreBroken, UsageError
 
 
@@ -93,7 +93,9 @@ def test_half_characters_are_written_escaped(tmp_path: Path) -> None:
         lead = Lead([w], store=tmp_path / "x.db", actor="odd \udcff")
         plan = {**steps({"id": "a", "worker": "w"}), "risk_level": "high"}
         waiting = await lead.run(plan)
-        await say(tmp_path / "x.db", waiting.run, "cancel", actor="a\udcff", reason="b\udcff")
+        await send_command(
+            tmp_path / "x.db", waiting.run, "cancel", actor="a\udcff", reason="b\udcff"
+        )
         assert (await lead.resume(waiting.run)).status == "cancelled"
 
     asyncio.run(story())

@@ -126,7 +126,7 @@ async def settled(fleet, path):
 
 async def say(run, question, choice, text=""):
     """What a person answers."""
-    await run.said(
+    await run.submit_and_wait(
         lambda state, now: commands.answer(state, question.id, choice, "ann", now, text=text)
     )
 

@@ -260,7 +260,7 @@ async def test_a_real_fleets_figures_are_the_same_after_a_restart(tmp_path, user
     assert after == before
     async with opened() as fleet:
         (run,) = fleet._runs.values()
-        await run.said(lambda state, now: commands.cancel(state, "ann", "enough", now))
+        await run.submit_and_wait(lambda state, now: commands.cancel(state, "ann", "enough", now))
         async with asyncio.timeout(60):
             await fleet.idle()
     ended = await Evidence(tmp_path / "fleet").document()

@@ -39,7 +39,7 @@ async def answer(fleet, ident, choice, text="", *, actor="ann", shown=None):
     said = {"text": text} if text else {}
     if choice == "approve":
         said["approval"] = {"shown": row(fleet, ident).commit if shown is None else shown}
-    await run.said(
+    await run.submit_and_wait(
         lambda state, now: commands.answer(state, question.id, choice, actor, now, **said)
     )
 

@@ -202,11 +202,11 @@ def control_story():
     )
     run = Drive(bare=True, replans=True, policy=policy).go()
     run.answer(propose(step("a", worker="risky")))
-    run.hear(commands.examined(run.state, 1, ["too large"], "", run.now))
+    run.hear(commands.record_examination(run.state, 1, ["too large"], "", run.now))
     run.reply("request_changes", text="smaller, please")
     plan = (step("a", worker="risky"), step("b", "a", failure_action="continue"))
     run.answer(propose(*plan, step("c", worker="safe")))
-    run.hear(commands.examined(run.state, 2, [], "", run.now))
+    run.hear(commands.record_examination(run.state, 2, [], "", run.now))
     run.reply("approve", text="fine").reply("approve", actor="bob")
     run.hear(commands.hold(run.state, ["b"], "ann", "not yet")).later(5).done("a").host_again()
     run.hear(Move(*holds.workers_changed(run.state, [spec("w", version="2")])))
@@ -269,7 +269,7 @@ def distrusted():
     run.answer(propose(step("a", worker="risky"), step("b", "a", worker="risky")))
     run.reply("approve").reply("approve", actor="bob")
     voided = ev.ApprovalVoided(6, "ann's approval of revision 1 is not signed", [1])
-    run.hear(Move(*holds.distrusted(run.state, voided)))
+    run.hear(Move(*holds.void_approval(run.state, voided)))
     return run.done("a").reply("release").reply("release", actor="bob").done("b")
 
 
@@ -299,7 +299,7 @@ def distrusted_change():
     run.reply("approve", **seen)
     entry = [type(event) for _, event in run.log].index(ev.ChangeApproved) + 1
     voided = ev.ApprovalVoided(entry, "ann's approval of change cccccccccccc is not signed", [1])
-    run.hear(Move(*holds.distrusted(run.state, voided)))
+    run.hear(Move(*holds.void_approval(run.state, voided)))
     run.fail("a", "policy", change=CHANGE, message="It passes.")
     return run.reply("approve", actor="bob", **seen).done("a")
 

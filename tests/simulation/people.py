@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from leadhand.core import events as ev
 from leadhand.core.review import protected_change
 from leadhand.core.review.approval import binding
-from leadhand.engine.host_socket import word
+from leadhand.engine.host_socket import perform_command
 from leadhand.errors import LeadhandError
 
 if TYPE_CHECKING:
@@ -79,7 +79,9 @@ async def _say(world: World, host: SimHost, run: Run | None, verb: str, details:
     before = world.log(name)
     world.note(f"a person says {verb} {details or ''} to {name or 'the host'}")
     try:
-        await word(host, run, verb, world.random.choice(("person", "person", "other")), details)
+        await perform_command(
+            host, run, verb, world.random.choice(("person", "person", "other")), details
+        )
     except LeadhandError as error:
         world.note(f"the person hears: {error}")
         del world.unanswered[number]
@@ -129,7 +131,7 @@ def _paused(log: list[ev.Event]) -> bool:
 async def attend(world: World, host: SimHost, run: Run) -> None:
     """Wait for a run as `leadhand run` does, and once healed see it to its end."""
     while True:
-        status = await run.settled()
+        status = await run.wait_idle()
         if status in ENDED:
             log = world.log(run.id)
             if not log or not isinstance(log[-1][1], ev.RunEnded):

@@ -177,7 +177,7 @@ def the_end_is_told_before_the_commit(patch):
             await run.asyncio.sleep(0.01)
         return self.state.ended.status
 
-    patch.setattr(run.Run, "settled", settled)
+    patch.setattr(run.Run, "wait_idle", settled)
 
 
 @bug("nobody answered|did not end|nothing is left|could not host")
@@ -476,7 +476,7 @@ def dependencies_are_not_waited_for(patch):
 
     def wire(of, step, names):
         real(of, step, names)
-        if step.status == "waiting" and not step.doomed:
+        if step.status == "waiting" and not step.lost_dependency:
             evolve_steps.make_ready(of, step)
 
     patch.setattr(evolve_plan, "_wire", wire)
@@ -485,7 +485,7 @@ def dependencies_are_not_waited_for(patch):
 @bug("got stuck|did not end|nothing is left")
 def dependents_are_not_skipped(patch):
     """Nobody tells a step that what it waits for has failed."""
-    patch.setattr(evolve_steps, "doom", lambda _state, _step, _dependency: None)
+    patch.setattr(evolve_steps, "mark_to_skip", lambda _state, _step, _dependency: None)
 
 
 @bug("L5")
@@ -497,7 +497,7 @@ def every_claim_is_believed(patch):
 @bug("L5")
 def failures_are_forgiven(patch):
     """A step that failed does not keep the run from succeeding."""
-    patch.setattr(model.State, "is_bad", lambda _self, _step: False)
+    patch.setattr(model.State, "is_blocking", lambda _self, _step: False)
 
 
 @bug("L5")
@@ -510,7 +510,9 @@ def the_goal_is_not_checked(patch):
 def a_step_gives_what_it_says(patch):
     """Widened promise: a step's word on what it gives is believed, whatever its worker says."""
     patch.setattr(
-        facts, "given", lambda step, offer, **_: promises.given(step, offer, widened=True)
+        facts,
+        "facts_given",
+        lambda step, offer, **_: promises.facts_given(step, offer, widened=True),
     )
 
 
@@ -538,7 +540,7 @@ def nobody_need_be_shown_what_is_widened(patch):
 @bug("L13|IllegalEvent")
 def the_policy_widens(patch):
     """Widened promise: what runs without a person counts for what it claims."""
-    real = decisions.ruled
+    real = decisions.apply_ruling
 
     def ruled(of, revision, *args):
         events, effects = real(of, revision, *args)
@@ -550,8 +552,8 @@ def the_policy_widens(patch):
             for event in events
         ], effects
 
-    patch.setattr(decisions, "ruled", ruled)
-    patch.setattr(planner_answer, "ruled", ruled)
+    patch.setattr(decisions, "apply_ruling", ruled)
+    patch.setattr(planner_answer, "apply_ruling", ruled)
 
 
 @bug("L5.*after lie")
@@ -581,8 +583,8 @@ def a_failed_step_is_forgotten_by_the_next_revision(patch):
 
     def approved(real, of, event, at):
         real(of, event, at)
-        for ident in list(of.forsaken):
-            of.bad -= of.is_bad(of.steps[ident])
+        for ident in list(of.awaiting_planner):
+            of.blocking -= of.is_blocking(of.steps[ident])
             of.steps[ident].tolerated = True
 
     handle(patch, ev.RevisionApproved, approved)
@@ -627,13 +629,13 @@ def an_open_question_is_forgotten(patch):
 @bug("L5: .*wanted|L5.*nothing has given")
 def a_wanted_fact_is_not_looked_for(patch):
     """Steps that succeeded are taken for what they should have given."""
-    patch.setattr(decide, "missing", lambda _state, _goal: [])
+    patch.setattr(decide, "missing_facts", lambda _state, _goal: [])
 
 
 @bug("I24")
 def nobody_reviews(patch):
     """The policy lets everything through."""
-    real = planner_answer.ruled
+    real = planner_answer.apply_ruling
 
     def ruled(of, revision, wanted, findings, now):
         events, effects = real(of, revision, wanted, findings, now)
@@ -641,7 +643,7 @@ def nobody_reviews(patch):
             events = [ev.RevisionApproved(revision.number, revision.hash, "policy", "why not")]
         return events, effects
 
-    patch.setattr(planner_answer, "ruled", ruled)
+    patch.setattr(planner_answer, "apply_ruling", ruled)
 
 
 @bug("I28")
@@ -699,7 +701,7 @@ def reservations_are_not_counted(patch):
 @bug("I16")
 def one_more_of_each_resource(patch):
     """The limit of a resource is off by one."""
-    real = model.State.full
+    real = model.State.reached_limit
 
     def full(self, group):
         limit = real(self, group)
@@ -709,7 +711,7 @@ def one_more_of_each_resource(patch):
         most = self.policy.resources[name]
         return "" if self.busy_resources.get(name, 0) <= most else limit
 
-    patch.setattr(model.State, "full", full)
+    patch.setattr(model.State, "reached_limit", full)
 
 
 @bug("I16")
@@ -721,7 +723,7 @@ def workers_have_no_limit(patch):
 @bug("did not end|nothing is left")
 def starved_runs_are_not_woken(patch):
     """A run that found no room is not told when there is some."""
-    patch.setattr(host.EmbeddedHost, "wake_starved", lambda _self: None)
+    patch.setattr(host.EmbeddedHost, "wake_waiting", lambda _self: None)
 
 
 # Who failed.

@@ -168,7 +168,7 @@ class World:
         """Start a run or take it up, and see to it."""
         try:
             if plan.ident in self.disk.logs:
-                run = await host.adopt(plan.ident, workers, self._planner(plan))
+                run = await host.resume(plan.ident, workers, self._planner(plan))
             else:
                 await asyncio.sleep(plan.begins_s)
                 run = await host.start(self._started(plan), workers, self._planner(plan))

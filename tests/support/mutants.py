@@ -81,7 +81,7 @@ NEVER = "nothing comes before the start of a run: `evolve` refuses it"
 UNNAMED = "an action that a worker does not name is answered by its unnamed offer"
 POST_INIT = "`__post_init__` writes it"
 NOBODY = "no step is called so"
-IN_LIST = "who is doomed stands in the list until it ends"
+IN_LIST = "a step to skip stands in the list until it ends"
 ONCE = "a plan has no circles: it saves the second look"
 EITHER_NO = "its callers ask only whether it is so, or whether there are some"
 SOON_READY = "all that counts is that it is not settled; a moment later it is ready"
@@ -102,11 +102,11 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
     (
         "decide.decide",
         "move = _recover(state, now)",
-        "move is None and state.doomed  →  move is None",
+        "move is None and state.to_skip  →  move is None",
     ): "`_skip` finds nothing in an empty list",
     (
         "decide.decide",
-        "ident, epoch = state.orphans[0]",
+        "ident, epoch = state.lost_in_flight[0]",
         "not ident and state.planner.epoch == epoch  →  state.planner.epoch == epoch",
     ): "an epoch is given out once, to the planner or to a step",
     (
@@ -181,13 +181,13 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
     ("state.evolve", "state.planner.epoch = 0", "''  →  'XX'"): LAZY,
     (
         "state.evolve",
-        'if state.orphans and state.orphans[0] == ("", epoch):',
-        "state.orphans.popleft()  →  pass",
+        'if state.lost_in_flight and state.lost_in_flight[0] == ("", epoch):',
+        "state.lost_in_flight.popleft()  →  pass",
     ): LAZY,
     (
         "state.evolve",
-        "if state.orphans and state.orphans[0] == (step.id, epoch):",
-        "state.orphans.popleft()  →  pass",
+        "if state.lost_in_flight and state.lost_in_flight[0] == (step.id, epoch):",
+        "state.lost_in_flight.popleft()  →  pass",
     ): LAZY,
     ("state.evolve", "return", "step.failure or {}  →  step.failure"): FAILED,
     (
@@ -289,8 +289,8 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "decide.decide",
         'return _ask_planner(state, "nothing is left", now.at)',
         (
-            "state.bad and state.started is not None and state.started.replans"
-            "  →  state.bad and state.started.replans"
+            "state.blocking and state.started is not None and state.started.replans"
+            "  →  state.blocking and state.started.replans"
         ),
     ): NEVER,
     ("state.model", "cost: float = 0.0", "''  →  'XX'"): POST_INIT,
@@ -351,17 +351,20 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
     (
         "state.evolve",
         "state.backing_off.pop(step.id, None)",
-        "step.doomed and step.id in state.doomed  →  step.id in state.doomed",
-    ): "only who is doomed stands in the list; it saves the search",
+        "step.lost_dependency and step.id in state.to_skip  →  step.id in state.to_skip",
+    ): "only a step to skip stands in the list; it saves the search",
     (
         "state.evolve",
         "state.backing_off.pop(step.id, None)",
-        "step.doomed and step.id in state.doomed  →  step.doomed or step.id in state.doomed",
+        (
+            "step.lost_dependency and step.id in state.to_skip"
+            "  →  step.lost_dependency or step.id in state.to_skip"
+        ),
     ): IN_LIST,
     (
         "state.evolve",
         "state.backing_off.pop(step.id, None)",
-        "step.doomed and step.id in state.doomed  →  step.doomed",
+        "step.lost_dependency and step.id in state.to_skip  →  step.lost_dependency",
     ): IN_LIST,
     (
         "review.holds",
@@ -387,7 +390,7 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
             "  →  not tolerant and name not in gone"
         ),
     ): "who does not wait has ended, and is not asked about",
-    ("decide.planner_answer", "if not state.bad:", "return []  →  return None"): EITHER_NO,
+    ("decide.planner_answer", "if not state.blocking:", "return []  →  return None"): EITHER_NO,
     (
         "decide.planner_answer",
         (
@@ -408,7 +411,7 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
     ): UNNAMED,
     (
         "decide.planner_answer",
-        "theirs = given(old.doc, state.catalog.offer(old.worker, old.action), widened=old.widened)",
+        "theirs = facts_given(",
         "''  →  'XX'",
     ): UNNAMED,
     (
@@ -455,7 +458,7 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
     ): "without flags there is nothing to be said of them",
     ("facts", "for fact in dict.fromkeys(goal.want):", "''  →  'XX'"): NOBODY,
     ("facts", "needs = {", "''  →  'XX'"): UNNAMED,
-    ("facts", "if old is None or not old.settled:", "''  →  'XX'"): UNNAMED,
+    ("facts", "if old is None or not old.wait_idle:", "''  →  'XX'"): UNNAMED,
     (
         "facts",
         '"""The giver of the facts a run was started with."""',
@@ -465,8 +468,8 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "facts",
         '"""Whether an attempt of a step that has ended broke its promise."""',
         (
-            "step.settled and any((each.get('class') in BROKEN for each in step.failures))"
-            "  →  step.settled"
+            "step.wait_idle and any((each.get('class') in BROKEN for each in step.failures))"
+            "  →  step.wait_idle"
         ),
     ): "`_taken_away` finds nothing in other failures",
     (

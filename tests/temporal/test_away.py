@@ -61,7 +61,7 @@ async def test_a_run_that_temporal_hosts_is_shown_as_hosted_and_what_it_waits_fo
             everything._due = 0.0
             await asyncio.sleep(0.1)
         await host.say("waits", "cancel", "me", {})
-        await asyncio.wait_for(run.settled(), 30)
+        await asyncio.wait_for(run.wait_idle(), 30)
         while (await host_status(settings, reader).driver(state)).drives(state):
             await asyncio.sleep(0.1)
         away = SimpleNamespace(

@@ -234,12 +234,12 @@ async def test_one_run_that_cannot_answer_keeps_no_other_from_hearing_a_stop(
         assert told == {"stopped": True, "unreached": ["a-stuck"]}
         assert (await host.look_shared()).stopped
         # A run that waits for nobody rests as well: whoever waits for it is told so.
-        assert await asyncio.wait_for(run.settled(), 30) == "waiting"
+        assert await asyncio.wait_for(run.wait_idle(), 30) == "waiting"
         await run.speak(approval(run.state))
-        assert await asyncio.wait_for(run.settled(), 30) == "running"
+        assert await asyncio.wait_for(run.wait_idle(), 30) == "running"
         await here.client.get_workflow_handle(workflow_id(prefix, "a-stuck")).terminate()
         await host.say("", "lift", "me", {})
-        assert await asyncio.wait_for(run.settled(), 30) == "succeeded"
+        assert await asyncio.wait_for(run.wait_idle(), 30) == "succeeded"
 
 
 def approval(state):
@@ -285,7 +285,7 @@ async def test_an_approval_is_not_used_up_by_a_start_that_reaches_nobody(tempora
         assert host.shared.used == {}
         host.engines = engines
         run = await here.lead.begin(host, RISKY, run_id="two", approvals=[given.to_doc()])
-        assert await asyncio.wait_for(run.settled(), 30) == "succeeded"
+        assert await asyncio.wait_for(run.wait_idle(), 30) == "succeeded"
         assert host.shared.used == {given.id: "two"}
         with pytest.raises(Conflict, match="was used by run two of another database"):
             UsedApprovals("another").claim(given, "three")
@@ -298,7 +298,7 @@ async def test_a_fork_is_shown_and_given_up_for_the_log_as_it_is(temporal, tmp_p
         here.lead.hosting() as host,
     ):
         run = await here.lead.begin(host, RISKY, run_id="forked")
-        assert await asyncio.wait_for(run.settled(), 30) == "waiting"
+        assert await asyncio.wait_for(run.wait_idle(), 30) == "waiting"
         reader = Reader(path)
         settings = SimpleNamespace(sections={"temporal": here.cluster}, store=path)
         looking = host_status(settings, reader)
@@ -324,13 +324,13 @@ async def test_a_fork_is_shown_and_given_up_for_the_log_as_it_is(temporal, tmp_p
         assert "leadhand resume forked --from-log" in note
         # The way out: the log as it is counts, and a new workflow goes on from there.
         await host.give_up("forked", "seen, and taken as it is")
-        again = await host.adopt("forked", here.lead.registry, None)
+        again = await host.resume("forked", here.lead.registry, None)
         await again.until(seq + 1)
         assert again.state.paused
         await host.say("forked", "resume", "me", {})
         await again.look()
         await again.speak(approval(again.state))
-        assert await asyncio.wait_for(again.settled(), 30) == "succeeded"
+        assert await asyncio.wait_for(again.wait_idle(), 30) == "succeeded"
         assert await looking.forks() == {}
         await reader.close()
 

@@ -22,7 +22,7 @@ EMBEDDED = {
     },
     "leadhand/temporal/take_back.py": {"open"},
     "leadhand/temporal/service.py": {"open"},
-    "leadhand/server/run_supervisor.py": {"is_idle", "put_aside", "take_in", "workers"},
+    "leadhand/server/run_supervisor.py": {"is_idle", "unload", "update_workers", "workers"},
 }
 """What is asked only of a host in this process, by file; whoever adds to it has made sure."""
 NAMES = {EmbeddedHost: {"host", "_host"}, Run: {"run", "hosted", "spoken"}}

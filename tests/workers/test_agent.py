@@ -454,7 +454,7 @@ async def test_secrets_do_not_come_out_of_the_result_nor_of_the_transcript():
     lead = Lead(workers=[Agent("hand", model)], store=store)
     async with lead.hosting() as host:
         begun = await lead.begin(host, {"goal": "g", "steps": [{"id": "one", "worker": "hand"}]})
-        assert await begun.settled() == "succeeded"
+        assert await begun.wait_idle() == "succeeded"
         log = b"".join(entry.body for entry in store.read(begun.id))
     assert b"the key is [secret]" in log
     assert b"turn 1: scripted, 100 tokens in, 50 out" in log

@@ -78,8 +78,8 @@ async def test_a_cancelled_attempt_leaves_no_command_behind(tmp_path):
         async with asyncio.timeout(30):
             while not (mark.exists() and mark.read_text()):
                 await asyncio.sleep(0.02)
-            await run.said(lambda s, now: commands.cancel(s, "ada", "enough", now))
-            assert await run.settled() == "cancelled"
+            await run.submit_and_wait(lambda s, now: commands.cancel(s, "ada", "enough", now))
+            assert await run.wait_idle() == "cancelled"
     assert not _runs(int(mark.read_text()))
 
 

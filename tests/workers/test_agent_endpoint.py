@@ -152,8 +152,10 @@ async def test_cancelling_in_the_middle_of_an_answer_ends_the_call():
                     await asyncio.sleep(0.02)
                 from leadhand.core import commands
 
-                await hosted.said(lambda s, now: commands.cancel(s, "ada", "enough", now))
-                assert await hosted.settled() == "cancelled"
+                await hosted.submit_and_wait(
+                    lambda s, now: commands.cancel(s, "ada", "enough", now)
+                )
+                assert await hosted.wait_idle() == "cancelled"
             async with asyncio.timeout(60):
                 while endpoint.connections:
                     await asyncio.sleep(0.02)

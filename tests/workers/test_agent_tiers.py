@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from leadhand import Agent, Lead, Policy, Rule, worker
 from leadhand.codec.events import decode
-from leadhand.core.catalog import Catalog, Offer, WorkerSpec, doers
+from leadhand.core.catalog import Catalog, Offer, WorkerSpec, able_workers
 from leadhand.core.review.approval import versions
 from leadhand.core.review.ruling import reach
 from leadhand.models.failures import ModelFailure
@@ -122,8 +122,14 @@ def test_everybody_who_may_do_a_step_counts():
         "a3": WorkerSpec(name="a3", stronger="a"),
         "b": WorkerSpec(name="b", stronger="gone"),
     }
-    assert doers({"worker": "a", "alternatives": ["b"]}, specs) == ("a", "b", "a2", "a3", "gone")
-    assert doers({"worker": "x"}, specs) == ("x",)
+    assert able_workers({"worker": "a", "alternatives": ["b"]}, specs) == (
+        "a",
+        "b",
+        "a2",
+        "a3",
+        "gone",
+    )
+    assert able_workers({"worker": "x"}, specs) == ("x",)
 
 
 def test_the_stronger_one_is_inside_of_what_is_reviewed():

@@ -8,7 +8,7 @@ import pytest
 from leadhand import Context, Goal, Lead, worker
 from leadhand.codec.values import progress_note
 from leadhand.core.report import Propose, Report
-from leadhand.ports import ends_us
+from leadhand.ports import is_external_cancellation
 
 STRAYS = [GeneratorExit, KeyboardInterrupt, asyncio.CancelledError, SystemExit, BaseException]
 QUICK_S = 10.0
@@ -89,7 +89,7 @@ async def test_a_cancellation_by_the_engine_is_still_one():
         try:
             await asyncio.sleep(60)
         except asyncio.CancelledError as error:
-            seen.append(ends_us(error))
+            seen.append(is_external_cancellation(error))
             raise
 
     task = asyncio.create_task(cancelled())
@@ -107,7 +107,7 @@ def test_closing_a_coroutine_ends_it():
         try:
             await asyncio.Future(loop=loop)
         except GeneratorExit as error:
-            seen.append(ends_us(error))
+            seen.append(is_external_cancellation(error))
             raise
 
     loop = asyncio.new_event_loop()
@@ -122,10 +122,10 @@ def test_ctrl_c_is_not_the_worker_s_own():
     """A signal interrupts wherever the code is; a `raise` is the code's own."""
     with pytest.raises(KeyboardInterrupt) as caught:
         signal.raise_signal(signal.SIGINT)
-    assert ends_us(caught.value)
+    assert is_external_cancellation(caught.value)
     with pytest.raises(KeyboardInterrupt) as caught:
         raise KeyboardInterrupt
-    assert not ends_us(caught.value)
+    assert not is_external_cancellation(caught.value)
 
 
 class Nasty:

@@ -21,7 +21,7 @@ from leadhand.core.plan.revisions import plan_of
 from leadhand.core.review.approval import Approval, parts_of, plan_binding
 from leadhand.core.review.limits import limits_of
 from leadhand.core.state.model import Now
-from leadhand.engine.approvals import signed, words_with
+from leadhand.engine.approvals import signature_doc, words_with
 from leadhand.errors import NotAllowed, UsageError
 
 if TYPE_CHECKING:
@@ -75,7 +75,9 @@ def approval_of(  # noqa: PLR0913 - all that an approval says
     found = msgspec.structs.replace(found, seal=found.sealed())
     if key is None:
         return found
-    return msgspec.structs.replace(found, signature=signed(key, found.to_sign())["signature"])
+    return msgspec.structs.replace(
+        found, signature=signature_doc(key, found.to_sign())["signature"]
+    )
 
 
 def _pending(state: State) -> set[str]:

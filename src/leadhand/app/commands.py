@@ -18,7 +18,7 @@ from leadhand.codec.events import escaped
 from leadhand.engine import library_store
 from leadhand.engine.fold import NoWorkers
 from leadhand.engine.host import EmbeddedHost
-from leadhand.engine.host_socket import word
+from leadhand.engine.host_socket import perform_command
 from leadhand.errors import Conflict, LeadhandError, NotAllowed, PlanInvalid, UsageError
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from leadhand.stores.location import Place
 
 
-async def say(
+async def send_command(
     place: Place,
     run: str,
     verb: str,
@@ -57,7 +57,7 @@ async def say(
         try:
             here = workers() if callable(workers) else workers
             spoken = host.load(run, here or NoWorkers()) if run else None
-            return {**await word(host, spoken, verb, actor, details), "hosted": False}
+            return {**await perform_command(host, spoken, verb, actor, details), "hosted": False}
         finally:
             await host.close()
             await anchorer.close()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from leadhand.app.reader import Reader
     from leadhand.core.plan.model import Doc
-    from leadhand.core.plan.revisions import Revised
+    from leadhand.core.plan.revisions import RevisedPlan
 
 
 class Compared(NamedTuple):
@@ -73,7 +73,7 @@ def _held(events: Iterable[ev.Event], revision: str) -> dict[str, str]:
     return found
 
 
-def numbered(found: list[Revised], number: int, run: str) -> Revised:
+def numbered(found: list[RevisedPlan], number: int, run: str) -> RevisedPlan:
     """Return the revision with a number; the last of several that were rejected in turn."""
     for each in reversed(found):
         if each.number == number:
@@ -82,5 +82,5 @@ def numbered(found: list[Revised], number: int, run: str) -> Revised:
     raise UsageError(f"run {run} has no revision {number}; {last}")
 
 
-def _name(run: str, revision: Revised | None) -> str:
+def _name(run: str, revision: RevisedPlan | None) -> str:
     return f"{run} revision {revision.number if revision else 0}"

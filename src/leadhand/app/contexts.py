@@ -27,7 +27,7 @@ class LocatedPlan(NamedTuple):
 
 def in_context(settings: Settings, doc: Doc, catalog: Catalog) -> LocatedPlan:
     """Return a plan in the chosen context, and the origin that a run of it records."""
-    from leadhand.core.binding import bind_workers, workers_of
+    from leadhand.core.binding import rename_workers, workers_of
 
     context = settings.context
     if context is None:
@@ -36,7 +36,7 @@ def in_context(settings: Settings, doc: Doc, catalog: Catalog) -> LocatedPlan:
     names = {name: other for name, other in context.workers.items() if name in used}
     _refuse_unknown(context, names, catalog)
     bound = {"bound": names} if names else {}
-    return LocatedPlan(bind_workers(doc, names), {"context": context.name, **bound})
+    return LocatedPlan(rename_workers(doc, names), {"context": context.name, **bound})
 
 
 def goal_registry(settings: Settings, sources: Iterable[str] | None = None) -> Registry:

@@ -17,17 +17,22 @@ from leadhand.audit.anchors import file_of
 from leadhand.core.calendar import iso
 from leadhand.core.catalog import NOT_DECLARED
 from leadhand.core.plan.model import Doc
-from leadhand.core.review.approval import ApprovalRow, allowed
+from leadhand.core.review.approval import ApprovalRow, approvals_in_log
 from leadhand.core.review.view import review_doc
 from leadhand.core.rollback import can_roll_back, rollback_id, to_roll_back
-from leadhand.core.views.failure_origin import FailureOrigin, RefusedProposal, fault, refusals
+from leadhand.core.views.failure_origin import (
+    FailureOrigin,
+    RefusedProposal,
+    origin_of_run,
+    refusals,
+)
 from leadhand.core.views.inbox import InboxRow, inbox_row
 from leadhand.core.views.recovery_stats import RecoveryOutcome, WinRate, recoveries, win_rates
 from leadhand.core.views.run import (
     ENDED,
     RunOutcome,
+    deep_copy,
     detailed_step_row,
-    fresh,
     run_outcome,
     run_status,
     summary,
@@ -380,7 +385,7 @@ def shown_document(reader: Reader, state: State, driver: Driver) -> RunDocument:
     back = rollback_status(reader, state)
     timed = [(entry.at, event) for entry, event in reader.events(state.run)]
     log = [event for _, event in timed]
-    found = fault(log)
+    found = origin_of_run(log)
     tried = any(step.attempts for step in state.steps.values())
     return run_outcome(
         state,
@@ -390,7 +395,7 @@ def shown_document(reader: Reader, state: State, driver: Driver) -> RunDocument:
         host=driver.drives(state) or None,
         started=iso(state.started_at),
         plan=state.started.plan if state.started else {},
-        params=fresh(state.params),
+        params=deep_copy(state.params),
         revision=state.revision,
         proposed_revision=state.pending.number if state.pending else None,
         planner=state.started.planner if state.started else "",
@@ -398,7 +403,7 @@ def shown_document(reader: Reader, state: State, driver: Driver) -> RunDocument:
         can_roll_back=can_roll_back(state) and tried,
         seq=state.seq,
         rollback=RollbackState(run=rollback_id(state.run), status=back) if back else None,
-        approvals=allowed(timed),
+        approvals=approvals_in_log(timed),
         fault=found if found.where else None,
         refused=refusals(log),
         recovery=recovery_document(answers_of(reader, state)),

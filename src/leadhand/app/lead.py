@@ -82,16 +82,16 @@ from leadhand.core.plan.parameters import bind_params
 from leadhand.core.policy import Policy
 from leadhand.core.report import Ask, GiveUp, Propose, decision_doc
 from leadhand.core.review.approval import Approval
-from leadhand.core.review.holds import released
+from leadhand.core.review.holds import held_steps
 from leadhand.core.rollback import to_roll_back
 from leadhand.core.state.model import State
 from leadhand.core.views.run import goal_of, planner_view
 from leadhand.core.wording import shown
 from leadhand.engine.approvals import signed_releases
-from leadhand.engine.fold import collector_resting
+from leadhand.engine.fold import gc_paused
 from leadhand.engine.guest.process import DatabaseAccess, Guest, SharedStore
 from leadhand.engine.host import EmbeddedHost, new_run_id
-from leadhand.engine.host_socket import word
+from leadhand.engine.host_socket import perform_command
 from leadhand.engine.secrets import check_secrets
 from leadhand.errors import Conflict, NoPlan, UsageError
 from leadhand.models.registry import ModelRegistry
@@ -155,11 +155,11 @@ class _Hosting:
 async def finish(run: Run, approve_as: str = "", key: PrivateKey | None = None) -> Outcome:
     """Wait until a run has ended or waits; `approve_as` answers its reviews as that person."""
     while True:
-        await run.settled()
+        await run.wait_idle()
         review = to_approve(run.state, approve_as) if approve_as else ""
         if not review:
             return outcome_of(run)
-        await run.said(answering(review, "approve", approve_as, key))
+        await run.submit_and_wait(answering(review, "approve", approve_as, key))
 
 
 Checked = tuple[dict[str, Any], dict[str, Any], str]
@@ -356,7 +356,7 @@ class Lead:
         async with self.hosting() as host:
             run = await self.take_up(host, run_id)
             if run.state.paused and run.state.ended is None:
-                await run.said(Command("resume", self.actor))
+                await run.submit_and_wait(Command("resume", self.actor))
             return await self._finished(host, run, approve=approve)
 
     async def rollback(self, run_id: str, *, approve: bool = False, reason: str = "") -> Outcome:
@@ -498,7 +498,7 @@ class Lead:
         elif mode:
             raise UsageError("a mode goes with a goal; a plan is run as it stands")
         else:
-            with collector_resting():
+            with gc_paused():
                 doc, values, linted = checked or self.check(what, params or {})
             goal, planner = self._document(doc)
             head = {key: value for key, value in doc.items() if key not in ("steps", "outlook")}
@@ -589,7 +589,7 @@ class Lead:
     async def take_up(self, host: EmbeddedHost, run_id: str) -> Run:
         """Resume run `run_id` on `host` where its log ends."""
         run = host.load(run_id, self.registry)
-        return await host.adopt(run_id, self.registry, self.planner_of_run(run.state))
+        return await host.resume(run_id, self.registry, self.planner_of_run(run.state))
 
     def planner_of_run(self, state: State) -> Planner | None:
         """Return the planner of a resumed run from its `state`: by its plan, or by its log.
@@ -730,7 +730,7 @@ class Lead:
         async with self.hosting() as host:
             run = host.load(run_id, self.registry)
 
-            await run.said(Amendment(sets, tuple(unset), self.actor))
+            await run.submit_and_wait(Amendment(sets, tuple(unset), self.actor))
 
     async def answer(
         self,
@@ -765,18 +765,18 @@ class Lead:
         async with self.hosting() as host:
             run = host.load(run_id, self.registry)
             said = answering(question, choice, self.actor, self.key, text, data, expires, shown)
-            await run.said(said)
+            await run.submit_and_wait(said)
 
     async def pause(self, run_id: str, reason: str = "") -> None:
         """Pause run `run_id` for `reason`: no new attempts start. `resume` lifts it."""
-        await self.say(run_id, "pause", reason=reason)
+        await self.send_command(run_id, "pause", reason=reason)
 
     async def hold(self, run_id: str, *steps: str, reason: str = "") -> str:
         """Hold `steps` of run `run_id` that have not started, for `reason`.
 
         Return the question that `release` answers.
         """
-        answer = await self.say(run_id, "hold", steps=list(steps), reason=reason)
+        answer = await self.send_command(run_id, "hold", steps=list(steps), reason=reason)
         return str(answer["question"])
 
     async def release(self, run_id: str, *steps: str, reason: str = "") -> builtins.list[str]:
@@ -786,24 +786,24 @@ class Lead:
         """
         names, key, told = list(steps), self.key, list[str]()
         if key is None:
-            answer = await self.say(run_id, "release", steps=names, reason=reason)
+            answer = await self.send_command(run_id, "release", steps=names, reason=reason)
             return list(answer["steps"])
 
         async with self.hosting() as host:
             run = host.load(run_id, self.registry)
             signed = signed_releases(run.state, names, self.actor, host.time(), key)
-            told.extend(step for each in signed for step in released(run.state, each))
+            told.extend(step for each in signed for step in held_steps(run.state, each))
             details = {"steps": names, "reason": reason, "signed": signed}
-            await run.said(Command("release", self.actor, details))
+            await run.submit_and_wait(Command("release", self.actor, details))
         return told
 
     async def redo(self, run_id: str, step: str, reason: str) -> None:
         """Retry the failed `step` of run `run_id` for `reason`; then call `resume` if needed."""
-        await self.say(run_id, "redo", step=step, reason=reason)
+        await self.send_command(run_id, "redo", step=step, reason=reason)
 
     async def cancel(self, run_id: str, reason: str = "") -> None:
         """Cancel run `run_id` for `reason`; attempts in flight are stopped."""
-        await self.say(run_id, "cancel", reason=reason)
+        await self.send_command(run_id, "cancel", reason=reason)
 
     # --- the host: opened by the first verb that needs one, closed after the last ---------------
 
@@ -838,7 +838,7 @@ class Lead:
         """Return a context manager for the host: opened once, shared by all its users."""
         return _Hosting(self)
 
-    async def say(self, run_id: str, verb: str, **details: Any) -> Doc:
+    async def send_command(self, run_id: str, verb: str, **details: Any) -> Doc:
         """Send the command `verb` with `details` to run `run_id`, on any host; return its result.
 
         It is durable on return.
@@ -848,9 +848,9 @@ class Lead:
             elsewhere = self._host is None
         if self._elsewhere is not None:
             async with self.hosting() as host:
-                return await cast("Any", host).say(run_id, verb, self.actor, details)  # type: ignore[no-any-return]
+                return await cast("Any", host).send_command(run_id, verb, self.actor, details)  # type: ignore[no-any-return]
         if elsewhere and isinstance(place, (Path, StoreAddress)):
-            return await commands.say(
+            return await commands.send_command(
                 _there(place, run_id),
                 run_id,
                 verb,
@@ -861,7 +861,7 @@ class Lead:
             )
         async with self.hosting() as host:
             run = host.load(run_id, self.registry)
-            return await word(host, run, verb, self.actor, details)
+            return await perform_command(host, run, verb, self.actor, details)
 
     def _one_at_a_time(self) -> asyncio.Lock:
         """Return the lock of the running loop: a Lead may be used in several loops, one by one."""

@@ -13,7 +13,7 @@ from leadhand.errors import StoreError
 
 if TYPE_CHECKING:
     from leadhand.app.reader import Reader
-    from leadhand.core.library import Saved
+    from leadhand.core.library import SavedPlan
     from leadhand.core.plan.model import Doc
     from leadhand.ports import RunHeader
 
@@ -64,7 +64,7 @@ def record(found: list[LibraryUse]) -> Doc:
     }
 
 
-def saved_row(saved: Saved) -> Doc:
+def saved_row(saved: SavedPlan) -> Doc:
     """Return a plan of the library as a row of its lists."""
     goal = saved.document.get("goal", "")
     return {
@@ -85,7 +85,7 @@ def timed_saved(row: Doc) -> Doc:
     return row | {key: iso(row[key]) for key in ("saved", "last_used") if row.get(key)}
 
 
-def history_rows(reader: Reader, versions: list[Saved], used: list[LibraryUse]) -> list[Doc]:
+def history_rows(reader: Reader, versions: list[SavedPlan], used: list[LibraryUse]) -> list[Doc]:
     """Return the history of each version."""
     found = []
     for saved in versions:

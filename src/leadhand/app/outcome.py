@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from leadhand.core.report import StepView
 from leadhand.core.views.inbox import inbox_row
 from leadhand.core.views.run import dropped_rows, duration_s, money_of, run_status
-from leadhand.engine.fold import collector_resting
+from leadhand.engine.fold import gc_paused
 from leadhand.engine.results import result_of, step_views
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Outcome:
 def outcome_of(run: Run) -> Outcome:
     """Return the current outcome of a run."""
     state, store = run.state, run.host.store
-    with collector_resting():
+    with gc_paused():
         return Outcome(
             run=state.run,
             status=run_status(state).replace("stopping", "running"),

@@ -13,7 +13,7 @@ from leadhand.codec.events import decode_all
 from leadhand.core.host import HOST_STREAM, HostState, evolve_host
 from leadhand.core.rollback import SUFFIX
 from leadhand.core.views.run import RunSummary
-from leadhand.engine.fold import collector_resting, fold
+from leadhand.engine.fold import fold, gc_paused
 from leadhand.engine.library_store import library_of
 from leadhand.errors import StoreCorrupt, UsageError
 
@@ -95,7 +95,7 @@ class Reader:
 
     def events(self, run: str, after: int = 0) -> list[tuple[Entry, Event]]:
         """Return a run's events, with their headers."""
-        with collector_resting():
+        with gc_paused():
             entries = self.verified(run, after)
             events = decode_all([(entry.version, entry.body) for entry in entries])
             return list(zip(entries, events, strict=True))

@@ -94,13 +94,13 @@ def _registry(
 
 def needed(state: State) -> set[str]:
     """Return the workers that steps which have not ended may use."""
-    from leadhand.core.catalog import doers
+    from leadhand.core.catalog import able_workers
     from leadhand.core.state.model import SETTLED
 
     names: set[str] = set()
     for step in state.steps.values():
         if step.status not in SETTLED:
-            names.update((step.worker, *doers(step.doc, state.catalog.workers)))
+            names.update((step.worker, *able_workers(step.doc, state.catalog.workers)))
     for doc in state.pending.add if state.pending else ():
         names.add(str(doc.get("worker", "")))
     return names

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from leadhand.core.plan.references import load_apart
 from leadhand.core.rollback import rollback_id, rollback_of
 from leadhand.engine.library_store import find
-from leadhand.engine.results import decoded
+from leadhand.engine.results import load_artifact
 from leadhand.errors import Conflict, UsageError
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ async def roll_back(
 
     wanted = rollback_of(state, plan_of)
     params = {
-        name: load_apart(value, lambda part: decoded(host.store, part.ref), hidden)
+        name: load_apart(value, lambda part: load_artifact(host.store, part.ref), hidden)
         for name, value in wanted.params.items()
     }
     # An undo with values that do not fit fails in its turn: no reason to undo nothing.

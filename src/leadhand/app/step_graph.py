@@ -17,7 +17,7 @@ from leadhand.core.state.evolve import evolve
 from leadhand.core.state.model import State
 from leadhand.core.state.records import Tally
 from leadhand.core.views.inbox import InboxRow, inbox_row
-from leadhand.core.views.run import fresh, paid_in_money, shown_status, step_money
+from leadhand.core.views.run import deep_copy, paid_in_money, shown_status, step_money
 from leadhand.core.views.timeline import timeline
 from leadhand.engine.results import data_of
 from leadhand.errors import StoreError
@@ -288,13 +288,13 @@ def step_document(reader: Reader, state: State, step: StepState) -> StepDocument
     return StepDocument(
         **_node(state, step),
         run=state.run,
-        planned=fresh(step.doc),
+        planned=deep_copy(step.doc),
         inputs=inputs_of(reader, state, step, log),
         revision=step.revision,
         depends_on=edges[step.id],
         dependents=[name for name, waited in edges.items() if step.id in waited],
         replaces=[old for old, new in replacements(state) if new == step.id],
-        error=fresh(failure) if failure else None,
+        error=deep_copy(failure) if failure else None,
         findings=list(step.findings),
         recommendations=list(step.recommendations),
         questions=[inbox_row(state, ident) for ident in dict.fromkeys(questions)],
@@ -318,7 +318,7 @@ def inputs_of(
         return None
     last, template = started[-1], step.doc.get("parameters") or {}
     if not last.exec:
-        return dict(fresh(template))
+        return dict(deep_copy(template))
     found = _resolved(state, template)
     if found is None or digest(last.spec, canonical(found)) != last.exec:
         then = State()  # its references have changed since
@@ -327,7 +327,7 @@ def inputs_of(
                 break
             evolve(then, event, entry.at)
         found = _resolved(then, template)
-    return None if found is None else dict(fresh(_told(found)))
+    return None if found is None else dict(deep_copy(_told(found)))
 
 
 def _resolved(state: State, template: Doc) -> Doc | None:
@@ -415,7 +415,7 @@ def _data(reader: Reader, step: StepState) -> Any:
     if step.status != "succeeded":
         return None
     try:
-        return fresh(data_of(reader.store, step))
+        return deep_copy(data_of(reader.store, step))
     except StoreError as error:
         return {"$unreadable": str(error)}
 

@@ -40,7 +40,7 @@ from leadhand.codec.events import decode, decode_all
 from leadhand.core.calendar import iso
 from leadhand.core.events import REVIEW_EVENTS
 from leadhand.core.plan.revisions import revisions
-from leadhand.core.review.approval import allowed, digests
+from leadhand.core.review.approval import approvals_in_log, digests
 from leadhand.core.views.ledger import describe, ledger_of
 from leadhand.ports import Entry
 
@@ -440,7 +440,7 @@ def _approvals(log: list[tuple[Entry, Event]]) -> Doc:
 
     Times are ISO 8601 in UTC; `log/entries.jsonl` has the exact numbers.
     """
-    given = allowed((entry.at, event) for entry, event in log)
+    given = approvals_in_log((entry.at, event) for entry, event in log)
     said = [_event(entry) for entry, event in log if _allows(event)]
     return {"approvals": msgspec.to_builtins(given), "events": said}
 

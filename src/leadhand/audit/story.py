@@ -9,11 +9,11 @@ from leadhand.audit.anchors import Anchor, read_line
 from leadhand.core import events as ev
 from leadhand.core.catalog import declared_risk
 from leadhand.core.durations import seconds
-from leadhand.core.plan.revisions import Revised, revisions
+from leadhand.core.plan.revisions import RevisedPlan, revisions
 from leadhand.core.review.approval import digests
 from leadhand.core.state.evolve import evolve
 from leadhand.core.state.model import State
-from leadhand.core.views.failure_origin import FailureOrigin, fault
+from leadhand.core.views.failure_origin import FailureOrigin, origin_of_run
 from leadhand.core.views.ledger import describe, ledger_of
 from leadhand.core.views.recovery_stats import RecoveryOutcome, recoveries
 from leadhand.core.views.run import (
@@ -122,7 +122,7 @@ class Story:
     lines: list[LedgerLine]
     spans: list[Span]
     answers: list[RecoveryOutcome]
-    revisions: list[Revised]
+    revisions: list[RevisedPlan]
     entries: int
     head: str
     database: str
@@ -164,7 +164,7 @@ def tell(log: Sequence[tuple[Entry, ev.Event]], parts: Parts) -> Story:
         budget=state.policy.budget,
         planned_s=None if planned is None else seconds(planned),
         result=run_result(state),
-        fault=fault(events),
+        fault=origin_of_run(events),
         steps=_steps(state, timed, found, answers),
         permissions=_permissions(timed),
         lines=[

@@ -246,7 +246,7 @@ class _Session:
     async def _over(self, run: Run) -> None:
         """Wait until the run has ended, or waits for a person and we need not stay."""
         while True:
-            status = await run.settled()
+            status = await run.wait_idle()
             if status in ENDED:
                 return
             if status == "waiting" and not await self._approve(run) and not self._job.stay:
@@ -263,7 +263,7 @@ class _Session:
         actor = self._job.approve_as
         review = to_approve(run.state, actor) if actor else ""
         if review:
-            await run.said(answering(review, "approve", actor, self._key))
+            await run.submit_and_wait(answering(review, "approve", actor, self._key))
         return bool(review)
 
     async def _watch(self, opened: EmbeddedHost, run: Run, view: View) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from leadhand.cli.console import Console
-    from leadhand.core.library import Saved
+    from leadhand.core.library import SavedPlan
     from leadhand.core.lint.findings import Finding
     from leadhand.core.plan.model import Doc
     from leadhand.settings import Settings
@@ -43,11 +43,11 @@ def find_plan(console: Console, settings: Settings, source: str) -> LocatedPlan:
     return LocatedPlan(saved.document, {"library": saved.label})
 
 
-def in_library(settings: Settings, source: str) -> Saved | None:
+def in_library(settings: Settings, source: str) -> SavedPlan | None:
     """Return the plan of the library that a word names; None if there is no such name."""
-    from leadhand.core.library import find, spoken
+    from leadhand.core.library import find, parse_label
 
-    said = spoken(source)
+    said = parse_label(source)
     if said is None or not there(settings.store):
         return None
     with reading(settings) as reader:

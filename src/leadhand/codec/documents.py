@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from leadhand.core.plan.model import Doc, Json
-from leadhand.core.wording import closest, named
+from leadhand.core.wording import closest, type_with_article
 from leadhand.errors import DocumentError, NotAllowed
 
 BYTES_MAX = 10 * 1024 * 1024
@@ -65,7 +65,7 @@ def read_document(source: str | Path | bytes, *, name: str = "", form: DocumentF
 
         doc = read_yaml(text, where)
     if not isinstance(doc, dict):
-        raise DocumentError(where, f"{form.what}, not {named(doc)}.", form.fix)
+        raise DocumentError(where, f"{form.what}, not {type_with_article(doc)}.", form.fix)
     return doc
 
 

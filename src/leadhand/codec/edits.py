@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from leadhand.codec.documents import is_json, read_value
 from leadhand.core.jsonschema import follow
-from leadhand.core.plan.amend import MISSING, edit, look, step_at
+from leadhand.core.plan.amend import MISSING, edit, step_at, value_at
 from leadhand.core.plan.references import find
 from leadhand.core.plan.schema import PLAN_SCHEMA
 from leadhand.errors import UsageError
@@ -73,7 +73,7 @@ def typed(
     """
     if not is_json(text):
         return text
-    value, there = read_value(text, path), look(plan, path, heirs)
+    value, there = read_value(text, path), value_at(plan, path, heirs)
     if isinstance(value, str | list | dict):
         return value
     unknown = there is MISSING or bool(find(there))

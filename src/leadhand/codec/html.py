@@ -11,7 +11,7 @@ import unicodedata
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from leadhand.core.visible import marked
+from leadhand.core.visible import escape_deceptive
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -56,7 +56,7 @@ def _visible(value: Any) -> Any:
     """Return a text with its hidden characters shown; anything else, markup too, as it is."""
     if type(value) is not str or (value.isascii() and value.isprintable()):
         return value
-    return "".join(map(_shown, marked(value)))
+    return "".join(map(_shown, escape_deceptive(value)))
 
 
 def _shown(char: str) -> str:

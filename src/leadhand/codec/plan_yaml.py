@@ -25,7 +25,7 @@ from leadhand.codec.documents import (
     too_deep,
     too_many,
 )
-from leadhand.core.wording import named, shown
+from leadhand.core.wording import shown, type_with_article
 from leadhand.errors import DocumentError
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ class _Builder:
     def key(self, container: dict[str, Any], value: Json, event: Any) -> str:
         if not isinstance(value, str):
             fix = "Put it in quotes." if isinstance(event, yaml.ScalarEvent) else ""
-            self.refuse(event, f"a key must be a string, is {named(value)}.", fix)
+            self.refuse(event, f"a key must be a string, is {type_with_article(value)}.", fix)
         if value in container:
             self.refuse(event, f"the key {shown(value)} stands twice.", "Keep one of them.")
         return value

@@ -26,7 +26,7 @@ def workers_of(plan: Json) -> set[str]:
     return found | workers_of(plan.get("rollback_plan"))
 
 
-def bind_workers(plan: Doc, names: Mapping[str, str]) -> Doc:
+def rename_workers(plan: Doc, names: Mapping[str, str]) -> Doc:
     """Return the plan with its workers renamed by `names`; malformed parts are left unchanged."""
     found = dict(plan)
     if isinstance(plan.get("steps"), list):
@@ -36,7 +36,7 @@ def bind_workers(plan: Doc, names: Mapping[str, str]) -> Doc:
         mine = {_named(name, names): most for name, most in limits["workers"].items()}
         found["limits"] = {**limits, "workers": mine}
     if isinstance(plan.get("rollback_plan"), dict):
-        found["rollback_plan"] = bind_workers(plan["rollback_plan"], names)
+        found["rollback_plan"] = rename_workers(plan["rollback_plan"], names)
     return found
 
 

@@ -114,7 +114,7 @@ class Catalog:
         return hashlib.sha256(msgspec.json.encode(specs, order="sorted")).hexdigest()
 
 
-def doers(step: Doc, workers: Mapping[str, WorkerSpec]) -> tuple[str, ...]:
+def able_workers(step: Doc, workers: Mapping[str, WorkerSpec]) -> tuple[str, ...]:
     """Return every worker that may do a step: its worker, its alternatives, then stronger ones."""
     named = (step.get("worker", ""), *step.get("alternatives", ()))
     found = dict.fromkeys(named)
@@ -126,7 +126,7 @@ def doers(step: Doc, workers: Mapping[str, WorkerSpec]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def stronger_ones(workers: Mapping[str, WorkerSpec]) -> frozenset[str]:
+def stronger_workers(workers: Mapping[str, WorkerSpec]) -> frozenset[str]:
     """Return the workers that back others as stronger ones; plans do not name these."""
     return frozenset(spec.stronger for spec in workers.values() if spec.stronger)
 
@@ -134,7 +134,7 @@ def stronger_ones(workers: Mapping[str, WorkerSpec]) -> frozenset[str]:
 def effective_risk(plan_risk: str | None, step: Doc, catalog: Catalog) -> Risk:
     """Return the highest risk declared by the plan, the step and every worker that may do it."""
     action = step.get("action", "")
-    names = doers(step, catalog.workers)
+    names = able_workers(step, catalog.workers)
     return worst(plan_risk, step.get("risk_level"), *(catalog.risk(name, action) for name in names))
 
 
@@ -149,7 +149,9 @@ def declared_risk(plan_risk: str | None, step: Doc, catalog: Catalog) -> str:
     """
     if plan_risk or step.get("risk_level"):
         return effective_risk(plan_risk, step, catalog)
-    offers = (catalog.offer(name, step.get("action", "")) for name in doers(step, catalog.workers))
+    offers = (
+        catalog.offer(name, step.get("action", "")) for name in able_workers(step, catalog.workers)
+    )
     return highest(offer.risk if offer and offer.risk else NOT_DECLARED for offer in offers)
 
 

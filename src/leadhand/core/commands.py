@@ -16,9 +16,9 @@ from leadhand.core import events as ev
 from leadhand.core.decide.effects import SECOND, Effect, Move, StopAttempt
 from leadhand.core.decide.planner_answer import findings, propose, unseen_repeats
 from leadhand.core.events import Event, ReleaseGiven, StepsHeld, StepsReleased
-from leadhand.core.facts import broken_promises, is_flag, misgiven
+from leadhand.core.facts import broken_promises, is_flag, unfit_answer
 from leadhand.core.plan.model import Doc
-from leadhand.core.promises import given
+from leadhand.core.promises import facts_given
 from leadhand.core.review import decisions, holds, protected_change
 from leadhand.core.review.decisions import (
     NO_PERSON,
@@ -27,11 +27,11 @@ from leadhand.core.review.decisions import (
     reject,
     request_changes,
 )
-from leadhand.core.review.identity import person
+from leadhand.core.review.identity import same_person_key
 from leadhand.core.state.evolve import REDOABLE
 from leadhand.core.state.model import Now, State
 from leadhand.core.visible import visible
-from leadhand.core.wording import meant
+from leadhand.core.wording import did_you_mean
 from leadhand.errors import Conflict, NotAllowed, PlanInvalid, UsageError
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def move_of(verb: str, actor: str, details: Doc) -> Callable[[State, Now], Move]
             raise UsageError(f"{verb} is nothing a run understands")
 
 
-def told(events: Sequence[Event]) -> Doc:
+def command_result(events: Sequence[Event]) -> Doc:
     """Return the result for the sender: the question of the held steps, or the released steps."""
     held = [event for event in events if isinstance(event, StepsHeld)]
     if held:
@@ -170,7 +170,7 @@ def answer(
     if question.kind == "review":
         return _review(state, question, choice, actor, text, now, more)
     if question.kind == protected_change.KIND:
-        said = protected_change.answered(state, question, choice, actor, text, more)
+        said = protected_change.answer_change(state, question, choice, actor, text, more)
         return Move(said, [])
     if question.kind == "hold" and choice == "release":
         return Move(list(holds.release(state, question, actor, text, now, more)), [])
@@ -216,7 +216,7 @@ def redo(state: State, ident: str, actor: str, reason: str, now: Now) -> Move:
     step = state.steps.get(ident)
     if step is None:
         raise UsageError(
-            f"there is no step {ident} in run {state.run}. {meant(ident, state.steps)}"
+            f"there is no step {ident} in run {state.run}. {did_you_mean(ident, state.steps)}"
         )
     if not reason:
         raise UsageError("say why it should be done again: --reason")
@@ -228,7 +228,7 @@ def redo(state: State, ident: str, actor: str, reason: str, now: Now) -> Move:
     if state.ended is None:
         return Move([wish], [])
     _refuse_final(state, state.ended, now)
-    held, effects = holds.again(state, actor)
+    held, effects = holds.hold_again(state, actor)
     return Move([ev.RunReopened(ident, actor, reason), wish, *held], effects)
 
 
@@ -248,12 +248,12 @@ def _refuse_final(state: State, ended: ev.RunEnded, now: Now) -> None:
         raise Conflict(f"run {state.run} has reached its limits ({limit}). {again}, with more")
 
 
-def examined(state: State, number: int, found: list[str], failed: str, now: Now) -> Move:
+def record_examination(state: State, number: int, found: list[str], failed: str, now: Now) -> Move:
     """Record the findings of the automatic reviewers; the run may have ended or moved on."""
     revision = state.pending
     if state.ended is not None or revision is None:
         return Move([], [])
-    events, effects = decisions.examined(state, number, found, failed, now)
+    events, effects = decisions.record_examination(state, number, found, failed, now)
     if not any(isinstance(event, ev.RevisionApproved) for event in events):
         return Move(events, effects)
     stale = _stale(state, revision)
@@ -268,7 +268,7 @@ def amend(state: State, answer: Doc, actor: str, now: Now) -> Move:
     """Apply a person's own revision: of the pending one, or of the current plan."""
     _open(state)
     planners = (state.started.planner, state.planner_name) if state.started is not None else ()
-    if person(actor) in NO_PERSON or actor in planners:
+    if same_person_key(actor) in NO_PERSON or actor in planners:
         raise NotAllowed(f"{visible(actor)} is no person, and cannot amend anything")
     waiting, events = state.pending, []
     seen, now_there = answer.get("base"), waiting.hash if waiting is not None else state.head
@@ -313,7 +313,7 @@ def _left(state: State, answer: Doc) -> bool:
 
 def _refuse_misgiven(facts: list[str], value: Json) -> None:
     """Refuse data that does not fit the facts asked for: later it would only fail the run."""
-    wrong = misgiven(facts, value)
+    wrong = unfit_answer(facts, value)
     if wrong:
         form = ", ".join(f'"{fact}": …' for fact in facts)
         raise UsageError(
@@ -325,7 +325,7 @@ def _vouched(state: State, ident: str, data: Json, *, denies: bool = False) -> N
     """Require the facts a step promises when a person marks it done; `denies` allows to refuse."""
     step = state.steps[ident]
     offer = state.catalog.offer(step.worker, step.action)
-    promised = given(step.doc, offer, widened=step.widened)
+    promised = facts_given(step.doc, offer, widened=step.widened)
     if denies:
         promised = tuple(fact for fact in promised if not is_flag(fact))
     broken = broken_promises(promised, data) if promised else []

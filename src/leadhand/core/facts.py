@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leadhand.core.plan.graph import dependencies
-from leadhand.core.promises import beside, given, joined
+from leadhand.core.promises import combined_field, facts_beside, facts_given
 from leadhand.core.wording import closest, shown
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def broken_promises(promised: Sequence[str], data: Json) -> list[str]:
     return [*found, *(f"it says that {fact} is not so" for fact in denied)]
 
 
-def misgiven(facts: Sequence[str], value: Json) -> str:
+def unfit_answer(facts: Sequence[str], value: Json) -> str:
     """Explain why a person's data does not fit the facts asked for; empty if it fits."""
     artefacts = [fact for fact in facts if not is_flag(fact)]
     flags = [fact for fact in facts if is_flag(fact)]
@@ -64,22 +64,24 @@ def misgiven(facts: Sequence[str], value: Json) -> str:
 
 def true_facts(state: State, goal: Goal) -> dict[str, str]:
     """Return every true fact, with the step that gave it."""
-    true = dict.fromkeys(there({**state.params, **goal.have}), HAVE)
-    done = [step for step in state.steps.values() if step.status == "succeeded" or broke(step)]
+    true = dict.fromkeys(initial_facts({**state.params, **goal.have}), HAVE)
+    done = [
+        step for step in state.steps.values() if step.status == "succeeded" or broke_promise(step)
+    ]
     answers = [answer for answer in state.answers if answer["facts"]]
     for step in sorted(done, key=lambda each: (each.ended, each.order)):
         while answers and answers[0]["at"] < step.ended:
-            true.update(dict.fromkeys(given_by(answers.pop(0)), ANSWER))
+            true.update(dict.fromkeys(facts_in_answer(answers.pop(0)), ANSWER))
         offer = state.catalog.offer(step.worker, step.action)
-        for fact in _taken_away(step, given(step.doc, offer, widened=step.widened)):
+        for fact in _taken_away(step, facts_given(step.doc, offer, widened=step.widened)):
             true.pop(fact, None)
         if step.status != "succeeded":
             continue
-        for fact in joined(step.doc, offer, "drops", widened=step.widened):
+        for fact in combined_field(step.doc, offer, "drops", widened=step.widened):
             true.pop(fact, None)
-        true.update(dict.fromkeys(given(step.doc, offer, widened=step.widened), step.id))
+        true.update(dict.fromkeys(facts_given(step.doc, offer, widened=step.widened), step.id))
     for answer in answers:
-        true.update(dict.fromkeys(given_by(answer), ANSWER))
+        true.update(dict.fromkeys(facts_in_answer(answer), ANSWER))
     return true
 
 
@@ -87,12 +89,12 @@ BROKEN = frozenset({"invalid_output", "criteria_unmet"})
 """Failure classes after which a promised fact is not true."""
 
 
-def there(have: Mapping[str, Json]) -> list[str]:
+def initial_facts(have: Mapping[str, Json]) -> list[str]:
     """Return the facts given at the start; a flag given as false does not count."""
     return [name for name, value in have.items() if value or not is_flag(name)]
 
 
-def broke(step: StepState) -> bool:
+def broke_promise(step: StepState) -> bool:
     """Return whether an attempt of a settled step broke its promise."""
     return step.settled and any(each.get("class") in BROKEN for each in step.failures)
 
@@ -104,7 +106,7 @@ def _taken_away(step: StepState, promised: Sequence[str]) -> list[str]:
     return [fact for fact in promised if touched or is_flag(fact)] if kinds else []
 
 
-def given_by(answer: Doc) -> dict[str, Json]:
+def facts_in_answer(answer: Doc) -> dict[str, Json]:
     """Return the facts a person gave with an answer, each with its data (True for a flag)."""
     facts: list[str] = answer["facts"]
     data, text = answer["data"], answer["text"]
@@ -135,7 +137,7 @@ def wanted_values(state: State, goal: Goal, value: Callable[[StepState], Json]) 
         giver = state.steps.get(true.get(fact, ""))
         if giver is not None:
             offer = state.catalog.offer(giver.worker, giver.action)
-            gives = beside(giver.doc, offer, fact)
+            gives = facts_beside(giver.doc, offer, fact)
             found[fact] = _of_step(fact, gives, value(giver), giver.data_ref)
         elif true.get(fact) == ANSWER:
             found[fact] = _answered(state, fact)
@@ -158,7 +160,7 @@ def _of_step(fact: str, gives: Sequence[str], data: Json, ref: str) -> Json:
 
 def _answered(state: State, fact: str) -> Json:
     """Return the latest value a person gave for a fact."""
-    said = [given_by(answer) for answer in state.answers if fact in answer["facts"]]
+    said = [facts_in_answer(answer) for answer in state.answers if fact in answer["facts"]]
     return next((each[fact] for each in reversed(said) if fact in each), None)
 
 
@@ -186,7 +188,7 @@ def unmet_flags(state: State, add: Sequence[Doc], goal: Goal) -> list[str]:
 
 def gates(step: Doc, offer: Offer | None, *, widened: bool = False) -> list[str]:
     """Return the flags that must be true when a step starts."""
-    return [fact for fact in joined(step, offer, "needs", widened=widened) if is_flag(fact)]
+    return [fact for fact in combined_field(step, offer, "needs", widened=widened) if is_flag(fact)]
 
 
 def _coming(state: State, ident: str, new: dict[str, Doc]) -> set[str]:
@@ -205,11 +207,11 @@ def _coming(state: State, ident: str, new: dict[str, Doc]) -> set[str]:
             continue
         if old is None or not old.settled:
             offer = state.catalog.offer(doc["worker"], doc.get("action", ""))
-            found.update(given(doc, offer, widened=old is not None and old.widened))
+            found.update(facts_given(doc, offer, widened=old is not None and old.widened))
     return found
 
 
-def missing(state: State, goal: Goal) -> list[str]:
+def missing_facts(state: State, goal: Goal) -> list[str]:
     """Return a sentence for each wanted fact that is not true. A planner's claim does not count."""
     if not goal.want:
         return []

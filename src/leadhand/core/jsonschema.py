@@ -25,7 +25,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leadhand.core.plan import graph
-from leadhand.core.wording import TYPE_WORDS, closest, kind_of, listed, named, shown
+from leadhand.core.wording import TYPE_WORDS, closest, kind_of, listed, shown, type_with_article
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -206,7 +206,7 @@ class Compiled:
     def _survey(self, schema: Any) -> str:
         """Count the parts before the library recurses, and detect multiplying alternatives."""
         if not isinstance(schema, (dict, bool)):
-            return f"a schema is an object, not {named(schema)}"
+            return f"a schema is an object, not {type_with_article(schema)}"
         if _depth(schema) > DEPTH_MAX:
             return f"it is nested more than {DEPTH_MAX} deep"
         self.parts, referring, patterns, stack = 0, False, 0, [schema]
@@ -336,7 +336,7 @@ class _Multiplied:
             stack += self.here[at]
             stack += self.inside[at]
         edges = {at: {*self.here[at], *self.inside[at]} for at in self.here}
-        knots = graph.knots(edges)
+        knots = graph.strong_components(edges)
         self.again = {at for knot in knots for at in knot if len(knot) > 1 or at in edges[at]}
 
     def levels(self, limit: int, *, remembered: bool) -> tuple[int, ...]:
@@ -522,7 +522,7 @@ class _Explanation:
         match kind:
             case "Type":
                 wanted = self._argument(error, "type") or list(error.kind.types)  # type: ignore[attr-defined]
-                return [self._wrong_type(wanted, f"is {named(value)}", place, "type")]
+                return [self._wrong_type(wanted, f"is {type_with_article(value)}", place, "type")]
             case "AnyOf" | "OneOfNotValid":
                 return self._closest(error, place, value)
             case "Required":

@@ -52,7 +52,7 @@ class PlanRemoved(Event, frozen=True, tag=True):
 LIBRARY_EVENTS: tuple[type[Event], ...] = (PlanSaved, PlanRemoved)
 
 
-class Saved(NamedTuple):
+class SavedPlan(NamedTuple):
     """One version of a plan in the library."""
 
     name: str
@@ -72,7 +72,7 @@ class Saved(NamedTuple):
 class LibraryState(msgspec.Struct):
     """All plans in the library."""
 
-    plans: dict[str, list[Saved]] = {}
+    plans: dict[str, list[SavedPlan]] = {}
     """By name, the versions since its last removal, oldest first."""
     counts: dict[str, int] = {}
     """By name, the highest version ever used."""
@@ -83,7 +83,7 @@ def evolve_library(state: LibraryState, event: Event, at: int) -> None:
     """Apply one library event to the state."""
     match event:
         case PlanSaved():
-            saved = Saved(
+            saved = SavedPlan(
                 event.name, event.version, event.hash, event.document, event.actor, event.source, at
             )
             state.plans.setdefault(event.name, []).append(saved)
@@ -105,7 +105,7 @@ def is_name(text: str) -> bool:
     return bool(NAME.fullmatch(text)) and not text.lower().endswith(_FILES)
 
 
-def spoken(text: str) -> tuple[str, int] | None:
+def parse_label(text: str) -> tuple[str, int] | None:
     """Split `NAME` or `NAME@VERSION` (0 for the latest); None if it is neither."""
     match = _SPOKEN.fullmatch(text)
     if match is None or not is_name(match[1]):
@@ -113,9 +113,9 @@ def spoken(text: str) -> tuple[str, int] | None:
     return match[1], int(match[2] or 0)
 
 
-def find(state: LibraryState, text: str) -> Saved:
+def find(state: LibraryState, text: str) -> SavedPlan:
     """Return the plan of a `NAME` or `NAME@VERSION`. Raise `UsageError` if there is none."""
-    said = spoken(text)
+    said = parse_label(text)
     name, version = said or (text, 0)
     found = state.plans.get(name)
     if said is None or not found:
@@ -164,7 +164,7 @@ def remove(state: LibraryState, name: str, actor: str) -> PlanRemoved:
 # Exported files.
 
 
-def exported(saved: Saved) -> Doc:
+def export_plan(saved: SavedPlan) -> Doc:
     """Return one version as an exported file, with its hash."""
     return {
         "leadhand_plan": FORMAT,
@@ -176,7 +176,7 @@ def exported(saved: Saved) -> Doc:
     }
 
 
-def imported(doc: Mapping[str, Json], where: str) -> tuple[str, Doc]:
+def import_plan(doc: Mapping[str, Json], where: str) -> tuple[str, Doc]:
     """Return the name and the plan of an exported file. Raise `Conflict` if its hash is wrong."""
     if "leadhand_plan" not in doc:
         raise UsageError(

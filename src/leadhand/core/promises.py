@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leadhand.core.catalog import doers
+from leadhand.core.catalog import able_workers
 from leadhand.core.hashing import canonical, digest
 
 if TYPE_CHECKING:
@@ -42,36 +42,38 @@ WIDENING = ("idempotent", "gives", "needs", "drops", "reads", "writes")
 """Fields of a step that can claim more than its worker promises."""
 
 
-def names(value: Json) -> tuple[str, ...]:
+def as_names(value: Json) -> tuple[str, ...]:
     """Return the facts or paths of a field that holds one or several."""
     return (value,) if isinstance(value, str) else tuple(value or ())
 
 
-def given(step: Doc, offer: Offer | None, *, widened: bool = False) -> tuple[str, ...]:
+def facts_given(step: Doc, offer: Offer | None, *, widened: bool = False) -> tuple[str, ...]:
     """Return the facts that are true once the step has succeeded."""
     theirs = offer.gives if offer else ()
     if "gives" not in step:
         return theirs
-    own = names(step["gives"])
+    own = as_names(step["gives"])
     return own if widened else tuple(fact for fact in own if fact in theirs)
 
 
-def beside(step: Doc, offer: Offer | None, fact: str) -> tuple[str, ...]:
+def facts_beside(step: Doc, offer: Offer | None, fact: str) -> tuple[str, ...]:
     """Return all facts that come in the same result as `fact`.
 
     They determine its place: a single artefact is the whole data, one of several is a field. A step
     that gives fewer facts than its worker does not change what its worker returns.
     """
     theirs = offer.gives if offer else ()
-    return theirs if fact in theirs else names(step.get("gives"))
+    return theirs if fact in theirs else as_names(step.get("gives"))
 
 
-def joined(step: Doc, offer: Offer | None, field: str, *, widened: bool = False) -> tuple[str, ...]:
+def combined_field(
+    step: Doc, offer: Offer | None, field: str, *, widened: bool = False
+) -> tuple[str, ...]:
     """Return what a step needs, drops, reads or writes: its worker's entries and its own."""
     theirs: tuple[str, ...] = getattr(offer, field) if offer else ()
     if step.get(field) is None:
         return theirs
-    own = names(step[field])
+    own = as_names(step[field])
     return own if widened else tuple(dict.fromkeys((*theirs, *own)))
 
 
@@ -89,7 +91,7 @@ def effects(step: Doc, offer: Offer | None) -> tuple[str, ...] | None:
     A step can add to the effects its worker declares, and cannot declare a worker free of effects.
     """
     theirs = offer.effects if offer else None
-    own = names(step.get("effects"))
+    own = as_names(step.get("effects"))
     if theirs is None:
         return own or None
     return tuple(dict.fromkeys((*theirs, *own)))
@@ -134,7 +136,7 @@ def widenings(steps: Iterable[Doc], catalog: Catalog) -> dict[str, Claims]:
     for step in steps:
         if not any(field in step for field in WIDENING):
             continue
-        action, several = step.get("action", ""), doers(step, catalog.workers)
+        action, several = step.get("action", ""), able_workers(step, catalog.workers)
         each = [claims(step, catalog.offer(name, action)) for name in several]
         fields = [field for field in WIDENING if any(field in one for one in each)]
         if fields:
@@ -152,17 +154,17 @@ def claims(step: Doc, offer: Offer | None) -> Claims:
     found: Claims = {}
     if step.get("idempotent") and not offer.idempotent:
         found["idempotent"] = []
-    more = [fact for fact in names(step.get("gives")) if fact not in offer.gives]
+    more = [fact for fact in as_names(step.get("gives")) if fact not in offer.gives]
     if more:
         found["gives"] = more
     anyway = {
         "needs": step.get("parameters") or (),  # a given parameter need not be found
-        "drops": given(step, offer, widened=True),  # a fact given again is not dropped
+        "drops": facts_given(step, offer, widened=True),  # a fact given again is not dropped
     }
     for field in ("needs", "drops", "reads", "writes"):
         if step.get(field) is None:
             continue
-        left = [n for n in getattr(offer, field) if n not in names(step[field])]
+        left = [n for n in getattr(offer, field) if n not in as_names(step[field])]
         if left := [name for name in left if name not in anyway.get(field, ())]:
             found[field] = left
     return found
@@ -179,7 +181,7 @@ CLAIMED = {
 """The wording of each kind of claim."""
 
 
-def in_words(widened: dict[str, Claims]) -> list[str]:
+def claim_lines(widened: dict[str, Claims]) -> list[str]:
     """Return one line for each claim of a step beyond its workers, complete."""
     return [
         f"step {ident}: {CLAIMED[field].format(', '.join(several))}"

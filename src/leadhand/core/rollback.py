@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from leadhand.core.plan.amend import ID_MAX
 from leadhand.core.plan.references import Ref, Secret, resolve
-from leadhand.core.plan.revisions import with_references
+from leadhand.core.plan.revisions import replace_references
 from leadhand.core.views.run import goal_of
 from leadhand.errors import Conflict, UsageError
 
@@ -88,7 +88,10 @@ def _given_plan(state: State, plan: Doc) -> Rollback:
     kept = _Kept(state, declared, values, "run", {**declared})
     tasks = ("parameters", "undo")
     plan["steps"] = [
-        {**step, **{key: with_references(step[key], kept, "run") for key in tasks if key in step}}
+        {
+            **step,
+            **{key: replace_references(step[key], kept, "run") for key in tasks if key in step},
+        }
         for step in plan["steps"]
     ]
     if kept.count:
@@ -111,7 +114,7 @@ def _undo_plan(state: State, steps: list[StepState]) -> Rollback:
     for number, step in enumerate(steps, 1):
         undo: Doc = dict(step.doc["undo"])
         kept.purpose = f", to take {step.id} back"
-        given = with_references(undo.get("parameters") or {}, kept)
+        given = replace_references(undo.get("parameters") or {}, kept)
         name = _named(step.id, number)
         doc = {**undo, "id": name, **({"parameters": given} if given else {})}
         if docs:  # If a person skips one undo, the others still run.

@@ -115,7 +115,7 @@ def visible(text: str) -> str:
     return _quoted(text, frozenset(_marks(text)))
 
 
-def marked(text: str) -> str:
+def escape_deceptive(text: str) -> str:
     """Return a text without quotes, with deceptive characters escaped and ASCII unchanged."""
     if text.isascii():
         return text
@@ -127,7 +127,7 @@ def marked(text: str) -> str:
 
 def has_marks(text: str) -> bool:
     """Return whether a text holds deceptive characters."""
-    return not text.isascii() and marked(text) != text
+    return not text.isascii() and escape_deceptive(text) != text
 
 
 def visible_name(name: str) -> str:

@@ -43,7 +43,7 @@ def kind_of(value: Json) -> str:
     return "string" if isinstance(value, str) else type(value).__name__
 
 
-def named(value: Json) -> str:
+def type_with_article(value: Json) -> str:
     """Return the type of a value with its article: "a list"."""
     kind = kind_of(value)
     return "a boolean" if kind == "boolean" else TYPE_WORDS.get(kind, f"a {kind}")
@@ -54,7 +54,7 @@ def shown(value: Json) -> str:
     if isinstance(value, str):
         return f'"{value}"' if len(value) <= 40 else f'"{value[:40]}…"'
     if isinstance(value, (dict, list)):
-        return named(value)
+        return type_with_article(value)
     return (
         "null"
         if value is None
@@ -74,7 +74,7 @@ def closest(word: object, candidates: Iterable[str]) -> str:
     return by_lower[found[0]] if found else ""
 
 
-def meant(word: object, there: Iterable[str]) -> str:
+def did_you_mean(word: object, there: Iterable[str]) -> str:
     """Return a hint for an unknown name: `Did you mean "copy"? There are: look, copy.`"""
     names = list(there)
     close = closest(word, names)

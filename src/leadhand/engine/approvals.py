@@ -25,7 +25,7 @@ from leadhand.core.review.approval import (
     signed_text,
     was_shown,
 )
-from leadhand.core.review.decisions import ending
+from leadhand.core.review.decisions import expiry_of
 from leadhand.core.review.holds import bound_release, questions
 from leadhand.core.review.identity import namesake
 from leadhand.core.visible import visible, visible_name
@@ -74,7 +74,7 @@ def names_people(entries: Sequence[Entry]) -> bool:
     return any(word in entry.body for entry in entries for word in _PEOPLE)
 
 
-def faults(
+def invalid_entries(
     run: str,
     entries: Sequence[Entry],
     at_hand: Mapping[str, str],
@@ -230,12 +230,12 @@ def check_signature(approvers: Mapping[str, str], actor: str, text: bytes, signa
         raise NotAllowed(f"the signature of {actor}'s approval is not by the key of {actor}")
 
 
-def signed(key: ApprovalSigner, text: bytes) -> Doc:
+def signature_doc(key: ApprovalSigner, text: bytes) -> Doc:
     """Return a signature in the form of events and approvals."""
     return {"key": key.name, "signature": b64encode(key.sign(text)).decode()}
 
 
-def own_words(
+def approval_words(
     state: State,
     actor: str,
     now: Now,
@@ -251,13 +251,13 @@ def own_words(
     """
     refuse_short(shown)
     revision = state.pending
-    expires = ending(state, expires, now)
+    expires = expiry_of(state, expires, now)
     found: Doc = {"expires": expires} if expires else {}
     found |= {"shown": shown} if shown else {}
     if key is None or revision is None:
         return found
     bound = binding(state, revision, expires, widens=was_shown(state, revision, shown))
-    return found | signed(key, signed_text(bound, actor, expires))
+    return found | signature_doc(key, signed_text(bound, actor, expires))
 
 
 def release_words(
@@ -270,12 +270,12 @@ def release_words(
     key: ApprovalSigner | None,
 ) -> Doc:
     """Return the details of a release of the steps a question holds: expiry and signature."""
-    expires = ending(state, expires, now)
+    expires = expiry_of(state, expires, now)
     found: Doc = {"expires": expires} if expires else {}
     if key is None:
         return found
     bound = bound_release(state, question, expires)
-    return found | signed(key, signed_text(bound, actor, expires))
+    return found | signature_doc(key, signed_text(bound, actor, expires))
 
 
 def signed_releases(
@@ -308,9 +308,9 @@ def words_with(
         if key is None or not change:
             return seen
         bound = protected_change.binding(state.run, question.id, question.step, change)
-        return seen | signed(key, signed_text(bound, actor, 0))
+        return seen | signature_doc(key, signed_text(bound, actor, 0))
     if choice == "approve":
-        return own_words(state, actor, now, expires=expires, key=key, shown=shown)
+        return approval_words(state, actor, now, expires=expires, key=key, shown=shown)
     if choice == "release" and question is not None:
         return release_words(state, question.id, actor, now, expires=expires, key=key)
     return None

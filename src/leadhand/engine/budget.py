@@ -102,7 +102,7 @@ class RunBudget:
                 self._aside -= unheard.pop()
             return Move([] if state.ended is not None else [event], [])
 
-        self._run.say(called)
+        self._run.submit(called)
         self._settled.set()
 
 
@@ -114,8 +114,8 @@ class PlannerPays:
 
     async def reserve(self, wanted: float, least: float) -> float:
         """Reserve from the remaining budget of the run."""
-        return await self._run.purse.reserve(wanted, least)
+        return await self._run.budget.reserve(wanted, least)
 
     def settle(self, reserved: float, call: ModelCall) -> None:
         """Record the call under the planner."""
-        self._run.purse.settle(reserved, call, "", self._call)
+        self._run.budget.settle(reserved, call, "", self._call)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def collector_resting() -> Iterator[None]:
+def gc_paused() -> Iterator[None]:
     """Pause the garbage collector: folding a log makes many objects and no cycles."""
     collecting = gc.isenabled()
     gc.disable()
@@ -32,7 +32,7 @@ def collector_resting() -> Iterator[None]:
 def fold(entries: Sequence[Entry]) -> State:
     """Return the state of a run from its log."""
     state = State()
-    with collector_resting():
+    with gc_paused():
         events = decode_all([(entry.version, entry.body) for entry in entries])
         evolve_all(state, zip([entry.at for entry in entries], events, strict=True))
     return state

@@ -25,10 +25,10 @@ from leadhand.core import host as hosting
 from leadhand.core.calendar import iso
 from leadhand.core.decide.circuit_breaker import (
     FailureStreak,
-    asked_for_s,
     is_silent,
     is_trouble,
     open_for_s,
+    requested_pause_s,
 )
 from leadhand.core.decide.decide import next_wake
 from leadhand.core.decide.effects import (
@@ -42,14 +42,14 @@ from leadhand.core.decide.effects import (
     StopAttempt,
     VerifyGoal,
 )
-from leadhand.core.decide.planner_answer import answered
+from leadhand.core.decide.planner_answer import record_answer
 from leadhand.core.host import CircuitClosed, CircuitOpened
 from leadhand.core.review.holds import workers_changed
 from leadhand.core.state.model import Now
 from leadhand.core.views.run import run_status
 from leadhand.engine import perform
 from leadhand.engine.approvals import admit
-from leadhand.engine.fold import NoWorkers, collector_resting
+from leadhand.engine.fold import NoWorkers, gc_paused
 from leadhand.engine.guest.host_side import GuestRun, Guests
 from leadhand.engine.reviewers import changed_specs, examine
 from leadhand.engine.run import Run
@@ -178,7 +178,7 @@ class Breakers:
             return
         record = self._records.setdefault(worker, FailureStreak())
         record.add(run.id, step)
-        asked_s = asked_for_s(failure)
+        asked_s = requested_pause_s(failure)
         if circuit is not None and circuit.until <= now:
             trips = circuit.trips + 1
             wait_s = max(asked_s, open_for_s(trips))
@@ -200,7 +200,7 @@ class Breakers:
         self._timers.clear()
 
     def _tell(self, event: CircuitOpened | CircuitClosed) -> None:
-        self._host.mention(event)
+        self._host.tell_host_later(event)
         if isinstance(event, CircuitOpened):
             self._watch(event.worker)
         else:
@@ -279,7 +279,7 @@ class EmbeddedHost:
         self.in_flight = 0
         self.draining = False
         self.closing = False
-        self.starved: dict[Run, None] = {}
+        self.waiting_for_capacity: dict[Run, None] = {}
         self.failed: BaseException | None = None
         self.shared = hosting.HostState()
         self.owner = 0
@@ -342,7 +342,7 @@ class EmbeddedHost:
         """Append one event to the `$host` stream; return once it is durable."""
         await self._told(self._say_of_host(event))
 
-    def mention(self, event: ev.Event) -> None:
+    def tell_host_later(self, event: ev.Event) -> None:
         """Append one event to the `$host` stream without waiting; a full disk loses it."""
 
         async def wait(said: asyncio.Future[None]) -> None:
@@ -387,18 +387,20 @@ class EmbeddedHost:
         await admit(self, started, proposal)
         self.runs[run.id] = run
         run.driven = True
-        hosted = self.hosted()
+        hosted = self.hosted_event()
         if proposal is None:
-            await run.said(lambda _state, _now: Move([started, hosted], []))
+            await run.submit_and_wait(lambda _state, _now: Move([started, hosted], []))
             return run
         # A given plan is part of the start: both are durable, or neither.
         limit = int(started.policy.planner_timeout_s * SECOND)
-        run.say(
+        run.submit(
             lambda _state, now: Move(
                 [started, hosted, ev.PlannerAsked(1, 1, now.at + limit, "start")], []
             )
         )
-        await run.said(lambda state, now: Move(*answered(state, 1, 1, proposal, now)))
+        await run.submit_and_wait(
+            lambda state, now: Move(*record_answer(state, 1, 1, proposal, now))
+        )
         return run
 
     def load(self, ident: str, workers: Workers, planner: Planner | None = None) -> Run:
@@ -407,7 +409,7 @@ class EmbeddedHost:
             return self.runs[ident]
         run = Run(self, ident, workers, planner)
         self.asleep.pop(ident, None)
-        with collector_resting():
+        with gc_paused():
             entries = self.store.read(ident)
             if not entries:
                 raise UsageError(f"there is no run {ident}")
@@ -420,7 +422,7 @@ class EmbeddedHost:
         self.runs[ident] = run
         return run
 
-    async def adopt(self, ident: str, workers: Workers, planner: Planner | None) -> Run:
+    async def resume(self, ident: str, workers: Workers, planner: Planner | None) -> Run:
         """Resume a run: attempts in flight under an earlier host are lost, the rest continues.
 
         Raise `Conflict` if another process drives it.
@@ -449,9 +451,9 @@ class EmbeddedHost:
             changed = changed_specs(state, workers)
             wall = self.time().latest
             events, effects = workers_changed(state, changed, wall) if changed else ([], [])
-            return Move([self.hosted(), *events], effects)
+            return Move([self.hosted_event(), *events], effects)
 
-        await run.said(hosted)
+        await run.submit_and_wait(hosted)
         if run.state.pending is not None and not run.state.pending.examined:
             self.perform(run, Examine(run.state.pending.number))
         return run
@@ -462,7 +464,7 @@ class EmbeddedHost:
         Nothing to do here: this host owns the database.
         """
 
-    def hosted(self) -> ev.RunHosted:
+    def hosted_event(self) -> ev.RunHosted:
         """Return the event that records that a run is started or resumed here."""
         return ev.RunHosted(self.owner)
 
@@ -472,7 +474,7 @@ class EmbeddedHost:
         Nothing to do here: the run keeps it.
         """
 
-    async def take_in(self, run: Run, workers: Workers | None = None) -> list[str]:
+    async def update_workers(self, run: Run, workers: Workers | None = None) -> list[str]:
         """Update a run to the current versions of the workers; return the names of changed ones."""
         names: list[str] = []
         if isinstance(workers or run.workers, NoWorkers):
@@ -489,7 +491,7 @@ class EmbeddedHost:
             names.extend(spec.name for spec in changed if spec.name in state.catalog.workers)
             return Move(*workers_changed(state, changed, now.latest)) if changed else Move([], [])
 
-        await run.said(taken)
+        await run.submit_and_wait(taken)
         return names
 
     def _attach(self, workers: Workers) -> None:
@@ -503,7 +505,7 @@ class EmbeddedHost:
             run.close()
             self.spans.leave(run.id, run.state.ended.status)
 
-    def put_aside(self, run: Run, *, ahead_s: float) -> bool:
+    def unload(self, run: Run, *, ahead_s: float) -> bool:
         """Unload an idle run; its log is all there is to know of it.
 
         The host must resume it (`adopt`) when its sleep is `due`, which keeps its timers, defaults
@@ -578,12 +580,12 @@ class EmbeddedHost:
             run.progress.pop(key, None)
         if not task.cancelled() and (error := task.exception()) is not None:
             self.fail(error)
-        self.wake_starved()
+        self.wake_waiting()
 
-    def wake_starved(self) -> None:
+    def wake_waiting(self) -> None:
         """Schedule a turn of the runs that wait for capacity: some was freed."""
-        if self.starved:
-            starved, self.starved = self.starved, {}
+        if self.waiting_for_capacity:
+            starved, self.waiting_for_capacity = self.waiting_for_capacity, {}
             for run in starved:
                 run.poke()
 
@@ -645,7 +647,7 @@ class EmbeddedHost:
         while tasks := [task for run in self.runs.values() for task in run.tasks.values()]:
             await asyncio.wait(tasks)
         for run in list(self.runs.values()):
-            await run.quiet()
+            await run.wait_durable()
 
     async def close(self) -> None:
         """Stop all attempts, wait until they are gone, and release the store."""

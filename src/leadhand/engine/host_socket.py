@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from leadhand.core import host as hosting
-from leadhand.core.commands import move_of, told
+from leadhand.core.commands import command_result, move_of
 from leadhand.core.rollback import rollback_id
 from leadhand.core.views.run import run_status
 from leadhand.core.wording import listed
@@ -58,7 +58,9 @@ def socket_path(database: Path) -> Path:
     return folder / f"{name}.sock"
 
 
-async def word(host: EmbeddedHost, run: Run | None, verb: str, actor: str, details: Doc) -> Doc:
+async def perform_command(
+    host: EmbeddedHost, run: Run | None, verb: str, actor: str, details: Doc
+) -> Doc:
     """Carry out one command of a person; return its result once it is durable."""
     if verb == "stop_all":
         await host.tell_host(hosting.StopAllRequested(actor, str(details.get("reason", ""))))
@@ -67,7 +69,7 @@ async def word(host: EmbeddedHost, run: Run | None, verb: str, actor: str, detai
         await host.tell_host(hosting.StopAllLifted(actor))
         return {"stopped": False}
     if verb in library_store.VERBS:
-        return await library_store.word(host, verb, actor, details)
+        return await library_store.perform_library_command(host, verb, actor, details)
     if run is None:
         raise UsageError(f"{verb} needs a run")
     if isinstance(run, GuestRun):
@@ -80,7 +82,7 @@ async def word(host: EmbeddedHost, run: Run | None, verb: str, actor: str, detai
     if verb in TAKES_IN:
         if host.reload is not None:
             await host.reload()
-        changed = await host.take_in(run)
+        changed = await host.update_workers(run)
         if changed and (verb == "release" or details.get("choice") in ("approve", "release")):
             raise Conflict(
                 f"{listed(sorted(changed))} changed since you looked. Nothing was allowed. "
@@ -90,12 +92,12 @@ async def word(host: EmbeddedHost, run: Run | None, verb: str, actor: str, detai
 
     def said(state: State, now: Now) -> Move:
         move = make(state, now)
-        heard.update(told(move.events))
+        heard.update(command_result(move.events))
         return move
 
-    await run.said(said)
+    await run.submit_and_wait(said)
     if verb in TAKES_IN:  # it may have been reopened
-        await host.take_in(run)
+        await host.update_workers(run)
     return {"run": run.id, "status": run_status(run.state), **heard}
 
 
@@ -136,7 +138,7 @@ class Answers:
         if ident and run is None:
             run = self._host.load(ident, NoWorkers())
         details = request.get("details") or {}
-        return await word(self._host, run, verb, str(request.get("actor", "")), details)
+        return await perform_command(self._host, run, verb, str(request.get("actor", "")), details)
 
     async def _step_back(self) -> Doc:
         step_back = getattr(self._host, "step_back", None)

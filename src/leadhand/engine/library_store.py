@@ -8,7 +8,7 @@ from leadhand.audit.chain import GENESIS, link, verify
 from leadhand.codec.events import decode, encode, refuse_unreadable
 from leadhand.core import events as ev
 from leadhand.core import library as books
-from leadhand.core.library import LIBRARY_STREAM, LibraryState, Saved
+from leadhand.core.library import LIBRARY_STREAM, LibraryState, SavedPlan
 from leadhand.errors import Conflict, Fenced, LeadhandError, StoreCorrupt, StoreFull, UsageError
 from leadhand.ports import Entry
 
@@ -36,12 +36,12 @@ def library_of(store: Readable) -> LibraryState:
     return _folded(store.read(LIBRARY_STREAM))
 
 
-def find(store: Readable, name: str) -> Saved:
+def find(store: Readable, name: str) -> SavedPlan:
     """Return the plan of a `NAME` or `NAME@VERSION`. Raise `UsageError` if there is none."""
     return books.find(library_of(store), name)
 
 
-async def word(host: EmbeddedHost, verb: str, actor: str, details: Doc) -> Doc:
+async def perform_library_command(host: EmbeddedHost, verb: str, actor: str, details: Doc) -> Doc:
     """Save or remove a plan on command of a person; return once it is durable."""
     name = str(details.get("name", ""))
     if verb == "remove_plan":

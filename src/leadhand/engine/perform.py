@@ -19,14 +19,14 @@ from leadhand.codec.values import plain, progress_note
 from leadhand.core import commands
 from leadhand.core import events as ev
 from leadhand.core.decide.effects import Move
-from leadhand.core.decide.planner_answer import answered
+from leadhand.core.decide.planner_answer import record_answer
 from leadhand.core.hashing import canonical
 from leadhand.core.jsonschema import problems
 from leadhand.core.plan import graph, references
 from leadhand.core.plan.references import Artifact, Unresolved, load_apart
 from leadhand.core.report import Report, decision_doc, decision_problem
 from leadhand.core.review.holds import POLICY
-from leadhand.core.views.run import acceptance, failure_of, fresh, goal_of, planner_view
+from leadhand.core.views.run import acceptance, deep_copy, failure_of, goal_of, planner_view
 from leadhand.engine.budget import PlannerPays
 from leadhand.engine.results import data_of, result_of, step_views
 from leadhand.engine.reviewers import changed_spec
@@ -34,7 +34,7 @@ from leadhand.engine.secrets import reveal_of
 from leadhand.engine.verdict import StepVerdict, failure_doc, goal_findings, judge
 from leadhand.errors import StoreError, StoreFull
 from leadhand.models.meter import drafts, payer
-from leadhand.ports import Task, ends_us
+from leadhand.ports import Task, is_external_cancellation
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -121,7 +121,7 @@ class AttemptContext:
     def answers(self) -> tuple[dict[str, Any], ...]:
         """Answers of people about this step."""
         answers = self._run.state.answers
-        return tuple(fresh(answer) for answer in answers if answer["step"] == self.step)
+        return tuple(deep_copy(answer) for answer in answers if answer["step"] == self.step)
 
     @property
     def quoted(self) -> frozenset[str]:
@@ -207,18 +207,18 @@ class AttemptContext:
             current = commands.is_current(state, step, epoch)
             return Move([event] if current else [], [])
 
-        self._run.say(spawned)
+        self._run.submit(spawned)
 
     async def reserve(self, wanted: float, least: float) -> float:
         """Reserve money for a model call, counting this attempt's own reservation."""
         state = self._run.state
         held = state.price(state.steps[self.step])
         self.paid = True
-        return await self._run.purse.reserve(wanted, least, held)
+        return await self._run.budget.reserve(wanted, least, held)
 
     def settle(self, reserved: float, call: ModelCall) -> None:
         """Record a model call that ended."""
-        self._run.purse.settle(reserved, call, self.step, self.attempt)
+        self._run.budget.settle(reserved, call, self.step, self.attempt)
 
 
 OUTPUT_INLINE_CHARS = 2000
@@ -274,7 +274,7 @@ async def attempt(
     except Changed as error:
         report = Report.failed("transient", str(error))
     except BaseException as error:  # the boundary: past this point there are only reports
-        if ends_us(error):
+        if is_external_cancellation(error):
             raise
         report = Report.failed("unavailable", f"{type(error).__name__}: {error}", effect="unknown")
     try:
@@ -500,7 +500,7 @@ async def probe(
     except asyncio.CancelledError:
         reason = "the probe was stopped"
     except BaseException as error:  # a probe that raises gives no answer
-        if ends_us(error):
+        if is_external_cancellation(error):
             raise
         reason = f"{type(error).__name__}: {error}"
     event = ev.ProbeReported(
@@ -519,7 +519,7 @@ async def probe(
         current = commands.is_current(state, effect.step, effect.epoch)
         return Move([event] if current else [], [])
 
-    run.say(reported)
+    run.submit(reported)
 
 
 async def ask(
@@ -550,7 +550,7 @@ async def ask(
     except asyncio.CancelledError:
         reason = "it was stopped"
     except BaseException as error:  # planners are user code too
-        if ends_us(error):
+        if is_external_cancellation(error):
             raise
         reason = f"{type(error).__name__}: {error}"[:2000]
 
@@ -560,11 +560,11 @@ async def ask(
 
     def heard(state: State, now: Now) -> Move:
         if answer is not None:
-            return Move(*answered(state, effect.call, effect.epoch, answer, now))
+            return Move(*record_answer(state, effect.call, effect.epoch, answer, now))
         failed = ev.PlannerFailed(effect.call, effect.epoch, reason)
         return Move([failed] if state.planner.epoch == effect.epoch else [], [])
 
-    run.say(heard)
+    run.submit(heard)
 
 
 def _draft_refused(run: Run, call: int, draft: RefusedDraft) -> None:
@@ -572,7 +572,7 @@ def _draft_refused(run: Run, call: int, draft: RefusedDraft) -> None:
     event = ev.DraftRefused(
         call=call, findings=list(draft.findings), draft=draft.draft, answer=draft.answer
     )
-    run.say(lambda state, _now: Move([] if state.ended is not None else [event], []))
+    run.submit(lambda state, _now: Move([] if state.ended is not None else [event], []))
 
 
 async def verify_goal(run: Run, effect: VerifyGoal) -> None:
@@ -582,7 +582,7 @@ async def verify_goal(run: Run, effect: VerifyGoal) -> None:
     except StoreError as error:
         findings = [f"the results could not be read: {error}"]
     event = ev.GoalChecked(not findings, findings)
-    run.say(lambda state, _now: Move([event] if state.goal_asked else [], []))
+    run.submit(lambda state, _now: Move([event] if state.goal_asked else [], []))
 
 
 def unmet(run: Run, result: Json) -> list[str]:

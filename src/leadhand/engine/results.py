@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from leadhand.core.views.run import fresh, run_result, step_view
+from leadhand.core.views.run import deep_copy, run_result, step_view
 
 if TYPE_CHECKING:
     from leadhand.core.plan.model import Json
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from leadhand.ports import Artifacts
 
 
-def decoded(store: Artifacts, ref: str) -> Json:
+def load_artifact(store: Artifacts, ref: str) -> Json:
     """Return the decoded content of an artifact."""
     return msgspec.json.decode(store.get_artifact(ref))
 
@@ -23,13 +23,13 @@ def decoded(store: Artifacts, ref: str) -> Json:
 def data_of(store: Artifacts, step: StepState) -> Json:
     """Return the complete data of a step."""
     if step.data_ref:
-        return decoded(store, step.data_ref)
-    return fresh(step.data)
+        return load_artifact(store, step.data_ref)
+    return deep_copy(step.data)
 
 
 def result_of(store: Artifacts, state: State) -> Json:
     """Return the complete result of a run."""
-    return fresh(run_result(state, lambda step: data_of(store, step)))
+    return deep_copy(run_result(state, lambda step: data_of(store, step)))
 
 
 def step_views(store: Artifacts, state: State) -> list[StepView]:

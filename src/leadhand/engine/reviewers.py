@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from leadhand.core import commands
 from leadhand.core.plan.references import Secret
 from leadhand.core.review.view import resolved_steps
-from leadhand.core.views.run import fresh, goal_of
+from leadhand.core.views.run import deep_copy, goal_of
 
 if TYPE_CHECKING:
     from leadhand.core.catalog import WorkerSpec
@@ -54,7 +54,7 @@ async def examine(run: Run, number: int) -> None:
     if revision is None or revision.number != number:
         return
     found, failed = await findings_of(run)
-    run.say(lambda state, now: commands.examined(state, number, found, failed, now))
+    run.submit(lambda state, now: commands.record_examination(state, number, found, failed, now))
 
 
 async def findings_of(run: Run) -> tuple[list[str], str]:
@@ -69,7 +69,7 @@ async def findings_of(run: Run) -> tuple[list[str], str]:
             continue
         try:
             async with asyncio.timeout(run.state.policy.planner_timeout_s):
-                found += [f"{name}: {each}" for each in await _findings(reviewer, fresh(doc))]
+                found += [f"{name}: {each}" for each in await _findings(reviewer, deep_copy(doc))]
         except (Exception, SystemExit) as error:  # noqa: BLE001 - user code; it must not pass unseen
             failed = f"{name}: {type(error).__name__}: {error}"[:FINDING_CHARS_MAX]
     return [each[:FINDING_CHARS_MAX] for each in found[:FINDINGS_MAX]], failed

@@ -29,11 +29,11 @@ from leadhand.core import events as ev
 from leadhand.core.decide.circuit_breaker import UNHEARD
 from leadhand.core.decide.decide import decide, next_wake
 from leadhand.core.decide.effects import Move, StartAttempt, StartProbe
-from leadhand.core.review.holds import distrusted, workers_changed
+from leadhand.core.review.holds import void_approval, workers_changed
 from leadhand.core.state.evolve import evolve
 from leadhand.core.state.model import Now, State
 from leadhand.core.views.run import run_status, summary
-from leadhand.engine.approvals import faults, names_people, refuse_unsigned
+from leadhand.engine.approvals import invalid_entries, names_people, refuse_unsigned
 from leadhand.engine.budget import RunBudget
 from leadhand.engine.fold import fold
 from leadhand.engine.reviewers import changed_spec
@@ -159,7 +159,7 @@ class Run:
 
     # Inputs.
 
-    def say(self, what: Callable[[State, Now], Move], *, wait: bool = False) -> Any:
+    def submit(self, what: Callable[[State, Now], Move], *, wait: bool = False) -> Any:
         """Submit an input: a function that returns a move when its turn comes.
 
         With `wait`, return a future that resolves once the move is durable, or carries the reason
@@ -173,9 +173,9 @@ class Run:
         self.poke()
         return future
 
-    async def said(self, what: Callable[[State, Now], Move]) -> None:
+    async def submit_and_wait(self, what: Callable[[State, Now], Move]) -> None:
         """Submit an input and wait until it is durable."""
-        await self.say(what, wait=True)
+        await self.submit(what, wait=True)
 
     def reported(self, event: ev.AttemptReported) -> None:
         """Submit a worker's verified report."""
@@ -189,8 +189,8 @@ class Run:
             del self.contexts[key], self.tasks[key]
             if self.progress:
                 self.progress.pop(key, None)
-        if self.host.starved:
-            self.host.wake_starved()
+        if self.host.waiting_for_capacity:
+            self.host.wake_waiting()
 
     def poke(self) -> None:
         """Schedule one turn of the run in this iteration of the event loop."""
@@ -252,7 +252,7 @@ class Run:
         self._recount()
         self._alone = not self.tasks and len(self.host.runs) == 1
         room = self.host.room()
-        state.down = self.host.breakers if self.host.shared.circuits else frozenset()
+        state.open_circuits = self.host.breakers if self.host.shared.circuits else frozenset()
         while (move := decide(state, now, room)) is not None:
             if move.effects and (changed := self._changed(move.effects[0], now)) is not None:
                 move = changed
@@ -262,13 +262,15 @@ class Run:
                     self.host.breakers.started(self, effect)
             elif type(lost := move.events[0]) is ev.AttemptLost:
                 self._heard(lost.step, lost.epoch, {"class": lost.failure_class})
-                state.down = self.host.breakers if self.host.shared.circuits else frozenset()
+                state.open_circuits = (
+                    self.host.breakers if self.host.shared.circuits else frozenset()
+                )
             self._apply(move, batch, entries, now)
             if room <= 0:  # the move may have freed capacity: an attempt that was lost
                 self._recount()
                 room = self.host.room()
         if room <= 0:
-            self.host.starved[self] = None
+            self.host.waiting_for_capacity[self] = None
         self._recount()
 
     def _admit(self, batch: _Batch, entries: list[Entry], now: Now) -> None:
@@ -277,9 +279,9 @@ class Run:
         if not self.rests_on_people:
             return
         log, known = host.store.read(self.id), self.state.permits.voided
-        for fault in faults(self.id, log, host.approvers, host.shared.used, known):
+        for fault in invalid_entries(self.id, log, host.approvers, host.shared.used, known):
             voided = ev.ApprovalVoided(fault.entry, fault.reason, fault.revisions)
-            self._apply(Move(*distrusted(self.state, voided)), batch, entries, now)
+            self._apply(Move(*void_approval(self.state, voided)), batch, entries, now)
 
     @property
     def rests_on_people(self) -> bool:
@@ -306,7 +308,7 @@ class Run:
         self.host.in_flight += busy - before
         self._counted = busy
         if busy < before:
-            self.host.wake_starved()
+            self.host.wake_waiting()
 
     def _apply(self, move: Move, batch: _Batch, entries: list[Entry], now: Now) -> None:
         at, version = now.at, ev.EVENT_VERSION
@@ -369,12 +371,12 @@ class Run:
                 waiter.set_result(None)
 
     def _note_status(self) -> None:
-        if self._rests():
+        if self._awaits_command():
             self._settled.set()
         else:
             self._settled.clear()
 
-    def _rests(self) -> bool:
+    def _awaits_command(self) -> bool:
         """Return whether nothing more happens here without a command."""
         if self.state.ended is not None:
             return True
@@ -390,15 +392,25 @@ class Run:
         state = self.state
         if self._inputs or self._outstanding or self._scheduled or self._folding or self._awaited:
             return False
-        if self.tasks or state.in_flight or state.planner.epoch or self in self.host.starved:
+        if (
+            self.tasks
+            or state.in_flight
+            or state.planner.epoch
+            or self in self.host.waiting_for_capacity
+        ):
             return False
-        if state.undecided or state.doomed or state.ended is not None or state.stopping is not None:
+        if (
+            state.undecided
+            or state.to_skip
+            or state.ended is not None
+            or state.stopping is not None
+        ):
             return False
         if state.pending is not None and not state.pending.examined:
             return False
         return state.paused or (state.next_ready() is None and not state.ready.parked)
 
-    async def settled(self) -> str:
+    async def wait_idle(self) -> str:
         """Wait until the run has ended or waits for a person, with everything durable."""
         self._awaited += 1
         try:
@@ -406,13 +418,13 @@ class Run:
                 await self._settled.wait()
                 if self.host.failed is not None:
                     raise self.host.failed
-                if self._rests() and not self._outstanding:
+                if self._awaits_command() and not self._outstanding:
                     return run_status(self.state)
                 self._settled.clear()
         finally:
             self._awaited -= 1
 
-    async def quiet(self) -> None:
+    async def wait_durable(self) -> None:
         """Wait until all submitted inputs are durable."""
         while self._inputs or self._outstanding or self._scheduled:
             await asyncio.sleep(0.001)
@@ -470,7 +482,7 @@ class Run:
             delays.append(max(0.0, (clock_at - now.at) / 1e6))
         if wall_at is not None:
             delays.append(min(CALENDAR_LOOK_S, max(0.0, (wall_at - now.wall) / 1e6)))
-        if self in self.host.starved and not self.host.store.room():
+        if self in self.host.waiting_for_capacity and not self.host.store.room():
             delays.append(ROOM_LOOK_S)
         if delays and self.state.ended is None:
             self._alarm.set(min(delays))
@@ -485,7 +497,7 @@ class Run:
     # For contexts.
 
     @cached_property
-    def purse(self) -> RunBudget:
+    def budget(self) -> RunBudget:
         """The budget for model calls."""
         return RunBudget(self)
 

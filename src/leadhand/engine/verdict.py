@@ -23,7 +23,7 @@ from leadhand.codec.values import plain
 from leadhand.core import promises
 from leadhand.core.facts import broken_promises
 from leadhand.core.jsonschema import problems
-from leadhand.ports import ends_us
+from leadhand.ports import is_external_cancellation
 
 if TYPE_CHECKING:
     from leadhand.core.catalog import Offer
@@ -173,7 +173,7 @@ def _kept(step: Doc, offer: Offer, data: Json) -> list[str]:
 
     A claim beyond the worker makes nothing true, and is still checked.
     """
-    own = promises.names(step.get("gives"))
+    own = promises.as_names(step.get("gives"))
     found = broken_promises(own, data) if own else []
     if "gives" not in step or not set(own) <= set(offer.gives):
         found += [each for each in broken_promises(offer.gives, data) if each not in found]
@@ -208,7 +208,7 @@ def _named(worker: Worker, action: str, name: str, data: Json) -> str:
     try:
         held = worker.check(name, action, data)
     except BaseException as error:
-        if ends_us(error):
+        if is_external_cancellation(error):
             raise  # else a check that raises does not hold
         return f"{label} could not be checked: {type(error).__name__}: {error}"
     return "" if held is True else f"{label} does not hold"

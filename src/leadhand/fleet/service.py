@@ -351,7 +351,7 @@ class Fleet:
         self._looked.clear()
         await self._looked.wait()
         for run in list(self._runs.values()):
-            await run.settled()
+            await run.wait_idle()
         await self._give()
 
     def events(self, ident: str) -> list[tuple[int, Event]]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leadhand.core.catalog import stronger_ones
-from leadhand.core.facts import there as given_beforehand
+from leadhand.core.catalog import stronger_workers
+from leadhand.core.facts import initial_facts as given_beforehand
 from leadhand.core.report import GiveUp, Propose, decision_doc
 from leadhand.planners.goal.operators import Operator, operators_of
 from leadhand.planners.goal.steps import StepIds, document, tidy
@@ -52,7 +52,7 @@ def able(catalog: Catalog, goal: Goal) -> list[Operator]:
 
 def agents_of(catalog: Catalog) -> list[str]:
     """Return the names of the agents, without those that are fallbacks of another."""
-    behind = stronger_ones(catalog.workers)
+    behind = stronger_workers(catalog.workers)
     return [
         name
         for name, spec in catalog.workers.items()

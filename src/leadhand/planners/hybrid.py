@@ -34,7 +34,7 @@ from leadhand.planners.goal.world import World, fold
 from leadhand.planners.progress import IDLE, Idle, Progress, over
 from leadhand.planners.proposal_check import not_true, refused, unmet
 from leadhand.planners.script import ScriptPlanner
-from leadhand.ports import ends_us
+from leadhand.ports import is_external_cancellation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -155,7 +155,7 @@ class Hybrid:
                 raise TypeError(f"{type(decision).__name__} is no decision")
             doc: Doc = plain(decision_doc(decision), place="decision")
         except BaseException as error:  # it is user code: whatever it raises is its failure
-            if ends_us(error):
+            if is_external_cancellation(error):
                 raise
             return f"{first.name} failed ({type(error).__name__}: {error})", None
         match decision:

@@ -245,8 +245,8 @@ def _of(step: Doc, what: str, view: PlannerView) -> tuple[str, ...]:
     """Return what a proposed step needs, gives or drops; a planner cannot widen a promise."""
     offer = view.catalog.offer(step["worker"], step.get("action", ""))
     if what == "gives":
-        return promises.given(step, offer)
-    return promises.joined(step, offer, what)
+        return promises.facts_given(step, offer)
+    return promises.combined_field(step, offer, what)
 
 
 def not_true(facts: Sequence[str], link: str = "") -> str:

@@ -16,7 +16,7 @@ from leadhand.app.documents import Driver
 from leadhand.app.reader import Reader
 from leadhand.codec.events import decode_all
 from leadhand.core.state.evolve import evolve_all
-from leadhand.engine.fold import collector_resting, fold
+from leadhand.engine.fold import fold, gc_paused
 from leadhand.errors import StoreCorrupt
 from leadhand.server.problems import missing
 
@@ -64,7 +64,7 @@ class CachedReader(Reader):
         return state
 
     def _further(self, run: str, state: State) -> State:
-        with collector_resting():
+        with gc_paused():
             entries = self.verified(run, state.seq)
             events = decode_all([(entry.version, entry.body) for entry in entries])
             evolve_all(state, zip([entry.at for entry in entries], events, strict=True))

@@ -31,7 +31,7 @@ from leadhand.core.events import RunEnded
 from leadhand.core.rollback import rollback_id, to_roll_back
 from leadhand.core.views.run import ENDED
 from leadhand.engine.fold import NoWorkers
-from leadhand.engine.host_socket import word
+from leadhand.engine.host_socket import perform_command
 from leadhand.errors import LeadhandError, StoreError, UsageError
 from leadhand.models.names import TIERS
 from leadhand.settings import Settings, load_settings
@@ -207,7 +207,7 @@ class RunSupervisor:
         if state.process is not None:
             raise UsageError(self._own_process(state, state.process))
         found = loaded(self.settings, state, shared=self.registry)
-        hosted = await self.host.adopt(run, found.registry, found.planner)
+        hosted = await self.host.resume(run, found.registry, found.planner)
         self.unhosted.pop(run, None)
         return hosted
 
@@ -256,13 +256,13 @@ class RunSupervisor:
             return found
         return self.host.shared
 
-    async def say(self, run: str, verb: str, actor: str, details: Doc) -> Doc:
+    async def send_command(self, run: str, verb: str, actor: str, details: Doc) -> Doc:
         """Submit a command of a person; durable on return, and then the run is driven."""
         if self._distant:
-            said: Doc = await cast("Any", self.host).say(run, verb, actor, details)
+            said: Doc = await cast("Any", self.host).send_command(run, verb, actor, details)
             return said
         spoken = self.host.load(run, self.registry) if run else None
-        told = await word(self.host, spoken, verb, actor, details)
+        told = await perform_command(self.host, spoken, verb, actor, details)
         if spoken is not None:
             await self.drive(spoken)
         return told
@@ -291,13 +291,13 @@ class RunSupervisor:
         self.registry = self.lead.registry = registry
         self._places.clear()
         for run, workers in found.items():
-            await self.host.take_in(run, workers)
+            await self.host.update_workers(run, workers)
 
-    async def take_in(self, run: Run) -> None:
+    async def update_workers(self, run: Run) -> None:
         """Update a run to the current workers, before it continues on command of a person."""
         if not self._distant:
             await self.reload()
-            await self.host.take_in(run)
+            await self.host.update_workers(run)
 
     async def drive(self, run: Run) -> None:
         """Drive an open run; a run whose workers are gone waits for them."""
@@ -405,7 +405,7 @@ class RunSupervisor:
                 continue
             seq, since = self._idle.get(run.id, (run.state.seq, now))
             since = since if seq == run.state.seq else now
-            if now - since < idle_s or not self.host.put_aside(run, ahead_s=AHEAD_S):
+            if now - since < idle_s or not self.host.unload(run, ahead_s=AHEAD_S):
                 idle[run.id] = (run.state.seq, since)
         self._idle = idle
 

@@ -33,7 +33,7 @@ from leadhand.core.events import Event, QuestionAnswered
 from leadhand.core.state.evolve import STEP_HANDLERS, evolve
 from leadhand.core.state.model import State
 from leadhand.core.views.ledger import describe, ledger_of
-from leadhand.core.views.run import money_of, run_status, settled, shown_status
+from leadhand.core.views.run import money_of, run_status, settled_steps, shown_status
 from leadhand.engine.fold import fold
 from leadhand.errors import LeadhandError
 
@@ -206,7 +206,7 @@ class Board:
         state, tally = standing.state, standing.tally
         counts = StepCounts(
             steps=len(state.steps),
-            settled=settled(state),
+            settled=settled_steps(state),
             succeeded=state.succeeded,
             failed=tally["failed"],
             replaced=tally["superseded"],

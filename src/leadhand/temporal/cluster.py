@@ -66,7 +66,7 @@ class Cluster(msgspec.Struct, frozen=True):
         """Send a command to a run, or to all if `run` is empty; in the log on return."""
         host = await self.open(place)
         try:
-            return await host.say(run, verb, actor, details)
+            return await host.send_command(run, verb, actor, details)
         finally:
             await host.close()
 

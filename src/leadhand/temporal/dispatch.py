@@ -49,7 +49,7 @@ with workflow.unsafe.imports_passed_through():
         StopAttempt,
         VerifyGoal,
     )
-    from leadhand.core.decide.planner_answer import answered
+    from leadhand.core.decide.planner_answer import record_answer
     from leadhand.core.decide.recovery import idempotent
     from leadhand.core.state.model import Now, State
     from leadhand.errors import Bug
@@ -347,7 +347,7 @@ class Dispatch:
             self.money.back("", effect.epoch)
             calls: list[ev.Event] = [] if state.ended is not None else list(said.calls)
             if said.answer is not None:
-                events, effects = answered(state, effect.call, effect.epoch, said.answer, now)
+                events, effects = record_answer(state, effect.call, effect.epoch, said.answer, now)
                 return Move([*calls, *events], effects)
             if state.planner.epoch == effect.epoch:
                 calls.append(ev.PlannerFailed(effect.call, effect.epoch, said.reason))
@@ -362,7 +362,9 @@ class Dispatch:
         except ActivityError as error:
             seen = Examined(failed=f"the reviewers could not be asked: {error.cause}"[:500])
         self._flow.hand_in(
-            lambda state, now: commands.examined(state, number, seen.found, seen.failed, now)
+            lambda state, now: commands.record_examination(
+                state, number, seen.found, seen.failed, now
+            )
         )
 
     async def _verify(self, effect: VerifyGoal, call: _Call) -> None:

@@ -219,7 +219,7 @@ class TemporalHost:
         self.runs[run.id] = run
         return run
 
-    async def adopt(self, ident: str, _workers: Workers, _planner: Planner | None) -> TemporalRun:
+    async def resume(self, ident: str, _workers: Workers, _planner: Planner | None) -> TemporalRun:
         """Make sure that a run is hosted; without a workflow it continues from its log."""
         run = await self.find(ident)
         if run.state.ended is None and not await run.hosted():
@@ -245,11 +245,11 @@ class TemporalHost:
         except WorkflowAlreadyStartedError:
             return
 
-    async def say(self, ident: str, verb: str, actor: str, details: Doc) -> Doc:
+    async def send_command(self, ident: str, verb: str, actor: str, details: Doc) -> Doc:
         """Send a command to a run, or to all of them; in the log on return."""
         word = Command(verb, actor, details)
         if verb in library_store.VERBS:
-            return await library_store.word(self, verb, actor, details)  # type: ignore[arg-type]
+            return await library_store.perform_library_command(self, verb, actor, details)  # type: ignore[arg-type]
         if verb in SPOKEN:
             await self._tell_host(word)
             unreached = await self._tell_all(word)

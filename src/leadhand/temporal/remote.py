@@ -85,7 +85,7 @@ class RemoteRun:
         self.contexts: dict[str, Any] = {}
         self.tasks: dict[str, Any] = {}
         self.progress: dict[str, tuple[str, float | None]] = {}
-        self.purse = AttemptBudget(self, quota, more)
+        self.budget = AttemptBudget(self, quota, more)
         self.moves: list[Callable[[State, Now], Move]] = []
         self.report: ev.AttemptReported | None = None
 
@@ -93,7 +93,7 @@ class RemoteRun:
         """Return the planner to ask. The caller sets the successor if a run was handed over."""
         return self.planner
 
-    def say(self, what: Callable[[State, Now], Move]) -> None:
+    def submit(self, what: Callable[[State, Now], Move]) -> None:
         """Keep an input: the caller turns it into events."""
         self.moves.append(what)
 

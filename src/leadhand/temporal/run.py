@@ -112,7 +112,7 @@ class TemporalRun:
         if gone:
             raise Queued(f"run {self.id} begins when an engine is there; {gone[0]}")
 
-    async def said(self, what: Any) -> None:
+    async def submit_and_wait(self, what: Any) -> None:
         """Submit a command, or an object that makes one."""
         if not isinstance(what, Command):
             make = getattr(what, "word", None)
@@ -176,7 +176,7 @@ class TemporalRun:
             return Conflict(f"run {self.id} has ended ({state.ended.status})")
         return Conflict(f"nobody hosts run {self.id}. Fix: leadhand resume {self.id}")
 
-    async def settled(self) -> str:
+    async def wait_idle(self) -> str:
         """Wait until the run has ended or waits for a person."""
         wait = 0.0
         self.host.waiting += 1
@@ -184,7 +184,7 @@ class TemporalRun:
             while True:
                 before = self.state.seq
                 state = await self.look()
-                if await self._rests(state):
+                if await self._awaits_command(state):
                     return run_status(state)
                 soon = LOOK_S * max(1.0, self.host.waiting / TOGETHER)
                 wait = min(LOOK_MAX_S, soon if state.seq > before else max(soon, wait * 1.5))
@@ -192,7 +192,7 @@ class TemporalRun:
         finally:
             self.host.waiting -= 1
 
-    async def _rests(self, state: State) -> bool:
+    async def _awaits_command(self, state: State) -> bool:
         status = run_status(state)
         if status in ENDED:
             return True

@@ -29,10 +29,10 @@ with workflow.unsafe.imports_passed_through():
 
     from leadhand.codec.events import refuse_unreadable
     from leadhand.core import events as ev
-    from leadhand.core.commands import Command, told
+    from leadhand.core.commands import Command, command_result
     from leadhand.core.decide.decide import decide, next_wake
     from leadhand.core.decide.effects import SECOND, Effect, Examine, Move, StartAttempt
-    from leadhand.core.decide.planner_answer import answered
+    from leadhand.core.decide.planner_answer import record_answer
     from leadhand.core.plan.model import Doc
     from leadhand.core.state.evolve import evolve
     from leadhand.core.state.model import Now, State
@@ -128,7 +128,7 @@ class RunFlow:
             events.append(ev.PlannerAsked(1, 1, now.at + limit, "start"))
         self._record(Move(events, []), now)
         if proposal is not None:
-            self.hand_in(lambda state, at: Move(*answered(state, 1, 1, proposal, at)))
+            self.hand_in(lambda state, at: Move(*record_answer(state, 1, 1, proposal, at)))
 
     async def _load(self, begin: Begin) -> None:
         assert begin.place is not None
@@ -171,7 +171,7 @@ class RunFlow:
 
         def said(state: State, now: Now) -> Move:
             move = _asked(state, word, now)
-            heard.update(told(move.events))
+            heard.update(command_result(move.events))
             return move
 
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()

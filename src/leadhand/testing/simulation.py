@@ -159,7 +159,7 @@ class _Simulator:
         self.run = run
         early = asyncio.get_running_loop().create_task(self._early(run, people))
         while True:
-            await run.settled()
+            await run.wait_idle()
             answered = False
             for question in list(run.state.questions.values()):
                 answered = await _answer(run, question, people) or answered
@@ -211,7 +211,7 @@ async def _answer(run: Run, question: Question, people: Answers) -> bool:
     if said is None or question.id not in run.state.questions:
         return False
     choice, data = said if isinstance(said, tuple) else (said, None)
-    await run.said(
+    await run.submit_and_wait(
         lambda state, now: commands.answer(state, question.id, choice, "person", now, data=data)
     )
     return True

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from leadhand.core.lint.findings import Finding
 from leadhand.core.plan import graph
-from leadhand.core.promises import names
+from leadhand.core.promises import as_names
 from leadhand.core.wording import shown
 from leadhand.workers.commands.worker import CommandWorker
 from leadhand.workers.http.request import Url
@@ -165,7 +165,7 @@ def _made_before(
         if ident in seen or ident not in steps:
             continue
         seen.add(ident)
-        patterns = names(steps[ident].get("writes"))
+        patterns = as_names(steps[ident].get("writes"))
         if any(fnmatchcase(each, pattern) for each in spellings for pattern in patterns):
             return True
         todo += before.get(ident, ())

@@ -31,7 +31,7 @@ WITHDRAWN = "withdrawn"
 def pause(console: Console, run: str, reason: str, store: str | None) -> int:
     """Start nothing new in a run; what is running may finish. `leadhand resume` lifts it."""
     settings = settings_of(store)
-    ident, answer = say(settings, run, "pause", reason=reason)
+    ident, answer = send_command(settings, run, "pause", reason=reason)
     _print(console, ident, answer, f"run {ident} is paused")
     console.next(console.command(f"resume {ident}"))
     return 0
@@ -47,7 +47,7 @@ def cancel(console: Console, run: str, reason: str, store: str | None) -> int:
     Without a host alive the wish is recorded, and `leadhand resume` carries it out.
     """
     settings = settings_of(store)
-    ident, answer = say(settings, run, "cancel", reason=reason)
+    ident, answer = send_command(settings, run, "cancel", reason=reason)
     waited = answer.get("status") == WITHDRAWN
     text = "is withdrawn: no engine had begun it" if waited else "is being cancelled"
     _print(console, ident, answer, f"run {ident} {text}")
@@ -75,7 +75,9 @@ def stop_all(console: Console, lift: bool, reason: str, store: str | None) -> in
     if service is not None:
         said = service.say(place, "", verb, actor, details)
     else:
-        said = commands.say(place, "", verb, actor=actor, anchoring=settings.anchoring, **details)
+        said = commands.send_command(
+            place, "", verb, actor=actor, anchoring=settings.anchoring, **details
+        )
     answer = asyncio.run(said)
     unreached = answer.get("unreached") or []
     if console.json:
@@ -98,7 +100,7 @@ def stop_all(console: Console, lift: bool, reason: str, store: str | None) -> in
     return 0
 
 
-def say(settings: Settings, run: str, verb: str, **details: Any) -> tuple[str, Doc]:
+def send_command(settings: Settings, run: str, verb: str, **details: Any) -> tuple[str, Doc]:
     """Send a command to a run named by a prefix; durable on return."""
     from leadhand.app import commands
 
@@ -114,7 +116,9 @@ def say(settings: Settings, run: str, verb: str, **details: Any) -> tuple[str, D
         from leadhand.app.resume import workers_of
 
         details["workers"] = partial(workers_of, settings, state)
-    said = commands.say(place, ident, verb, actor=actor, anchoring=settings.anchoring, **details)
+    said = commands.send_command(
+        place, ident, verb, actor=actor, anchoring=settings.anchoring, **details
+    )
     answer = asyncio.run(said)
     return ident, {**answer, "hosted": bool(driver)}
 

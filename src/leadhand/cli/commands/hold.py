@@ -6,7 +6,7 @@ import shlex
 
 import click
 
-from leadhand.cli.commands.control import say
+from leadhand.cli.commands.control import send_command
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
 from leadhand.cli.options import actor_of, reading, settings_of, store_option
@@ -25,7 +25,7 @@ def hold(console: Console, run: str, steps: tuple[str, ...], reason: str, store:
     The hold stands in `leadhand inbox`; `leadhand release RUN STEP` lets them go on.
     """
     settings = settings_of(store)
-    ident, answer = say(settings, run, "hold", steps=list(steps), reason=reason)
+    ident, answer = send_command(settings, run, "hold", steps=list(steps), reason=reason)
     question = f"{ident}/{answer['question']}"
     if console.json:
         console.document({"run": ident, **answer, "steps": list(steps), "question": question})
@@ -58,7 +58,9 @@ def release(
         state = reader.state(reader.resolve(run))
     key = approver_key(settings.approver_key)
     signed = signed_releases(state, names, actor_of(settings), moment(state), key)
-    ident, answer = say(settings, run, "release", steps=names, reason=reason, signed=signed)
+    ident, answer = send_command(
+        settings, run, "release", steps=names, reason=reason, signed=signed
+    )
     if console.json:
         console.document({"run": ident, **answer})
         return 0
@@ -83,7 +85,7 @@ def redo(console: Console, run: str, step: str, reason: str, store: str | None) 
     What is done stays done, limits stay as they are, and the log says who wanted it, and why.
     """
     settings = settings_of(store)
-    ident, answer = say(settings, run, "redo", step=step, reason=reason)
+    ident, answer = send_command(settings, run, "redo", step=step, reason=reason)
     if console.json:
         console.document({"run": ident, **answer, "step": step})
         return 0

@@ -9,7 +9,7 @@ import click
 from msgspec import UNSET
 
 from leadhand.app.documents import inbox_rows
-from leadhand.cli.commands.control import say
+from leadhand.cli.commands.control import send_command
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
 from leadhand.cli.options import reading, settings_of, store_option
@@ -141,7 +141,7 @@ def answer(
 
         more = {"question": details["id"], "choice": chosen, "shown": commit}
         details["approval"] = approval_words(settings, state, **more)
-    run, answered = say(settings, row.run, "answer", **details)
+    run, answered = send_command(settings, row.run, "answer", **details)
     if console.json:
         console.document({"id": row.id, "choice": chosen, **answered, "run": run})
         return 0

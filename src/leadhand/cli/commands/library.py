@@ -20,7 +20,7 @@ from leadhand.stores.location import there
 from leadhand.stores.postgres.address import Address
 
 if TYPE_CHECKING:
-    from leadhand.core.library import LibraryState, Saved
+    from leadhand.core.library import LibraryState, SavedPlan
     from leadhand.core.plan.model import Doc
     from leadhand.settings import Settings
 
@@ -162,11 +162,11 @@ def export(console: Console, name: str, output: str | None, store: str | None) -
     """Write one version as a single file that carries its hash, for `leadhand library import`."""
     from leadhand.app.library_history import saved_row
     from leadhand.codec.documents import write_json, write_yaml
-    from leadhand.core.library import exported
+    from leadhand.core.library import export_plan
 
     with reading(settings_of(store)) as reader:
         saved = _found(reader.library(), name)
-    doc = exported(saved)
+    doc = export_plan(saved)
     if output is None or output == "-":
         console.document(doc)
         return 0
@@ -191,11 +191,11 @@ def import_(console: Console, file: str, store: str | None) -> int:
 
     Where the name is there already, what changed is shown, and it becomes the next version.
     """
-    from leadhand.core.library import imported
+    from leadhand.core.library import import_plan
     from leadhand.core.plan.diff import differences
 
     settings = settings_of(store)
-    name, doc = imported(read_plan(file), file)
+    name, doc = import_plan(read_plan(file), file)
     before = None
     if there(settings.store):
         with reading(settings) as reader:
@@ -260,7 +260,7 @@ def _say(settings: Settings, verb: str, **details: Any) -> Doc:
     if service is not None and isinstance(place, Address):  # beside its engines
         said = service.say(place, "", verb, actor, details)
     else:
-        said = commands.say(place, "", verb, actor=actor, **details)
+        said = commands.send_command(place, "", verb, actor=actor, **details)
     answer = asyncio.run(said)
     return {key: value for key, value in answer.items() if key != "hosted"}
 
@@ -276,7 +276,7 @@ def _print_saved(console: Console, answer: Doc) -> None:
         console.say(f"{label} is the same already; nothing was saved")
 
 
-def _found(state: LibraryState, name: str) -> Saved:
+def _found(state: LibraryState, name: str) -> SavedPlan:
     from leadhand.core.library import find
 
     return find(state, name)

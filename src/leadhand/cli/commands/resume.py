@@ -156,7 +156,7 @@ def job_of(found: Loaded, actor: str, *, approve: bool) -> Any:
     async def begin(made: Lead, opened: Any) -> Any:
         hosted = await made.take_up(opened, found.run)
         if hosted.state.paused and hosted.state.ended is None:
-            await hosted.said(Command("resume", actor))
+            await hosted.submit_and_wait(Command("resume", actor))
         return hosted
 
     return HostedJob(
@@ -176,10 +176,10 @@ def _lift(
 
     `told`: whether the document of `--json` is about that, since nothing is followed.
     """
-    from leadhand.app.commands import say
+    from leadhand.app.commands import send_command
 
     ident = state.run
-    answer = asyncio.run(say(settings.store, ident, "resume", actor=actor))
+    answer = asyncio.run(send_command(settings.store, ident, "resume", actor=actor))
     if console.json and told:
         console.document({"run": ident, "status": answer.get("status"), "host": driver})
     elif not console.json:

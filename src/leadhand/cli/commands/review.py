@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from leadhand.app.loading import known_catalog
-from leadhand.cli.commands.control import say
+from leadhand.cli.commands.control import send_command
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
 from leadhand.cli.options import (
@@ -366,9 +366,11 @@ def _decide(console: Console, settings: Settings, state: State, action: str, opt
     if choice != "approve" and not text:
         option = "--text" if choice == "request_changes" else "--reason"
         raise UsageError(f"say why: {action} {option} TEXT")
-    if choice == "request_changes" and state.no_words:
+    if choice == "request_changes" and state.feedback_refusal:
         console.say(f"you wrote: {clean(text)}")
-        raise UsageError(f"nothing can act on it: {state.no_words}. Fix: amend it, or reject it")
+        raise UsageError(
+            f"nothing can act on it: {state.feedback_refusal}. Fix: amend it, or reject it"
+        )
     details: Doc = {"id": question, "choice": choice, "text": text or ""}
     shown = binding(state, revision, 0)
     if choice == "approve":
@@ -382,7 +384,7 @@ def _decide(console: Console, settings: Settings, state: State, action: str, opt
         shown = _bound(console, state, revision, seen.lower())
         _say_too_early(console, state, revision, options["expires"])
     try:
-        _run, answer = say(settings, state.run, "answer", **details)
+        _run, answer = send_command(settings, state.run, "answer", **details)
     except LeadhandError:
         if text:
             console.say(f"you wrote: {clean(text)}")
@@ -397,11 +399,13 @@ def _say_too_early(console: Console, state: State, revision: Revision, expires: 
     """Name the steps whose start time is after the expiry of an approval given now."""
     from leadhand.app.approvals import ends
     from leadhand.core.calendar import utc
-    from leadhand.core.review.decisions import ending, instants
+    from leadhand.core.review.decisions import calendar_instants, expiry_of
 
     now = _now(state)
-    until = ending(state, ends(expires, now.latest), now)
-    late = [clean(step) for step, at in instants(revision.add, now).items() if 0 < until <= at]
+    until = expiry_of(state, ends(expires, now.latest), now)
+    late = [
+        clean(step) for step, at in calendar_instants(revision.add, now).items() if 0 < until <= at
+    ]
     if late:
         console.say(
             f"warning: this approval ends at {utc(until)}, before the time of {', '.join(late)}, "
@@ -457,11 +461,11 @@ def _bound(console: Console, state: State, revision: Revision, seen: str) -> str
 
 def say_not_shown(console: Console, state: State) -> None:
     """Say which claims beyond workers are not approved without the hash that covers them."""
-    from leadhand.core.promises import in_words
-    from leadhand.core.review.approval import claimed_by
+    from leadhand.core.promises import claim_lines
+    from leadhand.core.review.approval import claims_of_revision
 
     way = console.command(f"review {state.run} approve --hash …")
-    for line in in_words(claimed_by(state, state.pending)) if state.pending else ():
+    for line in claim_lines(claims_of_revision(state, state.pending)) if state.pending else ():
         console.say(f"{clean(line)}; not shown, so it does not count. Fix: approve with {way}")
 
 
@@ -505,7 +509,7 @@ def _amend(console: Console, settings: Settings, state: State, options: Doc) -> 
         raise UsageError("the plan is the same as before, so there is nothing to amend")
     revision = {**revision_of(state, after), "because": options["reason"] or ""}
     try:
-        _run, answer = say(settings, state.run, "amend", revision=revision)
+        _run, answer = send_command(settings, state.run, "amend", revision=revision)
     except PlanInvalid as error:
         error.done = "nothing was changed"
         raise

@@ -376,8 +376,8 @@ def _show_run(
     from leadhand.app.host_status import looked
     from leadhand.cli.rendering import recovery
     from leadhand.cli.rendering.outcome import now_of, print_head, print_run
-    from leadhand.core.review.approval import allowed
-    from leadhand.core.views.failure_origin import fault, refusals
+    from leadhand.core.review.approval import approvals_in_log
+    from leadhand.core.views.failure_origin import origin_of_run, refusals
     from leadhand.engine.results import result_of
 
     with reading(settings) as reader:
@@ -408,11 +408,11 @@ def _show_run(
             else:
                 events = reader.events(state.run)
                 log = [event for _, event in events]
-                given = allowed((entry.at, event) for entry, event in events)
+                given = approvals_in_log((entry.at, event) for entry, event in events)
                 rows = [each for each in given if each.by != "policy"]
                 hosted = bool(driver)
                 print_run(console, state, hosted=hosted, stopped=stopped, approvals=rows)
-                _print_fault(console, fault(log))
+                _print_fault(console, origin_of_run(log))
                 recovery.print_refusals(console, refusals(log))
                 _print_result(console, state.run, result_of(reader.store, state))
             _print_rollback(console, state.run, back)

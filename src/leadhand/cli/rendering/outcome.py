@@ -121,7 +121,7 @@ def print_outcome(console: Console, state: State, *, hosted: bool | None = None)
 
 def _print_way_back(console: Console, state: State) -> None:
     """Print how to retry a failed step, unless limits or a rollback prevent it."""
-    failed = [step.id for step in state.steps.values() if state.is_bad(step) and step.failure]
+    failed = [step.id for step in state.steps.values() if state.is_blocking(step) and step.failure]
     ended = state.ended
     if not failed or ended is None or ended.rollback or ended.limit:
         return

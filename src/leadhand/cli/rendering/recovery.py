@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from leadhand.cli.rendering.text import clean, count, gist, table
 from leadhand.core.durations import text
-from leadhand.core.views.ledger import proposed
+from leadhand.core.views.ledger import proposal_lines
 from leadhand.core.views.recovery_stats import RecoveryOutcome, WinRate, win_rates
 from leadhand.core.views.run import model_rows
 
@@ -171,7 +171,7 @@ def print_refusals(console: Console, found: Sequence[RefusedProposal]) -> None:
     if len(found) > REFUSED_MAX:
         console.out(f"  … the last {REFUSED_MAX}; all of them: --json")
     for each in found[-REFUSED_MAX:]:
-        told = "" if each.proposal is None else f"{proposed(each.proposal)}: "
+        told = "" if each.proposal is None else f"{proposal_lines(each.proposal)}: "
         console.out(gist(f"  call {each.call}: {told}{'; '.join(each.findings)}", 600))
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from leadhand.cli.rendering.text import clean, count
 from leadhand.core.catalog import NOT_DECLARED
-from leadhand.core.review.limits import unusual
+from leadhand.core.review.limits import changed_limits
 from leadhand.core.review.view import lines_of
 from leadhand.core.visible import visible, visible_value
 
@@ -63,7 +63,7 @@ def print_parts(console: Console, doc: Doc) -> None:
     console.out(f"cost       {doc['cost']:g}")
     limits = (
         f"{name} {'none' if value is None else visible_value(value)}"
-        for name, value in unusual(doc["limits"])
+        for name, value in changed_limits(doc["limits"])
     )
     console.out(f"limits     {', '.join(limits)}")
     for each in workers:

@@ -70,9 +70,9 @@ def header(
         parts.append(f"{len(state.in_flight)} {'running' if hosted else CUT_OFF}")
     if state.planner.epoch:
         parts.append("planning")
-    if state.bad:
-        parts.append(f"{state.bad} failed or skipped")
-    others = total - state.unsettled - state.succeeded - state.bad
+    if state.blocking:
+        parts.append(f"{state.blocking} failed or skipped")
+    others = total - state.unsettled - state.succeeded - state.blocking
     if others > 0:
         parts.append(f"{others} tolerated, replaced or cancelled")
     if state.questions:

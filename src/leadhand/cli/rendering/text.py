@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from itertools import zip_longest
 
-from leadhand.core.visible import marked
+from leadhand.core.visible import escape_deceptive
 
 _BIDI = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
 _SHOWN = {code: f"\\x{code:02x}" for code in (*range(32), *range(0x7F, 0xA0)) if code != 9}
@@ -25,7 +25,7 @@ def clean(value: object, limit: int = 0) -> str:
     text = str(value)
     if limit and len(text) > limit:
         text = text[: limit - 1] + "…"
-    return marked(text.translate(_SHOWN))
+    return escape_deceptive(text.translate(_SHOWN))
 
 
 def gist(value: object, limit: int = 0) -> str:
@@ -47,7 +47,7 @@ def hanging(value: object, limit: int = 0) -> str:
 
 def clean_lines(value: object) -> str:
     """Return a text of several lines without effect on a terminal."""
-    return marked(str(value).replace("\r\n", "\n").translate(_LINES))
+    return escape_deceptive(str(value).replace("\r\n", "\n").translate(_LINES))
 
 
 def escaped_json(text: str) -> str:

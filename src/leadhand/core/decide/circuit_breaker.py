@@ -45,7 +45,7 @@ class Circuit(msgspec.Struct):
     reason: str = ""
 
 
-def left_alone(down: Container[str], worker: str) -> str:
+def circuit_reason(down: Container[str], worker: str) -> str:
     """Return why a worker is not called now, as far as `down` knows the reason."""
     why: Callable[[str], str] | None = getattr(down, "why", None)
     return (why(worker) if why is not None else "") or "is left alone for now"
@@ -69,7 +69,7 @@ class FailureStreak(msgspec.Struct):
         return self.failures >= FAILURES and len(self.steps) >= STEPS
 
 
-def asked_for_s(failure: Doc | None) -> float:
+def requested_pause_s(failure: Doc | None) -> float:
     """Return the pause a failed worker requested in seconds, capped."""
     asked = (failure or {}).get("retry_after")
     return max(0.0, min(float(asked), HOLD_MAX_S)) if asked is not None else 0.0

@@ -24,7 +24,7 @@ import msgspec
 from leadhand.core import events as ev
 from leadhand.core.calendar import window_open
 from leadhand.core.decide import recovery
-from leadhand.core.decide.circuit_breaker import left_alone
+from leadhand.core.decide.circuit_breaker import circuit_reason
 from leadhand.core.decide.effects import (
     SECOND,
     CallPlanner,
@@ -36,9 +36,9 @@ from leadhand.core.decide.effects import (
     VerifyGoal,
     stop_failed,
 )
-from leadhand.core.decide.planner_answer import NO_INPUT, answer_moves, out_of_ideas
+from leadhand.core.decide.planner_answer import NO_INPUT, answer_moves, handle_stuck_planner
 from leadhand.core.durations import seconds, text
-from leadhand.core.facts import gates, missing, true_facts
+from leadhand.core.facts import gates, missing_facts, true_facts
 from leadhand.core.hashing import canonical, digest
 from leadhand.core.plan.references import Unresolved, resolve
 from leadhand.core.report import TOO_LATE
@@ -77,8 +77,8 @@ def _allowed_s(state: State, step: StepState) -> float:
 def lost(state: State) -> Move | None:
     """Return the move for the first attempt, probe or planner call lost with its host."""
     reason = "its host ended before it reported"
-    while state.orphans:
-        ident, epoch = state.orphans[0]
+    while state.lost_in_flight:
+        ident, epoch = state.lost_in_flight[0]
         if not ident and state.planner.epoch == epoch:
             failed = ev.PlannerFailed(state.planner.calls, epoch, reason, lost=True)
             return Move([failed], [])
@@ -88,14 +88,14 @@ def lost(state: State) -> Move | None:
                 probe = ev.ProbeReported(ident, step.attempts, epoch, "lost", reason=reason)
                 return Move([probe], [])
             return Move([ev.AttemptLost(ident, step.attempts, epoch, "lost", reason)], [])
-        state.orphans.popleft()
+        state.lost_in_flight.popleft()
     return None
 
 
 def overdue(state: State, now: Now) -> Move | None:
     """Return the move for the first timer that is due, or None."""
-    if not state.awake:
-        state.wake()
+    if not state.agenda_built:
+        state.build_agenda()
     calendar = state.calendar
     while calendar and calendar[0][0] <= now.wall:
         step = state.steps[heappop(calendar)[1]]
@@ -144,12 +144,12 @@ def decide(state: State, now: Now, room: int = UNLIMITED) -> Move | None:
     """Return the next move, or None. `room` is the number of attempts the host grants."""
     if state.started is None or state.ended is not None:
         return None
-    move = lost(state) if state.orphans else None
+    move = lost(state) if state.lost_in_flight else None
     if move is None:
         move = overdue(state, now)
     if move is None and state.undecided:
         move = _recover(state, now)
-    if move is None and state.doomed:
+    if move is None and state.to_skip:
         move = _skip(state)
     if move is not None:
         return move
@@ -211,7 +211,7 @@ def _recover(state: State, now: Now) -> Move:
             kind, people = "unseen" if failure.get("effect") == "unknown" else "failure", 1
             if failure.get("change"):
                 kind = protected_change.KIND
-                text, choices, people = protected_change.asked(state, step)
+                text, choices, people = protected_change.change_question(state, step)
             asked = ev.QuestionAsked(
                 id=f"q{state.asked + 1}",
                 kind=kind,
@@ -238,13 +238,13 @@ def _probe(state: State, step: StepState, decided: ev.RecoveryDecided, now: Now)
 
 
 def _skip(state: State) -> Move | None:
-    while state.doomed:
-        step = state.steps[state.doomed[0]]
+    while state.to_skip:
+        step = state.steps[state.to_skip[0]]
         if step.status == "waiting":
-            cause = state.steps[step.doomed]
+            cause = state.steps[step.lost_dependency]
             reason = f"step {cause.id}, which it depends on, {_said(cause.status)}"
             return Move([ev.StepSkipped(step.id, reason)], [])
-        state.doomed.popleft()
+        state.to_skip.popleft()
     return None
 
 
@@ -297,8 +297,8 @@ def _attempt(state: State, step: StepState, now: Now) -> Move:
     if spec is None or offer is None:
         reason = f"worker {step.worker} does not offer {step.action or 'this'} in this run"
         return Move([ev.StepRefused(step.id, "unavailable", reason)], [])
-    if step.worker in state.down:
-        reason = f"worker {step.worker} {left_alone(state.down, step.worker)}"
+    if step.worker in state.open_circuits:
+        reason = f"worker {step.worker} {circuit_reason(state.open_circuits, step.worker)}"
         return Move([ev.StepRefused(step.id, "unavailable", reason)], [])
     if (needed := gates(doc, offer, widened=step.widened)) and (closed := _closed(state, needed)):
         reason = f"it needs {', '.join(closed)}, which is not true: a step before it, or a person, "
@@ -378,7 +378,7 @@ def _ask_planner(state: State, why: str, at: int) -> Move:
     if planner.rounds >= policy.planner_rounds_max:
         last = "; ".join(planner.findings[:3])
         reason = f"the planner failed {planner.rounds} times in a row: {last}"
-        return Move(*out_of_ideas(state, reason))
+        return Move(*handle_stuck_planner(state, reason))
     if planner.calls >= policy.planner_calls_max:
         reason = f"the planner was asked {planner.calls} times"
         return stop_failed(reason, "planner calls", "planning")
@@ -422,10 +422,10 @@ def _conclude(state: State, now: Now, room: int) -> Move | None:
         return None
     if not state.final:
         return _ask_planner(state, "nothing is left", now.at)
-    if state.bad and state.started is not None and state.started.replans:
+    if state.blocking and state.started is not None and state.started.replans:
         why = f"surprise: {_what_failed(state)}, and nothing has replaced it"
         return _ask_planner(state, why, now.at)
-    if state.bad:
+    if state.blocking:
         return _end("failed", _what_failed(state), origin=_blamed(state))
     return _succeed(state, None)
 
@@ -433,7 +433,7 @@ def _conclude(state: State, now: Now, room: int) -> Move | None:
 def _succeed(state: State, result: object) -> Move | None:
     wanted = acceptance(state)
     if not state.goal_asked:
-        absent = missing(state, goal_of(state))
+        absent = missing_facts(state, goal_of(state))
         if absent:
             return Move([ev.GoalCheckStarted(), ev.GoalChecked(False, absent)], [])
     if wanted and state.goal_met is None:
@@ -455,8 +455,8 @@ def _stalled(state: State, now: Now, room: int) -> Move | None:
     """
     if state.questions or room <= 0 or goes_on(state):
         return None
-    if state.forsaken:
-        why = f"surprise: step {state.forsaken[0]} failed, and nothing else is left to do"
+    if state.awaiting_planner:
+        why = f"surprise: step {state.awaiting_planner[0]} failed, and nothing else is left to do"
         return _ask_planner(state, why, now.at)
     if state.planner.surprising:
         odd = state.planner.surprising[0]
@@ -468,11 +468,11 @@ def _stalled(state: State, now: Now, room: int) -> Move | None:
 
 def _blamed(state: State) -> str:
     """Return the origin of the failure when failed steps end a run: the last failure decides."""
-    failed = [step for step in state.steps.values() if state.is_bad(step) and step.failure]
+    failed = [step for step in state.steps.values() if state.is_blocking(step) and step.failure]
     return origin_of(max(failed, key=lambda step: step.ended)) if failed else "execution"
 
 
 def _what_failed(state: State) -> str:
-    names = [f"{s.id} {s.status}" for s in state.steps.values() if state.is_bad(s)]
+    names = [f"{s.id} {s.status}" for s in state.steps.values() if state.is_blocking(s)]
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""
     return ", ".join(names[:5]) + more

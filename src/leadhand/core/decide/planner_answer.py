@@ -24,8 +24,8 @@ from leadhand.core.hashing import canonical, digest
 from leadhand.core.lint.proposal import proposal
 from leadhand.core.plan.graph import dependencies
 from leadhand.core.plan.references import Unresolved, resolve
-from leadhand.core.promises import DOCUMENT, given, is_idempotent
-from leadhand.core.review.decisions import ruled
+from leadhand.core.promises import DOCUMENT, facts_given, is_idempotent
+from leadhand.core.review.decisions import apply_ruling
 from leadhand.core.review.ruling import reach_of
 from leadhand.core.rollback import can_roll_back
 from leadhand.core.state.model import DROPPABLE, MOVABLE, REPLACEABLE
@@ -52,7 +52,7 @@ NAMED_MAX = 5
 NO_INPUT = "no person is to be asked in this run (no_input)"
 
 
-def answered(state: State, call: int, epoch: int, answer: Doc, now: Now) -> Moves:
+def record_answer(state: State, call: int, epoch: int, answer: Doc, now: Now) -> Moves:
     """Record an answer on arrival.
 
     A valid proposal becomes a revision at once, and its steps are logged only there; any other
@@ -62,8 +62,8 @@ def answered(state: State, call: int, epoch: int, answer: Doc, now: Now) -> Move
         return [], []
     whole = ev.PlannerAnswered(call, epoch, answer)
     busy = state.stopping is not None or state.pending is not None
-    proposes = answer.get("kind") == "propose" and not says_nothing(answer)
-    if not proposes or busy or state.undecided or state.doomed:
+    proposes = answer.get("kind") == "propose" and not is_empty_proposal(answer)
+    if not proposes or busy or state.undecided or state.to_skip:
         return [whole], []  # More urgent moves come first, in `decide`.
     events, effects = _proposed(state, answer, now)
     if not isinstance(events[0], ev.RevisionProposed):
@@ -77,7 +77,7 @@ def answer_moves(state: State, now: Now) -> Moves:
     """Return the events and effects that follow from the planner's last answer."""
     answer = state.planner.answer or {}
     match answer.get("kind"):
-        case "propose" if says_nothing(answer):
+        case "propose" if is_empty_proposal(answer):
             return _waits(state, "it proposes nothing", str(answer.get("because", "")))
         case "propose":
             return _proposed(state, answer, now)
@@ -97,7 +97,7 @@ def answer_moves(state: State, now: Now) -> Moves:
             return [_refused(state, [f"{kind!r} is not a decision"])], []
 
 
-def says_nothing(answer: Doc) -> bool:
+def is_empty_proposal(answer: Doc) -> bool:
     """Return whether a proposal changes nothing: that counts as a wait."""
     return not any(answer.get(key) for key in ("steps", "cancel", "drop", "final"))
 
@@ -165,12 +165,12 @@ def unsettled_failures(state: State, *gone: Container[str]) -> list[StepState]:
 
     `gone` are the steps that the current answer replaces or drops.
     """
-    if not state.bad:
+    if not state.blocking:
         return []
     return [
         step
         for step in state.steps.values()
-        if state.is_bad(step) and not any(step.id in each for each in gone)
+        if state.is_blocking(step) and not any(step.id in each for each in gone)
     ]
 
 
@@ -183,7 +183,7 @@ def _needs_word(steps: list[StepState]) -> str:
     )
 
 
-def out_of_ideas(state: State, reason: str) -> Moves:
+def handle_stuck_planner(state: State, reason: str) -> Moves:
     """Ask a person about a planner that is stuck, answers nothing or is refused repeatedly."""
     reason = reason.rstrip(".")
     if state.policy.no_input:
@@ -260,7 +260,7 @@ def _proposed(state: State, answer: Doc, now: Now) -> Moves:
         return [_refused(state, found, early=early)], []
     idle = state.revisions_idle
     if (add or cancel) and idle > state.policy.replans_idle_max and not state.tries_new(add):
-        return out_of_ideas(state, f"stuck: {idle} revisions in a row tried nothing new")
+        return handle_stuck_planner(state, f"stuck: {idle} revisions in a row tried nothing new")
     return propose(state, state.planner_name, answer, now)
 
 
@@ -294,12 +294,12 @@ def unseen_repeats(state: State, add: list[Doc]) -> list[str]:
         offer = state.catalog.offer(doc["worker"], doc.get("action", ""))
         if is_idempotent(doc, offer):
             continue
-        does, gives = _does(state, doc), {*given(doc, offer)}
+        does, gives = _does(state, doc), {*facts_given(doc, offer)}
         for old in unseen:
             theirs = state.catalog.offer(old.worker, old.action)
-            open_ = not old.settled and not gives.isdisjoint(given(old.doc, theirs))
+            open_ = not old.settled and not gives.isdisjoint(facts_given(old.doc, theirs))
             # A step left to the planner may be replaced by the planner.
-            taken = _replaced(doc) == old.id and old.id not in state.forsaken
+            taken = _replaced(doc) == old.id and old.id not in state.awaiting_planner
             if open_ or taken or does == _does(state, old.doc):
                 what = f"{doc['id']} would do again what {old.id} may have done"
                 found.append(f"{what}, and no person has looked")
@@ -328,8 +328,10 @@ def _unfit_heirs(state: State, answer: Doc) -> list[str]:
         old = state.steps.get(_replaced(doc))
         if old is None or not old.dependents:
             continue
-        theirs = given(old.doc, state.catalog.offer(old.worker, old.action), widened=old.widened)
-        own = given(doc, state.catalog.offer(doc["worker"], doc.get("action", "")))
+        theirs = facts_given(
+            old.doc, state.catalog.offer(old.worker, old.action), widened=old.widened
+        )
+        own = facts_given(doc, state.catalog.offer(doc["worker"], doc.get("action", "")))
         if lacks := [fact for fact in theirs if fact not in own]:
             waits = old.dependents[0][0]
             what = f"{doc['id']} takes the place of {old.id} and does not give {lacks[0]}"
@@ -372,7 +374,7 @@ def propose(state: State, author: str, answer: Doc, now: Now) -> Moves:
     )
     if state.policy.reviewers and add:
         return [revision], [Examine(revision.number)]
-    events, effects = ruled(state, revision, wanted, [], now)
+    events, effects = apply_ruling(state, revision, wanted, [], now)
     return [revision, *events], effects
 
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, NamedTuple
 
-from leadhand.core.catalog import doers
+from leadhand.core.catalog import able_workers
 from leadhand.core.durations import SECONDS_MAX, seconds, text
 from leadhand.core.plan.model import failure_action_of
 from leadhand.core.promises import is_idempotent
@@ -168,7 +168,7 @@ def _retry(
     retry = retry_policy(step.doc, state.policy)
     if attempts_max is not None:
         retry = retry._replace(attempts=min(retry.attempts, attempts_max))
-    tries = step.tried(step.worker)
+    tries = step.failures_by(step.worker)
     if tries >= retry.attempts or not tries:
         return None
     wait = backoff(state.run, step.id, step.attempts, tries, retry, state.policy.jitter)
@@ -205,7 +205,7 @@ def _reroute(state: State, step: StepState, message: str) -> Recovery | None:
     declared = step.doc.get("effects") or (offer.effects if offer else None)
     if unmet and declared and not idempotent(step, offer):
         return None
-    worker = alternative(state, step, state.down) or alternative(state, step)
+    worker = alternative(state, step, state.open_circuits) or alternative(state, step)
     if not worker:
         return None
     return Recovery("reroute", f"{message}; {worker} may do it instead", 0.0, worker)
@@ -214,9 +214,9 @@ def _reroute(state: State, step: StepState, message: str) -> Recovery | None:
 def alternative(state: State, step: StepState, down: Container[str] = ()) -> str:
     """Return the first other worker that may do a step, has not tried it, and is not `down`."""
     happened = may_have_happened(step)
-    for worker in doers(step.doc, state.catalog.workers)[1:]:
+    for worker in able_workers(step.doc, state.catalog.workers)[1:]:
         theirs = state.catalog.offer(worker, step.action)
-        if theirs is None or worker == step.worker or step.tried(worker) or worker in down:
+        if theirs is None or worker == step.worker or step.failures_by(worker) or worker in down:
             continue
         # A possible effect is repeated only by a worker that is idempotent.
         if not happened or idempotent(step, theirs):

@@ -20,7 +20,7 @@ from leadhand.core.wording import listed, shown
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from leadhand.core.lint.context import Whole
+    from leadhand.core.lint.context import LintContext
     from leadhand.core.lint.findings import Findings
     from leadhand.core.plan.model import Doc, Json
 
@@ -34,7 +34,7 @@ _ADDRESS = re.compile(r"\bhttps?://[^\s\"'<>)\]]+")
 _WORD = re.compile(r"\w+")
 
 
-def check_contract(whole: Whole, out: Findings) -> None:
+def check_contract(whole: LintContext, out: Findings) -> None:
     """Report weak contracts: of single steps first, then across all steps."""
     for ident, step in whole.steps.items():
         _check_done(whole, ident, step, out)
@@ -47,7 +47,7 @@ def check_contract(whole: Whole, out: Findings) -> None:
     _check_rollback(whole, out)
 
 
-def _check_done(whole: Whole, ident: str, step: Doc, out: Findings) -> None:
+def _check_done(whole: LintContext, ident: str, step: Doc, out: Findings) -> None:
     if not whole.judged(step):
         message = f"nothing tells whether step {shown(ident)} is done: it is taken at its word"
         fix = "Add success criteria, or give the worker a return type or a check."
@@ -65,7 +65,7 @@ def _check_done(whole: Whole, ident: str, step: Doc, out: Findings) -> None:
             out.add("criteria-idle", whole.place(ident, "success_criteria"), message, fix)
 
 
-def _check_bounds(whole: Whole, ident: str, step: Doc, out: Findings) -> None:
+def _check_bounds(whole: LintContext, ident: str, step: Doc, out: Findings) -> None:
     effects = whole.effects(step)
     if not effects:
         return
@@ -78,7 +78,7 @@ def _check_bounds(whole: Whole, ident: str, step: Doc, out: Findings) -> None:
         out.add("timeout-missing", whole.place(ident), message, 'Add "timeout".')
 
 
-def _check_outside(whole: Whole, ident: str, step: Doc, out: Findings) -> None:
+def _check_outside(whole: LintContext, ident: str, step: Doc, out: Findings) -> None:
     found = _ADDRESS.findall(step.get("description", ""))
     if not found:
         return
@@ -92,12 +92,12 @@ def _check_outside(whole: Whole, ident: str, step: Doc, out: Findings) -> None:
             out.add("dependency-outside", whole.place(ident, "description"), message, fix)
 
 
-def _check_results(whole: Whole, out: Findings) -> None:
+def _check_results(whole: LintContext, out: Findings) -> None:
     if whole.catalog is None:
         return
     told: set[str] = set()
     for ident, step in whole.steps.items():
-        for name in graph.used(step):
+        for name in graph.used_results(step):
             giver = whole.steps.get(name)
             offer = whole.offer(giver) if giver is not None else None
             if offer is not None and not offer.returns and name not in told:
@@ -107,7 +107,7 @@ def _check_results(whole: Whole, out: Findings) -> None:
                 out.add("result-undeclared", whole.place(name), message, fix)
 
 
-def _check_goal(whole: Whole, out: Findings) -> None:
+def _check_goal(whole: LintContext, out: Findings) -> None:
     if "goal" not in whole.plan or whole.goal.get("acceptance") or whole.goal.get("want"):
         return
     last = [whole.steps[name] for name in graph.sinks(whole.edges)]
@@ -120,7 +120,7 @@ def _check_goal(whole: Whole, out: Findings) -> None:
         out.add("goal-unchecked", join(whole.prefix, "goal"), message, fix)
 
 
-def _check_orphans(whole: Whole, out: Findings) -> None:
+def _check_orphans(whole: LintContext, out: Findings) -> None:
     waited_for = {name for names in whole.edges.values() for name in names}
     if len(whole.steps) < STEPS_MIN or not waited_for:
         return
@@ -135,7 +135,7 @@ def _check_orphans(whole: Whole, out: Findings) -> None:
             out.add("step-orphan", whole.place(name), message, fix)
 
 
-def _check_repeated(whole: Whole, out: Findings) -> None:
+def _check_repeated(whole: LintContext, out: Findings) -> None:
     """Report steps that differ in their ids and little else."""
     first: dict[Any, str] = {}
     for ident, step in whole.steps.items():
@@ -152,7 +152,7 @@ def _alike(one: Doc, other: Doc) -> bool:
     return not (a or b) or len(a & b) >= ALIKE * len(a | b)
 
 
-def _check_rollback(whole: Whole, out: Findings) -> None:
+def _check_rollback(whole: LintContext, out: Findings) -> None:
     steps = whole.steps.values()
     asked = any(failure_action_of(step.get("failure_action")) == "rollback" for step in steps)
     if not asked or "rollback_plan" in whole.plan or not any("undo" in step for step in steps):
@@ -189,7 +189,7 @@ Users = dict[str, list[int]]
 """By path, the numbers of the steps that touch it, in order."""
 
 
-def check_coupling(whole: Whole, out: Findings, *, advice: bool) -> None:
+def check_coupling(whole: LintContext, out: Findings, *, advice: bool) -> None:
     """Report conflicts between writers and, as advice, between readers and writers."""
     writers = _users(whole, "writes")
     if writers:
@@ -202,7 +202,7 @@ def check_coupling(whole: Whole, out: Findings, *, advice: bool) -> None:
         _check_width(whole, out)
 
 
-def _users(whole: Whole, field: str) -> Users:
+def _users(whole: LintContext, field: str) -> Users:
     specs = whole.catalog.workers.values() if whole.catalog is not None else ()
     declared = any(getattr(offer, field) for spec in specs for offer in spec.offers.values())
     if not declared and not any(field in step for _, step in whole.numbered):
@@ -214,7 +214,7 @@ def _users(whole: Whole, field: str) -> Users:
     return found
 
 
-def _check_writes(whole: Whole, writers: Users, out: Findings, *, advice: bool) -> None:
+def _check_writes(whole: LintContext, writers: Users, out: Findings, *, advice: bool) -> None:
     seen: set[tuple[str, str]] = set()
     for one, other, first, second in _meetings(writers, writers):
         a, b = (whole.order.names[number] for number in sorted((first, second)))
@@ -231,12 +231,12 @@ def _check_writes(whole: Whole, writers: Users, out: Findings, *, advice: bool) 
         out.add("write-conflict", place, message, fix, level="error" if sure else "warning")
 
 
-def _sure(whole: Whole, path: str, number: int) -> bool:
+def _sure(whole: LintContext, path: str, number: int) -> bool:
     """Return whether a step writes exactly this path: `reports/` may be another file each time."""
     return not paths.wide(path) or "writes" in whole.steps[whole.order.names[number]]
 
 
-def _check_reads(whole: Whole, writers: Users, out: Findings) -> None:
+def _check_reads(whole: LintContext, writers: Users, out: Findings) -> None:
     readers = _users(whole, "reads")
     seen: set[tuple[int, int]] = set()
     for read, written, reader, writer in _meetings(readers, writers):
@@ -248,7 +248,7 @@ def _check_reads(whole: Whole, writers: Users, out: Findings) -> None:
         out.add("read-conflict", whole.place(a), message, 'Let one wait ("depends_on").')
 
 
-def _check_hot(whole: Whole, writers: Users, out: Findings) -> None:
+def _check_hot(whole: LintContext, writers: Users, out: Findings) -> None:
     for path, numbers in writers.items():
         if len(numbers) < HOT or paths.wide(path):
             continue
@@ -286,7 +286,7 @@ def _of(one: str, other: str) -> str:
     return shown(one) if one == other else f"{shown(one)} ({shown(other)})"
 
 
-def _at_once(whole: Whole, one: str, other: str) -> bool:
+def _at_once(whole: LintContext, one: str, other: str) -> bool:
     """Return whether two steps may run at once: no dependency, limit or resource separates them."""
     a, b = whole.steps[one], whole.steps[other]
     limits = whole.plan.get("limits", {})
@@ -304,12 +304,12 @@ def _at_once(whole: Whole, one: str, other: str) -> bool:
     return whole.order.together(one, other)
 
 
-def _check_waits(whole: Whole, out: Findings) -> None:
+def _check_waits(whole: LintContext, out: Findings) -> None:
     """Report dependencies without a reason in data, facts, files, resources or effects."""
     for ident, step in whole.steps.items():
         if not _open(whole, step) or "depends_on" not in step:
             continue
-        using = set(graph.used(step))
+        using = set(graph.used_results(step))
         for i, entry in enumerate(step["depends_on"]):
             name = entry if isinstance(entry, str) else entry["step"]
             other = whole.steps.get(name)
@@ -322,14 +322,14 @@ def _check_waits(whole: Whole, out: Findings) -> None:
             out.add("wait-needless", whole.place(ident, f"depends_on[{i}]"), message, fix)
 
 
-def _open(whole: Whole, step: Doc) -> bool:
+def _open(whole: LintContext, step: Doc) -> bool:
     """Return whether a step declares everything it touches and has no other effect."""
     return whole.effects(step) == () and bool(
         whole.touched(step, "reads") or whole.touched(step, "writes")
     )
 
 
-def _related(whole: Whole, step: Doc, other: Doc) -> bool:
+def _related(whole: LintContext, step: Doc, other: Doc) -> bool:
     if set(whole.facts(step, "needs")) & set(whole.facts(other, "gives")):
         return True
     if amounts(step.get("uses")).keys() & amounts(other.get("uses")).keys():
@@ -340,7 +340,7 @@ def _related(whole: Whole, step: Doc, other: Doc) -> bool:
     return any(any(paths.overlaps(a, b)) for a, b in pairs)
 
 
-def _check_width(whole: Whole, out: Findings) -> None:
+def _check_width(whole: LintContext, out: Findings) -> None:
     lanes = set(whole.order.lane.values())
     if whole.order.complete and len(whole.steps) >= CHAIN_MIN and len(lanes) == 1:
         message = f"each of the {len(whole.steps)} steps waits for the one before"
@@ -357,7 +357,7 @@ FINE_S = 0.05
 DOMINANT = 0.6
 
 
-def check_estimates(whole: Whole, out: Findings, *, advice: bool) -> None:
+def check_estimates(whole: LintContext, out: Findings, *, advice: bool) -> None:
     """Report a budget or deadline that cannot hold; as advice, missing or odd estimates."""
     for field, place in (("", "budget"), ("goal", "goal.budget")):
         budget = _amount((whole.goal if field else whole.plan).get("budget"))
@@ -376,7 +376,7 @@ def _amount(budget: Json) -> float | None:
     return float(found) if isinstance(found, (int, float)) else None
 
 
-def _check_budget(whole: Whole, budget: float, place: str, out: Findings) -> None:
+def _check_budget(whole: LintContext, budget: float, place: str, out: Findings) -> None:
     offers = (whole.offer(step) for step in whole.steps.values())
     cost = sum(offer.cost for offer in offers if offer is not None)
     if cost > budget * (1 + 1e-9):
@@ -384,7 +384,7 @@ def _check_budget(whole: Whole, budget: float, place: str, out: Findings) -> Non
         out.add("budget-short", place, message, "Raise the budget, or take cheaper workers.")
 
 
-def _check_deadline(whole: Whole, deadline: float, place: str, out: Findings) -> None:
+def _check_deadline(whole: LintContext, deadline: float, place: str, out: Findings) -> None:
     est = {ident: whole.est(step) or 0.0 for ident, step in whole.steps.items()}
     takes = max(graph.tails(whole.edges, est).values(), default=0.0)
     at_once = whole.plan.get("limits", {}).get("concurrency")
@@ -397,7 +397,7 @@ def _check_deadline(whole: Whole, deadline: float, place: str, out: Findings) ->
         out.add("budget-short", place, message, "Give it more time, or do more at once.")
 
 
-def _advise(whole: Whole, out: Findings) -> None:
+def _advise(whole: LintContext, out: Findings) -> None:
     known = {ident: whole.est(step) for ident, step in whole.steps.items()}
     total = sum(est for est in known.values() if est is not None)
     complete = None not in known.values() and len(known) >= STEPS_MIN

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from leadhand.core import durations
 from leadhand.core.lint.form import join
 from leadhand.core.plan import graph
-from leadhand.core.promises import effects, given, is_persons, joined, names
+from leadhand.core.promises import as_names, combined_field, effects, facts_given, is_persons
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from leadhand.core.plan.model import Doc, Json
 
 
-class Whole:
+class LintContext:
     """One plan and the catalogue it is checked against; its fields are well formed."""
 
     def __init__(
@@ -81,7 +81,7 @@ class Whole:
 
     def touched(self, step: Doc, field: str) -> tuple[str, ...]:
         """Return the paths a step reads or writes (`field`)."""
-        return joined(step, self.offer(step), field, widened=self.persons)
+        return combined_field(step, self.offer(step), field, widened=self.persons)
 
     def effects(self, step: Doc) -> tuple[str, ...] | None:
         """Return the effects of a step; None if neither step nor worker declares them."""
@@ -93,10 +93,10 @@ class Whole:
     def facts(self, step: Doc, field: str) -> tuple[str, ...]:
         """Return the facts a step needs, gives or drops (`field`)."""
         if self.catalog is None:
-            return names(step.get(field))
+            return as_names(step.get(field))
         if field == "gives":
-            return given(step, self.offer(step), widened=self.persons)
-        return joined(step, self.offer(step), field, widened=self.persons)
+            return facts_given(step, self.offer(step), widened=self.persons)
+        return combined_field(step, self.offer(step), field, widened=self.persons)
 
     def est(self, step: Doc) -> float | None:
         """Return the expected duration of a step in seconds, if step or worker gives one."""

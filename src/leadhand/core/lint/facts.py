@@ -16,7 +16,7 @@ from leadhand.core.wording import listed, shown
 
 if TYPE_CHECKING:
     from leadhand.core.catalog import Catalog
-    from leadhand.core.lint.context import Whole
+    from leadhand.core.lint.context import LintContext
     from leadhand.core.lint.findings import Findings
 
 
@@ -24,7 +24,7 @@ LOOK_MAX = 16
 """The number of givers and droppers examined for one need: the nearest ones."""
 
 
-def check_facts(whole: Whole, out: Findings, *, advice: bool) -> None:
+def check_facts(whole: LintContext, out: Findings, *, advice: bool) -> None:
     """Report unmet needs and an unmet goal; as advice, superfluous or merely claimed facts."""
     if whole.catalog is None or not _speaks(whole):
         return
@@ -41,7 +41,7 @@ def check_facts(whole: Whole, out: Findings, *, advice: bool) -> None:
         _check_claims(book, out)
 
 
-def _speaks(whole: Whole) -> bool:
+def _speaks(whole: LintContext) -> bool:
     if whole.goal.get("want"):
         return True
     return any("needs" in step or "gives" in step for _, step in whole.numbered)
@@ -50,7 +50,7 @@ def _speaks(whole: Whole) -> bool:
 class _Book:
     """The steps that give and drop each fact, in the order of the plan."""
 
-    def __init__(self, whole: Whole, catalog: Catalog) -> None:
+    def __init__(self, whole: LintContext, catalog: Catalog) -> None:
         self.whole, self.catalog = whole, catalog
         self.have = {*whole.goal.get("have", {}), *whole.plan.get("params", {})}
         self.want = list(dict.fromkeys(whole.goal.get("want", ())))

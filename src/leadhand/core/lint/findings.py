@@ -109,7 +109,7 @@ class Findings:
         return self.found
 
 
-class Either:
+class CandidateIds:
     """The ids of a proposal and some ids of the run, for guessing; iterated without a copy."""
 
     def __init__(self, new: Iterable[str], known: Iterable[str]) -> None:

@@ -15,7 +15,7 @@ from leadhand.core.lint.findings import FINDINGS_MAX
 from leadhand.core.lint.step import KnownActions
 from leadhand.core.plan import graph
 from leadhand.core.plan.schema import STEP_SCHEMA
-from leadhand.core.wording import named, shown
+from leadhand.core.wording import shown, type_with_article
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -47,7 +47,7 @@ def well_formed(
         if isinstance(step, dict):
             found.append((i, clean(step, wrong, place, out) if wrong else step))
         else:
-            out.add("field-wrong", place, f"a step is an object, not {named(step)}")
+            out.add("field-wrong", place, f"a step is an object, not {type_with_article(step)}")
     return found
 
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from leadhand.core import calendar, durations
 from leadhand.core.lint.advice import check_contract, check_coupling, check_estimates
-from leadhand.core.lint.context import Whole
+from leadhand.core.lint.context import LintContext
 from leadhand.core.lint.facts import check_facts
 from leadhand.core.lint.findings import Finding, Findings, name_steps
 from leadhand.core.lint.form import (
@@ -50,7 +50,7 @@ from leadhand.core.plan.model import GOAL_PLANNER, failure_action_of
 from leadhand.core.plan.parameters import bind, check_declared
 from leadhand.core.plan.schema import PLAN_SCHEMA, STEPS_MAX
 from leadhand.core.promises import CLAIMED, widenings
-from leadhand.core.wording import listed, named, shown
+from leadhand.core.wording import listed, shown, type_with_article
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 # facts, files, budget or deadline then costs next to nothing. Advice reads every step once more.
 
 
-def check_whole(whole: Whole, out: Findings, *, advice: bool) -> None:
+def check_whole(whole: LintContext, out: Findings, *, advice: bool) -> None:
     """Report findings about the plan as a whole."""
     _check_promises(whole, out)
     check_facts(whole, out, advice=advice)
@@ -76,7 +76,7 @@ def check_whole(whole: Whole, out: Findings, *, advice: bool) -> None:
         check_contract(whole, out)
 
 
-def _check_promises(whole: Whole, out: Findings) -> None:
+def _check_promises(whole: LintContext, out: Findings) -> None:
     """Report claims of steps beyond their workers: they count only once a person approved them."""
     if whole.catalog is None:
         return
@@ -164,7 +164,9 @@ def _lint(
     doc: Json, around: _Around, params: Mapping[str, Json] | None, prefix: str, out: Findings
 ) -> None:
     if not isinstance(doc, dict):
-        out.add("field-wrong", prefix, f"a plan is an object with steps, not {named(doc)}")
+        out.add(
+            "field-wrong", prefix, f"a plan is an object with steps, not {type_with_article(doc)}"
+        )
         return
     catalog = around.catalog
     plan = clean(doc, wrong_fields(_head(doc), _HEAD_SCHEMA, out), prefix, out)
@@ -201,7 +203,7 @@ def _lint(
             old, new = shown(step["supersedes"]), shown(step.get("id"))
             what = f"step {new} supersedes {old}, but nothing is running yet"
             out.add("supersedes-unknown", f"{place}.supersedes", what, "Take it out.")
-    whole = Whole(plan, steps, catalog, pools, prefix)
+    whole = LintContext(plan, steps, catalog, pools, prefix)
     if any(step.get("depends_on") or not graph.USERS.isdisjoint(step) for step in known.values()):
         check_cycles(whole.edges, steps, prefix, out)
     _check_plan(plan, steps, catalog, prefix, out)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from leadhand.core.lint.findings import Either, Finding, Findings, name_steps
+from leadhand.core.lint.findings import CandidateIds, Finding, Findings, name_steps
 from leadhand.core.lint.form import by_id, check_cycles, returns, well_formed
 from leadhand.core.lint.placeholders import KnownNames
 from leadhand.core.lint.step import Scope, check_step
@@ -57,7 +57,7 @@ def proposal(
         return new.get(ident) or _doc(look(ident))
 
     names = KnownNames({}, params or {}, returns(catalog, giver))
-    scope = Scope(catalog, names, status, Either(new, some), resources)
+    scope = Scope(catalog, names, status, CandidateIds(new, some), resources)
     for i, step in clean:
         if out.full:
             break

@@ -107,7 +107,7 @@ class StepRecord:
         return self.status in SETTLED
 
     @property
-    def bad(self) -> bool:
+    def blocking(self) -> bool:
         """Whether it keeps the run from succeeding."""
         return self.status in ("failed", "skipped") and not self.tolerated
 
@@ -173,7 +173,7 @@ class Book:
         """The inverse: new id to old id."""
         self.ended_before: set[str] = set()
         """Steps that had ended when they were superseded: tolerant dependents may start."""
-        self.forsaken: list[StepRecord] = []
+        self.awaiting_planner: list[StepRecord] = []
         """Failed steps left to the planner, neither replaced nor dropped since."""
         self.unanswered: list[StepRecord] = []
         """Those of them that failed since the last revision."""
@@ -242,10 +242,10 @@ class Book:
 
     def left_to_planner(self, step: StepRecord) -> None:
         """Record a failed step that is left to the planner."""
-        self.forsaken.append(step)
+        self.awaiting_planner.append(step)
         self.unanswered.append(step)
 
-    def told(self, facts: list[str], event: QuestionAnswered) -> None:
+    def add_facts(self, facts: list[str], event: QuestionAnswered) -> None:
         """Record facts given by a person: they are true if a value was given."""
         data, text = event.data, event.text
         named = isinstance(data, dict) and any(fact in data for fact in facts)
@@ -277,16 +277,16 @@ class Book:
         offer = self.offer(step.worker, step.doc.get("action", ""))
         theirs = offer.gives if offer else ()
         touched = any(failure.get("effect", "none") != "none" for failure in step.broken)
-        for fact in several(step.doc.get("gives", theirs)):
+        for fact in as_tuple(step.doc.get("gives", theirs)):
             if (step.widened or fact in theirs) and (touched or ":" in fact):
                 self.by_people.discard(fact)
                 if self.facts.get(fact, self.at) < self.at:
                     del self.facts[fact]
 
-    def closed(self, step: StepRecord, worker: str) -> list[str]:
+    def closed_gates(self, step: StepRecord, worker: str) -> list[str]:
         """Return the flags that a step needs, by its worker or itself, and that are not true."""
         offer = self.offer(worker, step.doc.get("action", ""))
-        own = several(step.doc.get("needs"))
+        own = as_tuple(step.doc.get("needs"))
         theirs = () if step.widened and "needs" in step.doc else offer.needs if offer else ()
         return [fact for fact in (*theirs, *own) if ":" in fact and fact not in self.facts]
 
@@ -345,19 +345,19 @@ class Book:
         self.data[step.id] = data
         self.idle = 0
         offer = self.offer(step.worker, step.doc.get("action", ""))
-        theirs, own = offer.drops if offer else (), several(step.doc.get("drops"))
+        theirs, own = offer.drops if offer else (), as_tuple(step.doc.get("drops"))
         for fact in own if step.widened and "drops" in step.doc else (*theirs, *own):
             self.by_people.discard(fact)
             if self.facts.get(fact, self.at) < self.at:
                 del self.facts[fact]
         theirs = offer.gives if offer else ()
-        for fact in several(step.doc.get("gives", theirs)):
+        for fact in as_tuple(step.doc.get("gives", theirs)):
             if step.widened or fact in theirs:
                 self.facts[fact] = self.at
 
     # What is in flight.
 
-    def take(self, step: StepRecord, live: InFlight) -> None:
+    def add_in_flight(self, step: StepRecord, live: InFlight) -> None:
         """Record an attempt or probe in flight."""
         self.live[step.id] = live
         self.busy[live.worker] = self.busy.get(live.worker, 0) + 1
@@ -365,7 +365,7 @@ class Book:
         for name, amount in uses(step.doc).items():
             self.held[name] = self.held.get(name, 0) + amount
 
-    def give_back(self, step: StepRecord) -> InFlight | None:
+    def remove_in_flight(self, step: StepRecord) -> InFlight | None:
         """Record that a step's attempt or probe is no longer in flight, and return it."""
         live = self.live.pop(step.id, None)
         if live is None:
@@ -383,12 +383,12 @@ class Book:
         self.epoch = max(self.epoch, epoch)
 
 
-def does(doc: Doc) -> bytes:
+def task_key(doc: Doc) -> bytes:
     """Return the work of a step, independent of its id: worker, action and parameters."""
     return canonical([doc["worker"], doc.get("action", ""), doc.get("parameters") or {}])
 
 
-def several(names: Any) -> tuple[str, ...]:
+def as_tuple(names: Any) -> tuple[str, ...]:
     """Return one name or several as a tuple."""
     return (names,) if isinstance(names, str) else tuple(names or ())
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from leadhand.core import events as ev
-from leadhand.core.logcheck.book import Book, Violation, several
+from leadhand.core.logcheck.book import Book, Violation, as_tuple
 from leadhand.core.logcheck.people import PEOPLE_CHECKS
 from leadhand.core.logcheck.plan import PLAN_CHECKS, Causes
 from leadhand.core.logcheck.steps import STEP_CHECKS
@@ -183,7 +183,7 @@ def _goal_checked(book: Book, event: ev.GoalChecked) -> None:
     book.goal_asked = False
     book.goal_met = event.met
     goal = book.start.goal if isinstance(book.start.goal, dict) else {}
-    wanted = several(goal.get("want"))
+    wanted = as_tuple(goal.get("want"))
     given = bool(wanted) and book.by_people.issuperset(wanted)
     if not event.met and given and not goal.get("acceptance"):
         book.wrong("L15", f"the goal counts as unmet, and {_some(list(wanted))} was given")
@@ -209,7 +209,7 @@ def _run_ended(book: Book, event: ev.RunEnded) -> None:
     elif event.status == "succeeded":
         _check_success(book)
     elif event.status == "failed":
-        if not any(step.bad for step in book.steps.values()) and book.goal_met is not False:
+        if not any(step.blocking for step in book.steps.values()) and book.goal_met is not False:
             book.wrong("L5", "it ended as failed though nothing failed")
     else:
         book.wrong("L5", f"it ended as {event.status} though nobody stopped it")
@@ -236,12 +236,12 @@ def _check_success(book: Book) -> None:
     if wanted and not book.goal_met:
         book.wrong("L5", "success though the goal's acceptance criteria were not found to hold")
     if isinstance(goal, dict):
-        absent = [fact for fact in several(goal.get("want")) if fact not in book.facts]
+        absent = [fact for fact in as_tuple(goal.get("want")) if fact not in book.facts]
         if absent:
             book.wrong("L5", f"success though nothing has given {_some(absent)}")
     if not book.final and not book.finish:
         book.wrong("L5", "success though no final revision was accepted")
-    bad = [f"{step.id} {step.status}" for step in book.steps.values() if step.bad]
+    bad = [f"{step.id} {step.status}" for step in book.steps.values() if step.blocking]
     if bad:
         book.wrong("L14", f"success though {_some(bad)}")
     asked = [name for name, question in book.questions.items() if question.kind != "hold"]

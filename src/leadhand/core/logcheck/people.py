@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from leadhand.core import events as ev
 from leadhand.core.logcheck import permissions as permits
 from leadhand.core.plan import graph
-from leadhand.core.review.ruling import without
+from leadhand.core.review.ruling import envelope_without
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,7 +40,7 @@ def pass_hold(book: Book, old: str, new: str, *, allowed: bool) -> None:
 def _workers_changed(book: Book, event: ev.WorkersChanged) -> None:
     permits.change(book, event)
     book.catalog.update({spec.name: spec for spec in event.specs})
-    book.envelope = without(book.envelope, {spec.name for spec in event.specs})
+    book.envelope = envelope_without(book.envelope, {spec.name for spec in event.specs})
 
 
 def _redo_requested(book: Book, event: ev.RedoRequested) -> None:
@@ -58,7 +58,7 @@ def _redo_requested(book: Book, event: ev.RedoRequested) -> None:
     step.status, step.tries, step.until, step.tolerated = "again", {}, 0, False
     step.restarts = 0
     step.unseen = step.happened = False
-    book.forsaken = [each for each in book.forsaken if each.id != step.id]
+    book.awaiting_planner = [each for each in book.awaiting_planner if each.id != step.id]
     book.unanswered = [each for each in book.unanswered if each.id != step.id]
     book.finish, book.goal_met, book.goal_asked = False, None, False
     causes = {step.id}
@@ -82,7 +82,7 @@ def _lives_again(book: Book, step: StepRecord, causes: set[str]) -> bool:
 
 PEOPLE_CHECKS: dict[type[ev.Event], Callable[[Book, Any], None]] = {
     ev.StepsHeld: _steps_held,
-    ev.ReleaseGiven: permits.give,
+    ev.ReleaseGiven: permits.give_release,
     ev.StepsReleased: _steps_released,
     ev.ApprovalVoided: permits.distrust,
     ev.WorkersChanged: _workers_changed,

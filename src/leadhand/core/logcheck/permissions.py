@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leadhand.core import events as ev
-from leadhand.core.catalog import Catalog, doers
+from leadhand.core.catalog import Catalog, able_workers
 from leadhand.core.plan.model import RISKS, worst
 from leadhand.core.review.approval import release_binding
 from leadhand.core.review.ruling import PlanReach, reach
@@ -48,7 +48,7 @@ def change(book: Book, event: ev.WorkersChanged) -> None:
     names = {spec.name for spec in event.specs}
     for step in book.steps.values():
         allowed = book.permits.reviewed.get(step.id) and step.status != "succeeded"
-        if allowed and not names.isdisjoint(doers(step.doc, book.catalog)):
+        if allowed and not names.isdisjoint(able_workers(step.doc, book.catalog)):
             book.permits.void[step.id] = "its worker has changed"
 
 
@@ -78,7 +78,7 @@ def distrust(book: Book, event: ev.ApprovalVoided) -> None:
         book.envelope = {}
 
 
-def give(book: Book, event: ev.ReleaseGiven) -> None:
+def give_release(book: Book, event: ev.ReleaseGiven) -> None:
     """Record a person's release of the steps of a question."""
     check_giver(book, event, event.question, "released")
     book.permits.releases.setdefault(event.question, []).append(event)
@@ -114,7 +114,7 @@ def release(book: Book, event: ev.StepsReleased) -> None:
     if anew:
         before = max((book.permits.reviewed.get(ident, 0) for ident in event.steps), default=0)
         needed = max(1, before, _least(book, docs))
-    if len({folded(each.actor) for each in given}) < needed:
+    if len({fold_name(each.actor) for each in given}) < needed:
         who = f"{len(given)} of {needed} people"
         book.wrong("I28", f"{', '.join(event.steps)} went on, released by {who}")
     if event.expires != min((each.expires for each in given if each.expires), default=0):
@@ -135,7 +135,7 @@ def _counting(book: Book, question: str, docs: list[Doc]) -> list[ev.ReleaseGive
     ]
 
 
-def folded(name: str) -> str:
+def fold_name(name: str) -> str:
     """Return a name in one spelling, as to case and spaces."""
     return "".join(name.casefold().split())
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from leadhand.core import events as ev
-from leadhand.core.catalog import Catalog, doers
+from leadhand.core.catalog import Catalog, able_workers
 from leadhand.core.hashing import canonical, digest
 from leadhand.core.logcheck import permissions as permits
-from leadhand.core.logcheck.book import Book, Pending, StepRecord, does, several
+from leadhand.core.logcheck.book import Book, Pending, StepRecord, as_tuple, task_key
 from leadhand.core.logcheck.people import pass_hold
 from leadhand.core.plan import graph
 from leadhand.core.plan.model import RISKS, worst
 from leadhand.core.review.approval import bind, versions
-from leadhand.core.review.ruling import PlanReach, outside, reach, widened
+from leadhand.core.review.ruling import PlanReach, outside_envelope, reach, widened_envelope
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +47,7 @@ def written_by_person(book: Book, event: RevisionProposed) -> bool:
     return bool(given) and digest(canonical(event.add)) == start.linted
 
 
-def beyond(book: Book, add: list[Doc]) -> dict[str, dict[str, list[str]]]:
+def claims_beyond(book: Book, add: list[Doc]) -> dict[str, dict[str, list[str]]]:
     """Return the claims of steps beyond any worker that may do them: step, field, names."""
     found: dict[str, dict[str, list[str]]] = {}
     for doc in add:
@@ -77,25 +77,27 @@ def _more(doc: Doc, offer: Offer) -> list[tuple[str, set[str]]]:
     found: list[tuple[str, set[str]]] = []
     if doc.get("idempotent") is True and not offer.idempotent:
         found.append(("idempotent", set()))
-    claimed = set(several(doc.get("gives"))) - set(offer.gives)
+    claimed = set(as_tuple(doc.get("gives"))) - set(offer.gives)
     if claimed:
         found.append(("gives", claimed))
     for field in ADDED:
         if doc.get(field) is None:
             continue
-        left_out = set(getattr(offer, field)) - set(several(doc[field]))
+        left_out = set(getattr(offer, field)) - set(as_tuple(doc[field]))
         if field == "needs":
             left_out -= set(doc.get("parameters") or ())
         if field == "drops":
-            left_out -= set(several(doc["gives"]) if "gives" in doc else offer.gives)
+            left_out -= set(as_tuple(doc["gives"]) if "gives" in doc else offer.gives)
         if left_out:
             found.append((field, left_out))
     return found
 
 
-def bound(book: Book, pending: Pending, event: ApprovalGiven) -> dict[str, dict[str, list[str]]]:
+def covered_claims(
+    book: Book, pending: Pending, event: ApprovalGiven
+) -> dict[str, dict[str, list[str]]]:
     """Return the claims that an approval covers; report L13 if it cannot cover them."""
-    claimed = beyond(book, pending.add) if pending.by_person else {}
+    claimed = claims_beyond(book, pending.add) if pending.by_person else {}
     if event.widens and sorted(event.widens) != sorted(claimed):
         who = f"{event.actor} allowed claims of {', '.join(event.widens)}"
         book.wrong("L13", f"{who}, and revision {event.number} has others, or no person's")
@@ -316,7 +318,7 @@ def _finish_accepted(book: Book, event: ev.FinishAccepted) -> None:
     if event.drop != (book.said_last.get("drop") or {}):
         book.wrong("L14", "a finish gives up other steps, or for other reasons, than was said")
     _give_up(book, event.drop)
-    left = [step.id for step in book.steps.values() if not step.settled or step.bad]
+    left = [step.id for step in book.steps.values() if not step.settled or step.blocking]
     if left:
         book.wrong("L14", f"a finish was accepted, and {', '.join(left[:5])} is not settled")
     asked = [name for name, question in book.questions.items() if question.kind != "hold"]
@@ -337,12 +339,12 @@ def _give_up(book: Book, drop: dict[str, str]) -> None:
         if ident in book.live or step.status in ("succeeded", "superseded", "open"):
             book.wrong("L14", f"{ident} was given up though it is {step.status}")
             continue
-        if step.bad:
+        if step.blocking:
             step.tolerated = True
         elif not step.settled:
             step.status = "cancelled"
             drop_questions(book, ident)
-        book.forsaken = [each for each in book.forsaken if each is not step]
+        book.awaiting_planner = [each for each in book.awaiting_planner if each is not step]
         stack.append(step)
     while stack:
         names = _names_of(book, stack.pop().id)
@@ -406,9 +408,9 @@ def _revision_proposed(book: Book, event: ev.RevisionProposed) -> None:
 
 def _check_unseen(book: Book, event: ev.RevisionProposed) -> None:
     """Report I17 if a planner repeats a possible effect before a person has looked."""
-    unseen = {does(step.doc): step.id for step in book.unseen_steps()}
+    unseen = {task_key(step.doc): step.id for step in book.unseen_steps()}
     for doc in event.add if unseen else ():
-        old = unseen.get(does(doc))
+        old = unseen.get(task_key(doc))
         if old is not None and not book.idempotent(StepRecord(doc), doc["worker"]):
             book.wrong("I17", f"{doc['id']} does again what {old} may have done, unasked")
 
@@ -423,7 +425,7 @@ def _beyond(book: Book, add: list[Doc]) -> bool:
     """Return whether the steps exceed the envelope, or there is none."""
     if book.envelope is None:
         return True
-    return bool(outside(book.envelope, _reached(book, add), book.spent))
+    return bool(outside_envelope(book.envelope, _reached(book, add), book.spent))
 
 
 def _reached(book: Book, add: list[Doc]) -> PlanReach:
@@ -434,7 +436,7 @@ def _reached(book: Book, add: list[Doc]) -> PlanReach:
 def _risk(book: Book, doc: Doc) -> str:
     """Return the highest risk declared by plan, step and every worker that may do it."""
     found = [book.start.plan.get("risk_level"), doc.get("risk_level")]
-    for name in doers(doc, book.catalog):
+    for name in able_workers(doc, book.catalog):
         offer, spec = book.offer(name, doc.get("action", "")), book.catalog.get(name)
         declared = offer.risk if offer else None
         found.append(declared or (spec.default_risk() if spec else None))
@@ -461,10 +463,10 @@ def _approval_given(book: Book, event: ev.ApprovalGiven) -> None:
     if pending is None:
         return
     permits.check_giver(book, event, f"revision {event.number}", "allowed")
-    if permits.folded(event.actor) in map(permits.folded, pending.allowed):
+    if permits.fold_name(event.actor) in map(permits.fold_name, pending.allowed):
         book.wrong("I26", f"revision {event.number} was allowed by {event.actor} twice")
     workers = versions(pending.add, Catalog(book.catalog.values()))
-    claimed = bound(book, pending, event)
+    claimed = covered_claims(book, pending, event)
     if event.binding != bind(book.start, event.hash, workers, event.expires, claimed):
         book.wrong("I24", f"{event.actor} allowed something else than revision {event.number}")
     shown = bind(book.start, event.hash, workers, 0, claimed)
@@ -529,7 +531,7 @@ def _count_idle(book: Book, pending: Pending) -> None:
     """Count revisions in a row that only repeat earlier work, which are limited."""
     if not (pending.add or pending.cancel):
         return
-    if any(does(doc) not in book.done_before for doc in pending.add):
+    if any(task_key(doc) not in book.done_before for doc in pending.add):
         book.idle = 0
         return
     waits = any(step.status == "again" for step in book.steps.values())
@@ -555,7 +557,9 @@ def _check_permit(book: Book, pending: Pending, event: ev.RevisionApproved) -> N
         book.wrong("I24", f"revision {event.number} may run for another time than was allowed")
     reached, asked = _reached(book, pending.add), book.start.plan.get("envelope")
     before = [book.envelope, {}] if "expires" in (book.envelope or {}) else [book.envelope]
-    if event.envelope not in [widened(each, reached, asked, event.expires) for each in before]:
+    if event.envelope not in [
+        widened_envelope(each, reached, asked, event.expires) for each in before
+    ]:
         book.wrong("I24", f"the envelope around revision {event.number} is not what was allowed")
 
 
@@ -683,7 +687,7 @@ def _change_approved(book: Book, event: ev.ChangeApproved) -> None:
     if (event.commit, event.digest) != (change.get("commit"), change.get("digest")):
         book.wrong("I53", f"{event.actor} approved another change of {event.step} than was shown")
     permits.check_giver(book, event, f"the change of {event.step}", "approved")
-    given, name = book.allowed.setdefault(event.question, set()), permits.folded(event.actor)
+    given, name = book.allowed.setdefault(event.question, set()), permits.fold_name(event.actor)
     if name in given:
         book.wrong("I53", f"{event.actor} approved the change of {event.step} twice")
     given.add(name)
@@ -702,7 +706,7 @@ def _question_answered(book: Book, event: ev.QuestionAnswered) -> None:
     if not event.actor:
         book.wrong("I6", f"question {event.id} was answered by nobody")
     if event.choice == "give":
-        book.told(question.facts, event)
+        book.add_facts(question.facts, event)
     if kind == "planning" and event.choice in ("abort", "rollback") and not book.stopping:
         book.expect, book.back_wanted = ("StopDecided", ""), event.choice == "rollback"
     if event.choice == "hand_over" and book.start.planner == DOCUMENT:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from leadhand.core import events as ev
-from leadhand.core.catalog import doers
+from leadhand.core.catalog import able_workers
 from leadhand.core.hashing import canonical, digest
-from leadhand.core.logcheck.book import Book, InFlight, StepRecord, does, uses
+from leadhand.core.logcheck.book import Book, InFlight, StepRecord, task_key, uses
 from leadhand.core.logcheck.permissions import check_start
 from leadhand.core.logcheck.plan import drop_questions
 from leadhand.core.plan import graph, references
@@ -103,7 +103,7 @@ def _check_repeat(book: Book, step: StepRecord, event: ev.RecoveryDecided, kind:
         why = "nobody saw whether it happened" if step.unseen else "it has happened"
         book.wrong("I17", f"{what} though {why}, and the step is not idempotent")
     if event.strategy == "reroute":
-        known = doers(step.doc, book.catalog)
+        known = able_workers(step.doc, book.catalog)
         if event.worker == step.worker or event.worker not in known:
             book.wrong("I21", f"{what} to {event.worker}, which the plan does not name for it")
         if kind in NOBODY_ELSE:
@@ -186,14 +186,14 @@ def _attempt_started(book: Book, event: ev.AttemptStarted) -> None:
     _check_inputs(book, step, event)
     _check_limits(book, step, event.worker)
     if step.id in book.live:
-        book.give_back(step)
+        book.remove_in_flight(step)
     step.status = "attempt"
-    book.done_before.add(does(step.doc))
+    book.done_before.add(task_key(step.doc))
     step.worker = event.worker
     step.attempts = max(step.attempts, event.attempt)
     price = book.price(step, event.worker)
     live = (event.attempt, event.epoch, event.worker, event.deadline, book.owner, price)
-    book.take(step, InFlight("attempt", *live))
+    book.add_in_flight(step, InFlight("attempt", *live))
 
 
 def _check_turn(book: Book, step: StepRecord, event: ev.AttemptStarted) -> None:
@@ -237,7 +237,7 @@ def _check_allowed(book: Book, step: StepRecord, event: ev.AttemptStarted) -> No
 
 def _check_gates(book: Book, step: StepRecord, event: ev.AttemptStarted) -> None:
     """Report L13 unless the flags that a step needs are true."""
-    if closed := book.closed(step, event.worker):
+    if closed := book.closed_gates(step, event.worker):
         what = f"attempt {event.attempt} of {step.id}"
         book.wrong("L13", f"{what} started, and {closed[0]} is not true")
 
@@ -326,7 +326,7 @@ def _attempt_reported(book: Book, event: ev.AttemptReported) -> None:
     step = _in_flight(book, event.step, "attempt", event.attempt, event.epoch)
     if step is None:
         return
-    live = book.give_back(step)
+    live = book.remove_in_flight(step)
     if live is not None and live.owner != book.owner:
         book.wrong("I12", f"attempt {event.attempt} of {event.step} outlived its host")
     if event.met:
@@ -363,7 +363,7 @@ def _attempt_lost(book: Book, event: ev.AttemptLost) -> None:
     step = _in_flight(book, event.step, "attempt", event.attempt, event.epoch)
     if step is None:
         return
-    live = book.give_back(step)
+    live = book.remove_in_flight(step)
     if live is not None:
         gone = live.owner != book.owner
         given_up = book.cancel_by is not None and book.at >= book.cancel_by
@@ -395,14 +395,14 @@ def _probe_started(book: Book, event: ev.ProbeStarted) -> None:
     step.status = "probe"
     price = book.price(step, step.worker)
     live = (event.attempt, event.epoch, step.worker, event.deadline, book.owner, price)
-    book.take(step, InFlight("probe", *live))
+    book.add_in_flight(step, InFlight("probe", *live))
 
 
 def _probe_reported(book: Book, event: ev.ProbeReported) -> None:
     step = _in_flight(book, event.step, "probe", event.attempt, event.epoch)
     if step is None:
         return
-    live = book.give_back(step)
+    live = book.remove_in_flight(step)
     # Lost with its host, or with the remote machine that ran it.
     if live is not None and live.owner != book.owner and event.outcome != "lost":
         book.wrong("I12", f"the probe of {event.step} is {event.outcome}: its host says otherwise")

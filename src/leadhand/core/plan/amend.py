@@ -16,11 +16,18 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from leadhand.core.plan.canonical import follow, heirs_of, named_steps, normal, normal_step, same
+from leadhand.core.plan.canonical import (
+    canonical_plan,
+    canonical_step,
+    follow,
+    heirs_of,
+    named_steps,
+    same_json,
+)
 from leadhand.core.plan.diff import diff, lines
 from leadhand.core.plan.graph import dependencies
 from leadhand.core.plan.references import describe
-from leadhand.core.plan.revisions import plan_of, rewritten
+from leadhand.core.plan.revisions import plan_of, rename_references
 from leadhand.core.state.model import MOVABLE, REPLACEABLE
 from leadhand.core.visible import visible_key
 from leadhand.core.wording import closest, listed, shown
@@ -66,7 +73,7 @@ class Delta(NamedTuple):
 # Edits by path.
 
 
-def look(plan: Doc, path: str, heirs: Mapping[str, str] | None = None) -> Json:
+def value_at(plan: Doc, path: str, heirs: Mapping[str, str] | None = None) -> Json:
     """Return the value at `path`, or MISSING."""
     try:
         holder, key = _Walk(plan, path, heirs).end(make=False)
@@ -321,7 +328,7 @@ class _Edited:
         before, after = self.old[old], {**step, "id": old}
         if ident != old and "supersedes" in before:
             after["supersedes"] = before["supersedes"]
-        if same(normal_step(before, self.heirs), normal_step(after, self.heirs)):
+        if same_json(canonical_step(before, self.heirs), canonical_step(after, self.heirs)):
             return None
         status = self.started.get(old)
         if status is not None and status not in REPLACEABLE:
@@ -331,7 +338,7 @@ class _Edited:
             return None
         new = {**after, "id": self._fresh(before), "supersedes": old}
         if "undo" in new:  # It may refer to its own result, which has a new name.
-            new["undo"] = rewritten(new["undo"], {old: new["id"], ident: new["id"]})
+            new["undo"] = rename_references(new["undo"], {old: new["id"], ident: new["id"]})
         return new
 
     def _fresh(self, step: Doc) -> str:
@@ -366,12 +373,16 @@ class _Edited:
 
     def _head(self) -> Doc:
         before, after = (
-            {key: value for key, value in normal(doc).items() if key not in ("steps", "final")}
+            {
+                key: value
+                for key, value in canonical_plan(doc).items()
+                if key not in ("steps", "final")
+            }
             for doc in (self.before, self.after)
         )
         names = [*before, *(name for name in after if name not in before)]
         return {
             name: self.after.get(name)
             for name in names
-            if name not in before or name not in after or not same(before[name], after[name])
+            if name not in before or name not in after or not same_json(before[name], after[name])
         }

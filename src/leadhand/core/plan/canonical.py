@@ -43,7 +43,7 @@ Heirs = dict[str, str]
 """Superseded steps: old id to new id."""
 
 
-def same(one: Json, other: Json) -> bool:
+def same_json(one: Json, other: Json) -> bool:
     """Return whether two values are identical as canonical JSON: 1 is neither 1.0 nor true."""
     return canonical(one) == canonical(other)
 
@@ -80,7 +80,7 @@ def follow(name: str, heirs: Mapping[str, str]) -> str:
     return name
 
 
-def normal(plan: Doc, more_heirs: Mapping[str, str] | None = None) -> Doc:
+def canonical_plan(plan: Doc, more_heirs: Mapping[str, str] | None = None) -> Doc:
     """Return `plan` in canonical form, with its steps by id.
 
     `more_heirs` adds superseded ids that the plan itself does not mention.
@@ -94,14 +94,14 @@ def normal(plan: Doc, more_heirs: Mapping[str, str] | None = None) -> Doc:
     if isinstance(found.get("goal"), dict):
         found["goal"] = _goal(found["goal"])
     if isinstance(found.get("rollback_plan"), dict):
-        found["rollback_plan"] = normal(found["rollback_plan"])
+        found["rollback_plan"] = canonical_plan(found["rollback_plan"])
     steps = named_steps(plan.get("steps"))
     if steps is not None:
-        found["steps"] = {ident: normal_step(step, heirs) for ident, step in steps.items()}
+        found["steps"] = {ident: canonical_step(step, heirs) for ident, step in steps.items()}
     return found
 
 
-def normal_step(step: Doc, heirs: Mapping[str, str] | None = None) -> Doc:
+def canonical_step(step: Doc, heirs: Mapping[str, str] | None = None) -> Doc:
     """Return `step` in canonical form.
 
     `heirs` maps superseded ids in its references to new ones.
@@ -116,25 +116,25 @@ def normal_step(step: Doc, heirs: Mapping[str, str] | None = None) -> Doc:
         uses = found["uses"]
         found["uses"] = sorted([uses] if isinstance(uses, str) else uses, key=canonical)
     if isinstance(found.get("undo"), dict):
-        undo = normal_step(found["undo"], heirs)
+        undo = canonical_step(found["undo"], heirs)
         found["undo"] = {key: value for key, value in undo.items() if key != "depends_on"}
     return found
 
 
-def ordered(items: Iterable[Json]) -> list[Json]:
+def sorted_unique(items: Iterable[Json]) -> list[Json]:
     """Return the items sorted by their canonical JSON, without duplicates."""
     return [value for _, value in sorted({canonical(each): each for each in items}.items())]
 
 
 def _is_default(key: str, value: Json, defaults: Doc) -> bool:
-    return key in defaults and same(value, defaults[key])
+    return key in defaults and same_json(value, defaults[key])
 
 
 def _goal(goal: Doc) -> Json:
     found = {
         key: _entries(key, value, {}) if key in GOAL_SETS else value for key, value in goal.items()
     }
-    found = {key: value for key, value in found.items() if not same(value, [])}
+    found = {key: value for key, value in found.items() if not same_json(value, [])}
     return found["text"] if set(found) == {"text"} else found
 
 
@@ -147,7 +147,7 @@ def _entries(key: str, value: Any, heirs: Mapping[str, str]) -> Json:
         value = [_dependency(each, heirs) for each in value]
     elif key == "context":
         value = [_told(each, heirs) for each in value]
-    return ordered(value)
+    return sorted_unique(value)
 
 
 def _told(entry: Json, heirs: Mapping[str, str]) -> Json:

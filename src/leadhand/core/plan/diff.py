@@ -16,11 +16,11 @@ from leadhand.core.hashing import canonical
 from leadhand.core.plan.canonical import (
     GOAL_SETS,
     STEP_SETS,
+    canonical_plan,
     follow,
     heirs_of,
     named_steps,
-    normal,
-    same,
+    same_json,
 )
 from leadhand.core.plan.graph import ancestors, dependencies
 from leadhand.core.visible import visible_key, visible_pair, visible_value
@@ -90,7 +90,12 @@ def diff(old: Doc, new: Doc, heirs: Mapping[str, str] | None = None) -> list[Cha
     known = {**(heirs or {}), **heirs_of(new)}
     renames = _renames(old, new, known)
     return list(
-        _plan(normal(old, {**_past(old, known), **renames}), normal(new, heirs), (), renames)
+        _plan(
+            canonical_plan(old, {**_past(old, known), **renames}),
+            canonical_plan(new, heirs),
+            (),
+            renames,
+        )
     )
 
 
@@ -284,5 +289,5 @@ def _value(old: Json, new: Json, path: Path) -> Iterator[Change]:
     elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         for i, (one, other) in enumerate(zip(old, new, strict=True)):
             yield from _value(one, other, (*path, i))
-    elif not same(old, new):
+    elif not same_json(old, new):
         yield Change("changed", path, old=old, new=new)

@@ -39,12 +39,12 @@ def dependencies(step: Doc) -> dict[str, bool]:
         for entry in step.get("depends_on", ())
     }
     if not USERS.isdisjoint(step):
-        for name in used(step):
+        for name in used_results(step):
             found.setdefault(name, False)
     return found
 
 
-def used(step: Doc) -> list[str]:
+def used_results(step: Doc) -> list[str]:
     """Return the ids of the other steps whose results `step` uses, each once."""
     found: dict[str, None] = {}
     for ref in references.find(step.get("parameters")):
@@ -152,7 +152,7 @@ def cycles(graph: Mapping[str, Collection[str]]) -> list[list[str]]:
     """
     if len(order(graph)) == len(graph):
         return []
-    return [_shortest(graph, knot) for knot in knots(graph) if len(knot) > 1]
+    return [_shortest(graph, knot) for knot in strong_components(graph) if len(knot) > 1]
 
 
 def _shortest(graph: Mapping[str, Collection[str]], knot: list[str]) -> list[str]:
@@ -174,7 +174,7 @@ def _shortest(graph: Mapping[str, Collection[str]], knot: list[str]) -> list[str
     return knot
 
 
-def knots(graph: Mapping[str, Collection[str]]) -> list[list[str]]:
+def strong_components(graph: Mapping[str, Collection[str]]) -> list[list[str]]:
     """Return the strongly connected components (Tarjan's algorithm with an explicit stack).
 
     The first step of each component is the first in the document.

@@ -26,7 +26,7 @@ import msgspec
 from leadhand.core.jsonschema import unusable
 from leadhand.core.lint.findings import Finding, Findings
 from leadhand.core.plan.references import Secret
-from leadhand.core.wording import TYPE_WORDS, kind_of, listed, named, shown
+from leadhand.core.wording import TYPE_WORDS, kind_of, listed, shown, type_with_article
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -178,7 +178,7 @@ def _wrong_declaration(entry: Json) -> str:
     if not isinstance(entry.get("required", False), bool):
         return "required must be true or false"
     if not isinstance(entry.get("enum", []), list):
-        return f"enum must be a list, is {named(entry['enum'])}"
+        return f"enum must be a list, is {type_with_article(entry['enum'])}"
     if any(not isinstance(entry.get(word, ""), str) for word in ("pattern", "description")):
         return "pattern and description must be strings"
     if any(

@@ -27,7 +27,7 @@ ORIGIN_KEYS = ("library", "context", "bound", "rollback_of", "rollback_reason", 
 """The fields in which a run records the origin of its plan; not part of the plan."""
 
 
-class Revised(NamedTuple):
+class RevisedPlan(NamedTuple):
     """One revision of a run's plan, as a whole document."""
 
     number: int
@@ -56,22 +56,22 @@ def origin_of(started: ev.RunStarted | None) -> Doc:
     return {key: plan[key] for key in ORIGIN_KEYS if key in plan}
 
 
-def revisions(log: Iterable[ev.Event]) -> list[Revised]:
+def revisions(log: Iterable[ev.Event]) -> list[RevisedPlan]:
     """Return every proposed revision, in the order of the log."""
     head: Doc = {}
     steps: dict[str, Doc] = {}
     heirs: dict[str, str] = {}
     pending: tuple[dict[str, Doc], dict[str, str]] = ({}, {})
-    found: list[Revised] = []
+    found: list[RevisedPlan] = []
     for event in log:
         match event:
             case ev.RunStarted():
                 head = head_of(event)
             case ev.RevisionProposed():
-                pending = changed(steps, heirs, event.add, [*event.cancel, *event.drop])
-                doc = whole(head, pending[0], final=event.final, outlook=event.outlook)
+                pending = apply_delta(steps, heirs, event.add, [*event.cancel, *event.drop])
+                doc = plan_document(head, pending[0], final=event.final, outlook=event.outlook)
                 found.append(
-                    Revised(event.number, event.hash, event.author, "proposed", doc, pending[1])
+                    RevisedPlan(event.number, event.hash, event.author, "proposed", doc, pending[1])
                 )
             case ev.RevisionApproved() if found and found[-1].hash == event.hash:
                 steps, heirs = pending
@@ -100,9 +100,9 @@ def plan_of(state: State, *, pending: bool = True) -> tuple[Doc, dict[str, str]]
     final = state.final or not (state.revision or replans)
     if pending and state.pending is not None:
         out = [*state.pending.cancel, *state.pending.drop]
-        steps, heirs = changed(steps, heirs, state.pending.add, out)
+        steps, heirs = apply_delta(steps, heirs, state.pending.add, out)
         final = state.pending.final
-    return whole(head, steps, final=final, outlook=state.outlook), heirs
+    return plan_document(head, steps, final=final, outlook=state.outlook), heirs
 
 
 def held_by(state: State) -> dict[str, str]:
@@ -110,7 +110,7 @@ def held_by(state: State) -> dict[str, str]:
     return {name: state.steps[name].held_by for name in state.steps if name in state.held}
 
 
-def changed(
+def apply_delta(
     steps: Mapping[str, Doc], heirs: Mapping[str, str], add: Iterable[Doc], cancel: Iterable[str]
 ) -> tuple[dict[str, Doc], dict[str, str]]:
     """Return steps and heirs after a delta; an heir takes the position of its predecessor."""
@@ -127,7 +127,9 @@ def changed(
     return found, {**heirs, **{old: step["id"] for old, step in by_old.items()}}
 
 
-def whole(head: Doc, steps: Mapping[str, Doc], *, final: bool = True, outlook: Json = ()) -> Doc:
+def plan_document(
+    head: Doc, steps: Mapping[str, Doc], *, final: bool = True, outlook: Json = ()
+) -> Doc:
     """Build a plan document from its parts."""
     doc = {**head, "steps": list(steps.values())}
     doc.pop("final", None)
@@ -181,21 +183,21 @@ def _renamed(step: Doc, names: Mapping[str, str]) -> Doc:
         ]
     for key in ("parameters", "undo"):
         if key in found:
-            found[key] = rewritten(found[key], names)
+            found[key] = rename_references(found[key], names)
     return found
 
 
-def rewritten(value: Json, names: Mapping[str, str]) -> Json:
+def rename_references(value: Json, names: Mapping[str, str]) -> Json:
     """Return a value with its references to steps renamed by `names`."""
 
     def renamed(ref: references.Ref) -> str:
         new = names.get(ref.name)
         return ref.text.replace(ref.root, f"steps.{new}.data", 1) if new else ref.text
 
-    return with_references(value, renamed)
+    return replace_references(value, renamed)
 
 
-def with_references(
+def replace_references(
     value: Json, written: Callable[[references.Ref], str], kind: str = "steps"
 ) -> Json:
     """Return `value` with each reference of `kind` replaced by the result of `written`.
@@ -203,9 +205,9 @@ def with_references(
     `kind` is "steps", or "run" for references to the run being rolled back.
     """
     if isinstance(value, dict):
-        return {key: with_references(each, written, kind) for key, each in value.items()}
+        return {key: replace_references(each, written, kind) for key, each in value.items()}
     if isinstance(value, list):
-        return [with_references(each, written, kind) for each in value]
+        return [replace_references(each, written, kind) for each in value]
     if not isinstance(value, str) or references.MARK not in value:
         return value
     parts = references.pieces(value)

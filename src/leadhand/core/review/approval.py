@@ -22,11 +22,11 @@ import msgspec
 
 from leadhand.core import events as ev
 from leadhand.core.calendar import iso
-from leadhand.core.catalog import Catalog, doers
+from leadhand.core.catalog import Catalog, able_workers
 from leadhand.core.hashing import canonical, digest
 from leadhand.core.plan.revisions import head_of
 from leadhand.core.promises import is_persons, may_widen, widenings
-from leadhand.core.review.limits import looser
+from leadhand.core.review.limits import loosened_limits
 from leadhand.core.wording import listed
 from leadhand.errors import Conflict, UsageError
 
@@ -110,7 +110,7 @@ _OUTSIDE = ("seal", "signature")
 def versions(steps: Iterable[Doc], catalog: Catalog) -> dict[str, str]:
     """Return the workers that may do `steps`, each with its version; "" for an unknown one."""
     known = catalog.workers
-    names = {name for step in steps for name in doers(step, known)}
+    names = {name for step in steps for name in able_workers(step, known)}
     return {name: known[name].version if name in known else "" for name in sorted(names)}
 
 
@@ -124,12 +124,12 @@ def binding(
     """
     if state.started is None:
         return ""
-    claimed = claimed_by(state, revision) if widens else {}
+    claimed = claims_of_revision(state, revision) if widens else {}
     workers = versions(revision.add, state.catalog)
     return bind(state.started, revision.hash, workers, expires, claimed)
 
 
-def claimed_by(state: State, revision: Revision | RevisionProposed) -> dict[str, Claims]:
+def claims_of_revision(state: State, revision: Revision | RevisionProposed) -> dict[str, Claims]:
     """Return the claims of a revision beyond its workers, if its author may make claims."""
     claimed = widenings(revision.add, state.catalog)
     return claimed if claimed and may_widen(state.started, revision) else {}
@@ -254,7 +254,7 @@ def approval_row(
     )
 
 
-def allowed(log: Iterable[tuple[int, ev.Event]]) -> list[ApprovalRow]:
+def approvals_in_log(log: Iterable[tuple[int, ev.Event]]) -> list[ApprovalRow]:
     """Return every approval in a log, and every revision that the policy let through."""
     found: list[ApprovalRow] = []
     shown = dict[str, str]()
@@ -350,7 +350,7 @@ def refuse_other(approval: Approval, plan: Doc, started: RunStarted) -> None:
             f"{who} approved another plan than this; {what}. "
             "Fix: look at it with `leadhand review PLAN`, and approve it again"
         )
-    more = looser(limits, started.policy)
+    more = loosened_limits(limits, started.policy)
     if more:
         raise Conflict(
             f"{who} approved it under tighter limits than this run would have: {listed(more)}. "

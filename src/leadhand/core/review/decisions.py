@@ -11,24 +11,24 @@ from leadhand.core.calendar import iso, next_instant
 from leadhand.core.catalog import Catalog
 from leadhand.core.decide.effects import Effect, Notify
 from leadhand.core.hashing import canonical, digest
-from leadhand.core.promises import in_words, may_widen, widenings
+from leadhand.core.promises import claim_lines, may_widen, widenings
 from leadhand.core.review.approval import (
     Approval,
     binding,
-    claimed_by,
+    claims_of_revision,
     plan_digest,
     refuse_short,
     versions,
     was_shown,
 )
-from leadhand.core.review.identity import namesake, odd_name, person
+from leadhand.core.review.identity import namesake, odd_name, same_person_key
 from leadhand.core.review.ruling import (
     PlanReach,
     Ruling,
+    current_envelope,
     reach_of,
     ruling,
-    standing,
-    widened,
+    widened_envelope,
 )
 from leadhand.core.state.records import Revision
 from leadhand.core.views.failure_origin import origin_of
@@ -100,7 +100,7 @@ CLAIMS_TOLD = 20
 """The number of uncounted claims that a reason lists."""
 
 
-def ruled(
+def apply_ruling(
     state: State,
     revision: ev.RevisionProposed | Revision,
     wanted: PlanReach,
@@ -109,7 +109,7 @@ def ruled(
 ) -> Moves:
     """Apply the policy to a revision: approve it, ask people, or refuse it."""
     number, hash_, add = revision.number, revision.hash, revision.add
-    envelope = standing(state.permits, now.latest)
+    envelope = current_envelope(state.permits, now.latest)
     planners = (state.started.planner, state.planner_name) if state.started is not None else ()
     by_hand = bool(planners) and revision.author not in planners
     if by_hand and envelope:
@@ -128,7 +128,7 @@ def ruled(
         requested = ev.ReviewRequested(number, hash_, text, found.people)
         return [requested], [Notify("waiting", text)]
     ends = envelope.get("expires", 0) if found.inside and envelope else 0
-    when, why = instants(add, now), _with_uncounted(found.reason, state, revision)
+    when, why = calendar_instants(add, now), _with_uncounted(found.reason, state, revision)
     return [ev.RevisionApproved(number, hash_, "policy", why, when, expires=ends)], []
 
 
@@ -140,7 +140,7 @@ def _with_uncounted(
 ) -> str:
     """Return the reason, with the claims beyond workers that no person has allowed."""
     claimed = widenings(revision.add, state.catalog)
-    left = in_words({step: each for step, each in claimed.items() if step not in allowed})
+    left = claim_lines({step: each for step, each in claimed.items() if step not in allowed})
     if not left:
         return reason
     persons = may_widen(state.started, revision)
@@ -153,7 +153,7 @@ def _who(people: int) -> str:
     return "a person" if people == 1 else f"{people} people"
 
 
-def reconsidered(state: State, revision: Revision, found: Ruling, why: str) -> Moves:
+def reopen_review(state: State, revision: Revision, found: Ruling, why: str) -> Moves:
     """Ask all reviewers again: a pending revision is no longer what they looked at."""
     number, hash_ = revision.number, revision.hash
     if found.refused:
@@ -231,7 +231,7 @@ def _told(state: State, reason: str) -> list[ev.Event]:
     return [ev.StopDecided("rejected", reason, origin="planning")]
 
 
-def instants(add: Iterable[Doc], now: Now) -> dict[str, int]:
+def calendar_instants(add: Iterable[Doc], now: Now) -> dict[str, int]:
     """Return the instants of the calendar times of a revision at its approval."""
     return {
         step["id"]: next_instant(step["not_before"], now.wall)
@@ -240,14 +240,16 @@ def instants(add: Iterable[Doc], now: Now) -> dict[str, int]:
     }
 
 
-def examined(state: State, number: int, findings: list[str], failed: str, now: Now) -> Moves:
+def record_examination(
+    state: State, number: int, findings: list[str], failed: str, now: Now
+) -> Moves:
     """Record the findings of the automatic reviewers; a failed reviewer counts as a finding."""
     revision = state.pending
     if revision is None or revision.number != number or revision.examined:
         return [], []
     told = ev.RevisionExamined(number, revision.hash, findings, failed)
     all_found = [*findings, *([f"a reviewer failed: {failed}"] if failed else [])]
-    events, effects = ruled(state, revision, reach_of(state, revision.add), all_found, now)
+    events, effects = apply_ruling(state, revision, reach_of(state, revision.add), all_found, now)
     return [told, *events], effects
 
 
@@ -286,14 +288,14 @@ def approve(
     """
     expires, shown = said.expires, said.shown
     refuse_short(shown)
-    claimed, seen = claimed_by(state, revision), was_shown(state, revision, shown)
+    claimed, seen = claims_of_revision(state, revision), was_shown(state, revision, shown)
     if not seen and not binding(state, revision, 0, widens=False).startswith(shown):
         raise Conflict(
             f"what waits is not what was approved: its hash does not begin with {shown[:64]}. "
             f"Fix: look at it again with `leadhand review {state.run}`"
         )
-    refuse_again(state, revision.approvals, actor, said.key, revision.people)
-    expires = ending(state, expires, now)
+    refuse_second_approval(state, revision.approvals, actor, said.key, revision.people)
+    expires = expiry_of(state, expires, now)
     given = ev.ApprovalGiven(
         number=revision.number,
         hash=revision.hash,
@@ -318,7 +320,7 @@ def approve(
         revision.hash,
         ", ".join(each.actor for each in everybody),
         _with_uncounted(reason, state, revision, allowed),
-        instants(revision.add, now),
+        calendar_instants(revision.add, now),
         _envelope(state, revision, until, now),
         until,
         allowed,
@@ -326,7 +328,7 @@ def approve(
     return [given, approved]
 
 
-def refuse_again(
+def refuse_second_approval(
     state: State, given: Sequence[Given], actor: str, key: str, people: int, done: str = "approved"
 ) -> None:
     """Raise unless a person may allow this, and has not yet done so under any name.
@@ -334,7 +336,7 @@ def refuse_again(
     `NotAllowed` as `refuse_stranger`; `Conflict` for a person who has already allowed it: by name,
     by a name that looks the same, or by key.
     """
-    refuse_stranger(state, actor, "approve" if done == "approved" else "release")
+    refuse_non_approver(state, actor, "approve" if done == "approved" else "release")
     approvers = state.policy.approvers
     needs = f"it needs {people} different people"
     if (same := _same_key(given, actor, key, approvers)) is not None:
@@ -347,13 +349,13 @@ def refuse_again(
         raise Conflict(f"{same} has {done} it already, and {both}; {needs}")
 
 
-def refuse_stranger(state: State, actor: str, verb: str) -> None:
+def refuse_non_approver(state: State, actor: str, verb: str) -> None:
     """Raise `NotAllowed` for an actor that is no person, or no approver if there are approvers.
 
     `verb` is the requested action: approve, release.
     """
     approvers = state.policy.approvers
-    if person(actor) in NO_PERSON:
+    if same_person_key(actor) in NO_PERSON:
         raise NotAllowed(f"{visible(actor)} is no person, and cannot {verb} anything")
     if wrong := odd_name(actor):
         raise NotAllowed(f"{visible(actor)} is not taken as the name of a person: {wrong}")
@@ -366,7 +368,7 @@ def refuse_stranger(state: State, actor: str, verb: str) -> None:
         )
 
 
-def ending(state: State, expires: int, now: Now) -> int:
+def expiry_of(state: State, expires: int, now: Now) -> int:
     """Return when a permission given now expires, in UTC microseconds.
 
     Raise `UsageError` if it has expired already.
@@ -392,8 +394,8 @@ def _envelope(state: State, revision: Revision, until: int, now: Now) -> Doc:
     """Return the envelope that people allow with a revision, joined with the earlier one."""
     started = state.started
     asked = started.plan.get("envelope") if started else None
-    before, wanted = standing(state.permits, now.latest), reach_of(state, revision.add)
-    return widened(before, wanted, asked, until)
+    before, wanted = current_envelope(state.permits, now.latest), reach_of(state, revision.add)
+    return widened_envelope(before, wanted, asked, until)
 
 
 def reject(state: State, revision: Revision, actor: str, reason: str) -> list[ev.Event]:
@@ -407,7 +409,9 @@ def reject(state: State, revision: Revision, actor: str, reason: str) -> list[ev
 
 def request_changes(state: State, revision: Revision, actor: str, text: str) -> list[ev.Event]:
     """Send a revision back to the planner. Raise `UsageError` if no planner can act on it."""
-    if state.no_words:
-        raise UsageError(f"nothing can act on it: {state.no_words}. Fix: amend it, or reject it")
+    if state.feedback_refusal:
+        raise UsageError(
+            f"nothing can act on it: {state.feedback_refusal}. Fix: amend it, or reject it"
+        )
     words = text or "they did not say which"
     return [ev.ChangesRequested(revision.number, revision.hash, actor, words)]

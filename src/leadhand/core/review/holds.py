@@ -14,13 +14,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leadhand.core import events as ev
-from leadhand.core.catalog import Catalog, doers
+from leadhand.core.catalog import Catalog, able_workers
 from leadhand.core.decide.effects import Effect, Notify
 from leadhand.core.review.approval import release_binding
-from leadhand.core.review.decisions import ending, reconsidered, refuse_again
-from leadhand.core.review.ruling import Ruling, reach_of, ruling, standing, without
+from leadhand.core.review.decisions import expiry_of, refuse_second_approval, reopen_review
+from leadhand.core.review.ruling import Ruling, current_envelope, envelope_without, reach_of, ruling
 from leadhand.core.state.model import SETTLED
-from leadhand.core.wording import listed, meant
+from leadhand.core.wording import did_you_mean, listed
 from leadhand.errors import Conflict, NotAllowed, UsageError
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def _held(
     """Hold steps under a question of their own."""
     ident = f"q{state.asked + 1}"
     names = [step.id for step in steps]
-    people = max(1, needed(state, steps, catalog).people) if actor == POLICY else 1
+    people = max(1, people_needed(state, steps, catalog).people) if actor == POLICY else 1
     several = f"; {people} different people must release it" if people > 1 else ""
     text = f"Held before {listed(names)}: {reason}{several}. Answer release to go on."
     held = ev.StepsHeld(names, reason, actor, ident)
@@ -56,7 +56,9 @@ def _held(
     return [held, asked], [Notify("waiting", text)]
 
 
-def needed(state: State, steps: Iterable[StepState], catalog: Catalog | None = None) -> Ruling:
+def people_needed(
+    state: State, steps: Iterable[StepState], catalog: Catalog | None = None
+) -> Ruling:
     """Return how many people must allow steps again, regardless of earlier approvals; or a refusal.
 
     As many as the rules ask for now, and no fewer than when the steps were reviewed.
@@ -74,7 +76,7 @@ def hold(state: State, names: Iterable[str], actor: str, reason: str) -> list[ev
         step = state.follow(name)
         if step is None:
             raise UsageError(
-                f"there is no step {name} in run {state.run}. {meant(name, state.steps)}"
+                f"there is no step {name} in run {state.run}. {did_you_mean(name, state.steps)}"
             )
         if step.status in SETTLED or step.id in state.in_flight:
             status = "running" if step.id in state.in_flight else step.status
@@ -94,7 +96,7 @@ def questions(state: State, names: Iterable[str]) -> list[str]:
         step = state.follow(name)
         if step is None:
             raise UsageError(
-                f"there is no step {name} in run {state.run}. {meant(name, state.steps)}"
+                f"there is no step {name} in run {state.run}. {did_you_mean(name, state.steps)}"
             )
         if not step.held:
             raise Conflict(f"step {name} is not held: it is {step.status}")
@@ -104,21 +106,21 @@ def questions(state: State, names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def again(state: State, actor: str) -> Moves:
+def hold_again(state: State, actor: str) -> Moves:
     """Ask again about steps that were held when a person ended the run, which is now reopened."""
     held = [
         step
         for ident, step in state.steps.items()
         if step.held
-        and step.held not in state.cut.questions
-        and not state.cut.given_up(ident, step.question)
+        and step.held not in state.end_snapshot.questions
+        and not state.end_snapshot.given_up(ident, step.question)
     ]
     # Steps held for a missing approval still need one.
     by = POLICY if any(step.held_by == POLICY or step.void for step in held) else actor
     return _held(state, held, "it was held when the run ended", by) if held else ([], [])
 
 
-def released(state: State, ident: str) -> list[str]:
+def held_steps(state: State, ident: str) -> list[str]:
     """Return the steps that a question holds."""
     return [name for name, step in state.steps.items() if step.held == ident]
 
@@ -127,12 +129,12 @@ def release(
     state: State, question: Question, actor: str, reason: str, now: Now, said: ApprovalWords
 ) -> list[ev.Event]:
     """Record a person's release of held steps. They go on once enough people have done so."""
-    steps, wanted = released(state, question.id), people_for(state, question)
+    steps, wanted = held_steps(state, question.id), people_for(state, question)
     if wanted.refused:
         raise NotAllowed(f"{listed(steps)} cannot go on: {wanted.reason}")
     people, given = wanted.people, standing_releases(state, question)
-    refuse_again(state, given, actor, said.key, people, "released")
-    expires = ending(state, said.expires, now)
+    refuse_second_approval(state, given, actor, said.key, people, "released")
+    expires = expiry_of(state, said.expires, now)
     own = ev.ReleaseGiven(
         question=question.id,
         actor=actor,
@@ -153,44 +155,46 @@ def release(
 
 def people_for(state: State, question: Question) -> Ruling:
     """Return how many people must release the steps of a question, or the policy's refusal."""
-    steps = [state.steps[name] for name in released(state, question.id)]
+    steps = [state.steps[name] for name in held_steps(state, question.id)]
     if not any(step.held_by == POLICY or step.void for step in steps):
         return Ruling(question.people, "a person held it")
-    wanted = needed(state, steps)
+    wanted = people_needed(state, steps)
     return wanted._replace(people=max(1, question.people, wanted.people))
 
 
 def standing_releases(state: State, question: Question) -> list[ev.ReleaseGiven]:
     """Return the releases that are of exactly the steps the question holds now."""
-    return [each for each in question.releases if each.binding == _bound(state, each)]
+    return [each for each in question.releases if each.binding == _release_binding(state, each)]
 
 
 def bound_release(state: State, question: str, expires: int) -> str:
     """Return the hash of what a release of the steps held by a question allows."""
     if state.started is None:
         return ""
-    docs = [state.steps[name].doc for name in released(state, question)]
+    docs = [state.steps[name].doc for name in held_steps(state, question)]
     return release_binding(state.started, question, docs, state.catalog, expires)
 
 
-def _bound(state: State, given: ev.ReleaseGiven) -> str:
+def _release_binding(state: State, given: ev.ReleaseGiven) -> str:
     return bound_release(state, given.question, given.expires)
 
 
 def no_longer_allowed(state: State, step: StepState, now: Now) -> Moves | None:
     """Return the move that holds a step which may not start now; None if it may."""
     if step.expires and now.latest >= step.expires:
-        return lapsed(state, step)
+        return expire_approval(state, step)
     if not step.void:
         return None
     if not step.approved:
-        found = ruling(state, reach_of(state, [step.doc]), standing(state.permits, now.latest))
+        found = ruling(
+            state, reach_of(state, [step.doc]), current_envelope(state.permits, now.latest)
+        )
         if not found.people and not found.refused:
             return None
     return _held(state, [step], step.void, POLICY)
 
 
-def distrusted(state: State, voided: ev.ApprovalVoided) -> Moves:
+def void_approval(state: State, voided: ev.ApprovalVoided) -> Moves:
     """Hold the steps that rest on an approval found invalid in the log."""
     steps = [step for step in state.steps.values() if step.revision in voided.revisions]
     open_ = [
@@ -206,12 +210,12 @@ def distrusted(state: State, voided: ev.ApprovalVoided) -> Moves:
     revision = state.pending
     if revision is not None and revision.number in voided.revisions:
         found = ruling(state, reach_of(state, revision.add), None)
-        asked, more = reconsidered(state, revision, found, voided.reason)
+        asked, more = reopen_review(state, revision, found, voided.reason)
         events, effects = [*events, *asked], [*effects, *more]
     return events, effects
 
 
-def lapsed(state: State, first: StepState) -> Moves:
+def expire_approval(state: State, first: StepState) -> Moves:
     """Hold the steps not yet started whose approval has expired."""
     over = [
         step
@@ -235,7 +239,7 @@ def workers_changed(state: State, specs: list[WorkerSpec], wall: int = 0) -> Mov
     names = {spec.name for spec in specs} - set(added)
     if not names:
         return events, effects
-    for moved, more in (_void(state, specs, names, wall), _anew(state, specs, wall)):
+    for moved, more in (_void(state, specs, names, wall), _reopen_review(state, specs, wall)):
         events += moved
         effects += more
     return events, effects
@@ -243,7 +247,7 @@ def workers_changed(state: State, specs: list[WorkerSpec], wall: int = 0) -> Mov
 
 def _changed(docs: Iterable[Doc], specs: list[WorkerSpec], catalog: Catalog) -> str:
     """Name the changed workers among those that may do these steps."""
-    used = {name for doc in docs for name in doers(doc, catalog.workers)}
+    used = {name for doc in docs for name in able_workers(doc, catalog.workers)}
     names = sorted(spec.name for spec in specs if spec.name in used)
     return f"{listed(names)} changed since it was allowed"
 
@@ -256,7 +260,7 @@ def _void(state: State, specs: list[WorkerSpec], names: set[str], wall: int) -> 
         for step in state.steps.values()
         if step.status not in SETTLED
         and step.held_by != POLICY
-        and not names.isdisjoint(doers(step.doc, state.catalog.workers))
+        and not names.isdisjoint(able_workers(step.doc, state.catalog.workers))
     ]
     docs = [step.doc for step in touched if not step.approved]
     if docs:
@@ -268,21 +272,23 @@ def _void(state: State, specs: list[WorkerSpec], names: set[str], wall: int) -> 
     return _held(state, touched, what, POLICY, new) if touched else ([], [])
 
 
-def _anew(state: State, specs: list[WorkerSpec], wall: int) -> Moves:
+def _reopen_review(state: State, specs: list[WorkerSpec], wall: int) -> Moves:
     """Ask again about a pending revision whose workers changed since reviewers saw it."""
     revision = state.pending
     if revision is None:
         return [], []
-    names = {name for doc in revision.add for name in doers(doc, state.catalog.workers)}
+    names = {name for doc in revision.add for name in able_workers(doc, state.catalog.workers)}
     asked = f"review-{revision.number}" in state.questions
     if not asked or names.isdisjoint(spec.name for spec in specs):
         return [], []
     what = _changed(revision.add, specs, state.catalog)
-    return reconsidered(state, revision, _ruling(state, revision.add, specs, wall), what)
+    return reopen_review(state, revision, _ruling(state, revision.add, specs, wall), what)
 
 
 def _ruling(state: State, docs: list[Doc], specs: list[WorkerSpec], wall: int) -> Ruling:
     """Return the approvals required for steps with workers as they are now."""
     catalog = Catalog({**state.catalog.workers, **{s.name: s for s in specs}}.values())
-    envelope = without(standing(state.permits, wall), {spec.name for spec in specs})
+    envelope = envelope_without(
+        current_envelope(state.permits, wall), {spec.name for spec in specs}
+    )
     return ruling(state, reach_of(state, docs, catalog), envelope)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-def person(name: str) -> str:
+def same_person_key(name: str) -> str:
     """Return one spelling for all names that look like the same person; for comparison only.
 
     Spaces and invisible characters are left out, letters are folded in width and case, and
@@ -31,8 +31,8 @@ def person(name: str) -> str:
 
 def namesake(name: str, others: Iterable[str]) -> str | None:
     """Return the first of `others` that is the same person as `name`, or None."""
-    own = person(name)
-    return next((each for each in others if person(each) == own), None)
+    own = same_person_key(name)
+    return next((each for each in others if same_person_key(each) == own), None)
 
 
 def odd_name(name: str) -> str:

@@ -68,7 +68,7 @@ def _number(value: float | None) -> float | None:
     return int(value) if value is not None and value == int(value) else value
 
 
-def looser(before: Doc, policy: Policy) -> list[str]:
+def loosened_limits(before: Doc, policy: Policy) -> list[str]:
     """Return a phrase for each way in which a policy allows more than `before`."""
     after = limits_of(policy)
     known = {name: value for name, value in before.items() if name in after}
@@ -84,7 +84,7 @@ def looser(before: Doc, policy: Policy) -> list[str]:
     return found
 
 
-def unusual(limits: Doc) -> Iterator[tuple[str, Json]]:
+def changed_limits(limits: Doc) -> Iterator[tuple[str, Json]]:
     """Yield the limits that differ from the defaults; the budget always."""
     usual = limits_of(Policy())
     for name, value in limits.items():

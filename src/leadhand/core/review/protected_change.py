@@ -20,7 +20,11 @@ from typing import TYPE_CHECKING, Any
 from leadhand.core import events as ev
 from leadhand.core.hashing import canonical, digest
 from leadhand.core.review.approval import signed_text
-from leadhand.core.review.decisions import ApprovalWords, refuse_again, refuse_stranger
+from leadhand.core.review.decisions import (
+    ApprovalWords,
+    refuse_non_approver,
+    refuse_second_approval,
+)
 from leadhand.core.review.ruling import reach_of, ruling
 from leadhand.errors import Conflict, UsageError
 
@@ -47,7 +51,7 @@ def change_of(state: State, question: Question) -> Doc:
     return dict(found) if isinstance(found, dict) else {}
 
 
-def asked(state: State, step: StepState) -> tuple[str, list[str], int]:
+def change_question(state: State, step: StepState) -> tuple[str, list[str], int]:
     """Return the text, the choices and the number of people of the question about a change."""
     failure = step.failure or {}
     change = failure.get("change") or {}
@@ -76,7 +80,7 @@ def to_sign(run: str, event: ev.ChangeApproved) -> bytes:
     return signed_text(binding(run, event.question, event.step, change), event.actor, 0)
 
 
-def answered(
+def answer_change(
     state: State, question: Question, choice: str, actor: str, text: str, said: ApprovalWords
 ) -> list[ev.Event]:
     """Return the events that follow from a person's answer.
@@ -85,7 +89,7 @@ def answered(
     `Conflict` if another commit is pending by now or the person has approved before, and
     `NotAllowed` for an actor that is no person or no approver.
     """
-    refuse_stranger(state, actor, choice.replace("_", " "))
+    refuse_non_approver(state, actor, choice.replace("_", " "))
     reply = ev.QuestionAnswered(id=question.id, choice=choice, actor=actor, text=text)
     if choice == "send_back":
         if not text.strip():
@@ -114,7 +118,7 @@ def _approval(
             f"what waits is not what was approved: it is commit {commit[:COMMIT_MIN]}, not "
             f"{said.shown[:COMMIT_MIN]}. Fix: look at it again with `leadhand inbox`"
         )
-    refuse_again(state, question.approvals, actor, said.key, question.people)
+    refuse_second_approval(state, question.approvals, actor, said.key, question.people)
     return ev.ChangeApproved(
         question=question.id,
         step=question.step,

@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from leadhand.core.catalog import (
     NOT_DECLARED,
+    able_workers,
     declared_risk,
-    doers,
     effective_risk,
     highest,
 )
@@ -93,7 +93,7 @@ def reach(
     risk, cost = worst(plan_risk), 0.0
     declared_risks: set[str] = set()
     for step, count in _alike(steps):
-        names = doers(step, catalog.workers)
+        names = able_workers(step, catalog.workers)
         offers = [catalog.offer(name, step.get("action", "")) for name in names]
         workers.update(names)
         scope.update(step.get("writes") or ())
@@ -121,7 +121,7 @@ def _alike(steps: Iterable[Doc]) -> list[tuple[Doc, int]]:
     return list(found.values())
 
 
-def outside(envelope: Doc, wanted: PlanReach, spent: float) -> list[str]:
+def outside_envelope(envelope: Doc, wanted: PlanReach, spent: float) -> list[str]:
     """Return the ways in which a reach exceeds an envelope; empty if it is inside."""
     found = []
     for word, have, want in (
@@ -151,20 +151,22 @@ def _within(path: str, allowed: str) -> bool:
     return ".." not in parts and parts[: len(above)] == above
 
 
-def standing(permits: Permits, wall: int) -> Doc | None:
+def current_envelope(permits: Permits, wall: int) -> Doc | None:
     """Return the current envelope: None if none was set, empty if it has expired."""
     found = permits.envelope
     return {} if found is not None and 0 < found.get("expires", 0) <= wall else found
 
 
-def without(envelope: Doc | None, workers: Collection[str]) -> Doc | None:
+def envelope_without(envelope: Doc | None, workers: Collection[str]) -> Doc | None:
     """Return an envelope without these workers: they changed since they were allowed."""
     if not envelope:
         return envelope
     return {**envelope, "workers": [name for name in envelope["workers"] if name not in workers]}
 
 
-def widened(before: Doc | None, now: PlanReach, asked: Doc | None, expires: int = 0) -> Doc:
+def widened_envelope(
+    before: Doc | None, now: PlanReach, asked: Doc | None, expires: int = 0
+) -> Doc:
     """Return the envelope after an approval: the earlier one, this reach, and the plan's request.
 
     It expires with the first of the approvals that set it.
@@ -211,7 +213,7 @@ def ruling(
     refusing = next((rule for rule in fitting if rule.then == "refuse"), None)
     if refusing is not None:
         return Ruling(0, f"the policy refuses it ({_named(refusing)})", refused=True)
-    beyond = outside(envelope, wanted, state.spent) if envelope is not None else None
+    beyond = outside_envelope(envelope, wanted, state.spent) if envelope is not None else None
     if beyond == [] and not findings:
         return Ruling(0, f"inside what {permits.approved_by} allowed", inside=True)
     found = _ruled(state, wanted, fitting, findings)

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leadhand.core.catalog import declared_risk, doers, highest
+from leadhand.core.catalog import able_workers, declared_risk, highest
 from leadhand.core.plan.diff import differences, lines, path_text
 from leadhand.core.plan.parameters import with_secrets
 from leadhand.core.plan.references import resolve_known
 from leadhand.core.plan.revisions import head_of, held_by, origin_of, plan_of
-from leadhand.core.promises import in_words, is_persons, may_widen, widenings
+from leadhand.core.promises import claim_lines, is_persons, may_widen, widenings
 from leadhand.core.review.approval import approval_row, binding, versions
-from leadhand.core.review.decisions import instants
+from leadhand.core.review.decisions import calendar_instants
 from leadhand.core.review.limits import limits_of
-from leadhand.core.review.ruling import outside, reach, reach_of, widened
+from leadhand.core.review.ruling import outside_envelope, reach, reach_of, widened_envelope
 from leadhand.core.state.model import SETTLED
 from leadhand.core.views.inbox import inbox_row
 from leadhand.core.visible import has_marks, visible, visible_value
@@ -73,12 +73,12 @@ def review_doc(state: State, now: Now) -> Doc:
         **_reach_doc(add, state.catalog, wanted, head_of(state.started)),
         "steps": list(add),
         **_resolved_doc(add, state.lookup),
-        "instants": instants(add, now),
+        "instants": calendar_instants(add, now),
         **_claims_of(state, add),
         "lookalikes": lookalikes({"plan": head_of(state.started), "params": state.params}, add),
         "envelope": envelope,
         "revisable": _revisable(state, wanted, envelope),
-        "outside": outside(envelope, wanted, state.spent) if envelope is not None else [],
+        "outside": outside_envelope(envelope, wanted, state.spent) if envelope is not None else [],
         "untrusted": state.permits.tainted,
         "approved_before": bool(state.revision),
         "changes": [each.document() for each in changes],
@@ -93,7 +93,7 @@ def _revisable(state: State, wanted: PlanReach, envelope: Doc | None) -> Doc | N
     if started is None or not started.replans or state.ended is not None:
         return None
     asked, name = started.plan.get("envelope"), started.plan.get("planner") or started.planner
-    return {"planner": name, "envelope": widened(envelope, wanted, asked)}
+    return {"planner": name, "envelope": widened_envelope(envelope, wanted, asked)}
 
 
 def plan_doc(plan: Doc, params: Mapping[str, Json], catalog: Catalog, now: Now) -> Doc:
@@ -107,11 +107,11 @@ def plan_doc(plan: Doc, params: Mapping[str, Json], catalog: Catalog, now: Now) 
         **_reach_doc(steps, catalog, wanted, plan),
         "steps": list(steps),
         **_resolved_doc(steps, in_params(with_secrets(plan, dict(params)))),
-        "instants": instants(steps, now),
+        "instants": calendar_instants(steps, now),
         "lookalikes": lookalikes({"plan": head, "params": dict(params)}, steps),
         "revisable": {
             "planner": plan["planner"],
-            "envelope": widened(None, wanted, plan.get("envelope")),
+            "envelope": widened_envelope(None, wanted, plan.get("envelope")),
         }
         if plan.get("planner")
         else None,
@@ -171,7 +171,7 @@ def _claims_doc(claimed: dict[str, Claims], counts: Callable[[str], bool]) -> Do
     """Return the claims beyond workers: those that count once approved, and the rest."""
     widens = {step: each for step, each in claimed.items() if counts(step)}
     rest = {step: each for step, each in claimed.items() if step not in widens}
-    return {"widens": in_words(widens), "overclaims": in_words(rest)}
+    return {"widens": claim_lines(widens), "overclaims": claim_lines(rest)}
 
 
 def _reach_doc(steps: list[Doc], catalog: Catalog, wanted: PlanReach, plan: Doc) -> Doc:
@@ -192,7 +192,7 @@ def _reach_doc(steps: list[Doc], catalog: Catalog, wanted: PlanReach, plan: Doc)
 def _sandbox(step: Doc, catalog: Catalog) -> str:
     """Return the sandbox of a step's workers, in words; empty: none."""
     found = {}
-    for name in doers(step, catalog.workers):
+    for name in able_workers(step, catalog.workers):
         offer = catalog.offer(name, step.get("action", ""))
         found[name] = offer.sandbox if offer else ""
     if len(found) <= 1 or not any(found.values()):

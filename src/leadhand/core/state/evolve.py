@@ -14,11 +14,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from leadhand.core import events as ev
-from leadhand.core.catalog import Catalog, doers
+from leadhand.core.catalog import Catalog, able_workers
 from leadhand.core.durations import seconds
 from leadhand.core.plan.graph import dependencies
 from leadhand.core.plan.parameters import with_secrets
-from leadhand.core.review.ruling import without
+from leadhand.core.review.ruling import envelope_without
 from leadhand.core.state.model import (
     DROPPABLE,
     MOVABLE,
@@ -28,7 +28,7 @@ from leadhand.core.state.model import (
     IllegalEvent,
     State,
     StepState,
-    tried_key,
+    task_key,
 )
 from leadhand.core.state.ready import uses_of
 from leadhand.core.state.records import EndSnapshot, Question, Revision, Tally
@@ -120,13 +120,13 @@ def _workers_changed(state: State, event: ev.WorkersChanged, _at: int) -> None:
     names = {spec.name for spec in event.specs}
     for step in state.steps.values():
         if step.status != "succeeded":
-            changed = names.intersection(doers(step.doc, state.catalog.workers))
+            changed = names.intersection(able_workers(step.doc, state.catalog.workers))
             if changed:
                 step.void = f"{listed(sorted(changed))} changed since it was allowed"
     state.catalog = Catalog(specs.values())
     state.limits.clear()
     permits = state.permits
-    permits.envelope = without(permits.envelope, names)
+    permits.envelope = envelope_without(permits.envelope, names)
     permits.untrusted |= {spec.name for spec in event.specs if not spec.trusted}
 
 
@@ -160,22 +160,22 @@ def _run_reopened(state: State, event: ev.RunReopened, _at: int) -> None:
     """
     if state.ended is None or state.ended.status != "failed":
         raise IllegalEvent("only a run that failed can be reopened")
-    cut, state.cut = state.cut, EndSnapshot()
+    cut, state.end_snapshot = state.end_snapshot, EndSnapshot()
     state.questions = cut.questions
     state.ended = state.stopping = state.finish = state.goal_met = None
     state.ended_at = 0
     state.goal_findings = []
-    state.sleep()
+    state.drop_agenda()
     for ident, (status, reason) in cut.steps.items():
         step = state.steps[ident]
         if cut.given_up(ident, step.question):
             state.unsettled -= 1
-            state.bad += 1
-            state.let_go(step)
+            state.blocking += 1
+            state.drop_hold(step)
         else:
             step.status, step.reason, step.ended = status, reason, 0
     for step in state.steps.values():
-        if step.status == "failed" and step.id not in (event.step, *state.forsaken):
+        if step.status == "failed" and step.id not in (event.step, *state.awaiting_planner):
             settle_dependents(state, step)
     _ask_again(state)
 
@@ -189,12 +189,12 @@ def _ask_again(state: State) -> None:
 
 
 def _redo_requested(state: State, event: ev.RedoRequested, _at: int) -> None:
-    step = known(state, event.step, REDOABLE)
+    step = require_step(state, event.step, REDOABLE)
     if step.failure is None:
         raise IllegalEvent(f"step {event.step} has not failed")
     if step.status in SETTLED:
         state.unsettled += 1
-        state.bad -= state.is_bad(step)
+        state.blocking -= state.is_blocking(step)
     if step.question:
         close_question(state, step)
     step.tolerated = False
@@ -205,7 +205,7 @@ def _redo_requested(state: State, event: ev.RedoRequested, _at: int) -> None:
     state.backing_off.pop(event.step, None)
     state.finish = state.goal_met = None  # The plan continues, even if its planner had finished.
     state.goal_asked = False
-    for failed in (state.forsaken, state.unanswered):
+    for failed in (state.awaiting_planner, state.unanswered):
         if event.step in failed:
             failed.remove(event.step)
     _revive(state, step)
@@ -224,16 +224,16 @@ def _revive(state: State, redone: StepState) -> None:
             causes.add(step.id)
             if step.status == "skipped":
                 state.unsettled += 1
-                state.bad -= 1
+                state.blocking -= 1
             else:
-                state.doomed.remove(step.id)
-            step.status, step.doomed, step.reason, step.ended = "waiting", "", "", 0
+                state.to_skip.remove(step.id)
+            step.status, step.lost_dependency, step.reason, step.ended = "waiting", "", "", 0
     for ident in causes - {redone.id}:
         _wait_again(state, state.steps[ident])
 
 
 def _lives_again(state: State, step: StepState, causes: set[str]) -> bool:
-    lost = step.status == "skipped" or (step.status == "waiting" and step.doomed)
+    lost = step.status == "skipped" or (step.status == "waiting" and step.lost_dependency)
     if not lost or step.tolerated:
         return False
     minded = [name for name, tolerant in dependencies(step.doc).items() if not tolerant]
@@ -308,8 +308,8 @@ def _planner_done(state: State, epoch: int) -> None:
     if not epoch or state.planner.epoch != epoch:
         raise IllegalEvent(f"planner epoch {epoch} is not the current one")
     state.planner.epoch = 0
-    if state.orphans and state.orphans[0] == ("", epoch):
-        state.orphans.popleft()
+    if state.lost_in_flight and state.lost_in_flight[0] == ("", epoch):
+        state.lost_in_flight.popleft()
 
 
 def _proposal_refused(state: State, event: ev.ProposalRefused, _at: int) -> None:
@@ -342,7 +342,7 @@ def _finish_accepted(state: State, event: ev.FinishAccepted, at: int) -> None:
     if planner.answer is None or planner.answer.get("kind") != "finish":
         raise IllegalEvent("no finish of the planner waits to be accepted")
     for ident in event.drop:
-        known(state, ident, DROPPABLE)
+        require_step(state, ident, DROPPABLE)
     state.finish, planner.answer = planner.answer, None
     planner.due = ""
     for ident, reason in event.drop.items():
@@ -385,7 +385,7 @@ def _review_requested(state: State, event: ev.ReviewRequested, at: int) -> None:
     revision.approvals, revision.given = [], []  # Asked again: it is no longer what they allowed.
     ident = f"review-{event.number}"
     choices = ["approve", "reject"]
-    if not state.no_words:
+    if not state.feedback_refusal:
         choices.append("request_changes")
     state.questions[ident] = Question(ident, "review", event.reason, choices, "", at, event.number)
 
@@ -468,11 +468,11 @@ def _fits(state: State, revision: Revision, waits: Waits) -> None:
     if again or len({*revision.cancel, *old}) < len(revision.cancel) + len(old):
         raise IllegalEvent(f"revision {number} adds, cancels or supersedes a step twice")
     for ident in revision.cancel:
-        known(state, ident, MOVABLE)
+        require_step(state, ident, MOVABLE)
     for ident in revision.drop:
-        known(state, ident, DROPPABLE)
+        require_step(state, ident, DROPPABLE)
     for ident in old:
-        known(state, ident, REPLACEABLE)
+        require_step(state, ident, REPLACEABLE)
     for names in waits.values():
         if any(name not in waits and name not in steps for name in names):
             raise IllegalEvent(f"revision {number} depends on a step that is not in the plan")
@@ -528,8 +528,8 @@ def _wire(state: State, step: StepState, names: dict[str, bool]) -> None:
             _depend(dependency, [(step.id, tolerant)])
             step.blockers += 1
         elif dependency.status != "succeeded" and not tolerant:
-            doom(state, step, dependency.id)
-    if not step.blockers and not step.doomed:
+            mark_to_skip(state, step, dependency.id)
+    if not step.blockers and not step.lost_dependency:
         make_ready(state, step)
 
 
@@ -548,10 +548,10 @@ def _supersede(state: State, old: StepState, new: StepState) -> None:
     if old.status not in SETTLED:
         state.unsettled -= 1
         close_question(state, old)
-    elif state.is_bad(old):
-        state.bad -= 1
-    if old.id in state.forsaken:
-        state.forsaken.remove(old.id)
+    elif state.is_blocking(old):
+        state.blocking -= 1
+    if old.id in state.awaiting_planner:
+        state.awaiting_planner.remove(old.id)
     state.backing_off.pop(old.id, None)
     if not new.approved:
         new.void = old.void
@@ -570,7 +570,7 @@ def _pass_hold(state: State, old: StepState, new: StepState) -> None:
     if not (old.held_by == "policy" and new.approved):
         new.held, new.held_by = old.held, old.held_by
         state.held.add(new.id)
-    state.let_go(old)
+    state.drop_hold(old)
 
 
 PLAN_HANDLERS: dict[type[ev.Event], Callable[[State, Any, int], None]] = {
@@ -610,7 +610,7 @@ STRATEGIES = frozenset(
 UNDECIDED = frozenset({"undecided"})
 
 
-def known(state: State, ident: str, allowed: Collection[str]) -> StepState:
+def require_step(state: State, ident: str, allowed: Collection[str]) -> StepState:
     """Return step `ident`. Raise `IllegalEvent` unless its status is one of `allowed`."""
     step = state.steps.get(ident)
     if step is None or step.status not in allowed:
@@ -625,7 +625,7 @@ def make_ready(state: State, step: StepState) -> None:
 
 
 def _attempt_started(state: State, event: ev.AttemptStarted, at: int) -> None:
-    step = known(state, event.step, STARTABLE)
+    step = require_step(state, event.step, STARTABLE)
     epoch = event.epoch
     if event.attempt != step.attempts + 1 or epoch != state.epoch + 1:
         raise IllegalEvent(f"attempt {event.attempt} of {event.step} is out of order")
@@ -638,7 +638,7 @@ def _attempt_started(state: State, event: ev.AttemptStarted, at: int) -> None:
     if not step.started:
         step.started = at
         if state.started is not None and state.started.replans:
-            state.tried.add(tried_key(step.doc))
+            state.tried.add(task_key(step.doc))
     _occupy(state, step, epoch, event.deadline, at)
 
 
@@ -654,7 +654,7 @@ def _occupy(state: State, step: StepState, epoch: int, deadline: int, at: int) -
             state.busy_resources[name] = state.busy_resources.get(name, 0) + amount
     if state.policy.budget is not None:
         state.reserved += state.price(step)
-    if state.awake:
+    if state.agenda_built:
         state.add_timer(deadline, step.status, step.id, epoch)
 
 
@@ -662,18 +662,18 @@ def _release(state: State, step: StepState, at: int) -> None:
     epoch = state.in_flight.pop(step.id)
     if not state.in_flight:
         state.worked += at - state.busy_since
-    if state.orphans and state.orphans[0] == (step.id, epoch):
-        state.orphans.popleft()
+    if state.lost_in_flight and state.lost_in_flight[0] == (step.id, epoch):
+        state.lost_in_flight.popleft()
     step.epoch = 0
     state.busy_workers[step.worker] -= 1
     parked = state.ready.parked
     if parked:
-        state.ready.freed(f"worker {step.worker}")
+        state.ready.unpark(f"worker {step.worker}")
     if "uses" in step.doc:
         for name, amount in uses_of(step.doc):
             state.busy_resources[name] -= amount
             if parked:
-                state.ready.freed(f"resource {name}")
+                state.ready.unpark(f"resource {name}")
     if state.policy.budget is not None:
         state.reserved -= state.price(step)
 
@@ -725,7 +725,7 @@ def succeed(state: State, step: StepState, at: int, *, settle: bool = True) -> N
 
 
 def _fail_attempt(state: State, step: StepState, failure: dict[str, Any]) -> None:
-    step.tries = {**(step.tries or {}), step.worker: step.tried(step.worker) + 1}
+    step.tries = {**(step.tries or {}), step.worker: step.failures_by(step.worker) + 1}
     _fail(state, step, failure)
 
 
@@ -750,7 +750,7 @@ def _attempt_lost(state: State, event: ev.AttemptLost, at: int) -> None:
 
 
 def _step_refused(state: State, event: ev.StepRefused, at: int) -> None:
-    step = known(state, event.step, STARTABLE)
+    step = require_step(state, event.step, STARTABLE)
     step.ticket = 0
     step.started = step.started or at
     state.backing_off.pop(step.id, None)
@@ -762,7 +762,7 @@ def _step_refused(state: State, event: ev.StepRefused, at: int) -> None:
 
 
 def _probe_started(state: State, event: ev.ProbeStarted, at: int) -> None:
-    step = known(state, event.step, UNDECIDED)
+    step = require_step(state, event.step, UNDECIDED)
     if event.epoch != state.epoch + 1:
         raise IllegalEvent(f"probe {event.epoch} of {event.step} is out of order")
     step.status = "probing"
@@ -802,7 +802,7 @@ def _recovery_decided(state: State, event: ev.RecoveryDecided, at: int) -> None:
         case "retry" | "reroute" | "park":
             if event.strategy == "park":
                 step.parked_s += (event.until - at) / 1e6
-                step.tries = {**(step.tries or {}), step.worker: step.tried(step.worker) - 1}
+                step.tries = {**(step.tries or {}), step.worker: step.failures_by(step.worker) - 1}
             step.worker = event.worker
             step.status = "backing_off"
             step.until = event.until
@@ -825,14 +825,14 @@ def leave_to_planner(
     """End a step as failed and leave it to the planner: to plan around it, or to split it."""
     end(state, step, "failed", at, reason, settle=False)
     step.depth += split
-    state.forsaken.append(step.id)
+    state.awaiting_planner.append(step.id)
     state.unanswered.append(step.id)
     why = "split: step {} is too much at once: {}" if split else "surprise: step {} failed: {}"
     state.planner.due = why.format(step.id, reason)
 
 
 def _step_skipped(state: State, event: ev.StepSkipped, at: int) -> None:
-    step = known(state, event.step, MOVABLE)
+    step = require_step(state, event.step, MOVABLE)
     step.tolerated = event.tolerated
     end(state, step, "skipped", at, event.reason)
 
@@ -852,16 +852,16 @@ def end(
     state.unsettled -= 1
     if state.backing_off:
         state.backing_off.pop(step.id, None)
-    if step.doomed and step.id in state.doomed:
-        state.doomed.remove(step.id)
+    if step.lost_dependency and step.id in state.to_skip:
+        state.to_skip.remove(step.id)
     if state.consults_reports and not state.planner.due and status != "cancelled":
         state.planner.due = "report"
-    if state.is_bad(step):
-        state.bad += 1
+    if state.is_blocking(step):
+        state.blocking += 1
     if step.question:
         close_question(state, step)
     if step.held:
-        state.let_go(step)
+        state.drop_hold(step)
     if settle:
         settle_dependents(state, step)
 
@@ -876,28 +876,28 @@ def settle_dependents(state: State, step: StepState) -> None:
             continue
         dependent.blockers -= 1
         if not succeeded and not tolerant:
-            doom(state, dependent, step.id)
-        elif not dependent.blockers and not dependent.doomed:
+            mark_to_skip(state, dependent, step.id)
+        elif not dependent.blockers and not dependent.lost_dependency:
             make_ready(state, dependent)
 
 
-def doom(state: State, step: StepState, dependency: str) -> None:
+def mark_to_skip(state: State, step: StepState, dependency: str) -> None:
     """Mark a step as unable to run because `dependency` will never succeed."""
-    if not step.doomed:
-        step.doomed = dependency
-        state.doomed.append(step.id)
+    if not step.lost_dependency:
+        step.lost_dependency = dependency
+        state.to_skip.append(step.id)
 
 
 def cancel_step(state: State, ident: str, reason: str, at: int) -> None:
     """Remove a step from the plan."""
-    step = known(state, ident, MOVABLE)
+    step = require_step(state, ident, MOVABLE)
     step.dropped = reason
     end(state, step, "cancelled", at, reason)
 
 
 def drop_step(state: State, ident: str, reason: str, at: int) -> None:
     """Drop a step, and with it the steps that wait for it and mind."""
-    _give_up(state, known(state, ident, DROPPABLE), reason, at)
+    _give_up(state, require_step(state, ident, DROPPABLE), reason, at)
     stack = [state.steps[ident]]
     while stack:
         gone = stack.pop()
@@ -911,7 +911,7 @@ def drop_step(state: State, ident: str, reason: str, at: int) -> None:
                 because = f"{gone.id}, which it depends on, was dropped: {reason}"
                 _give_up(state, step, because, at)
                 stack.append(step)
-            elif not step.blockers and not step.doomed:
+            elif not step.blockers and not step.lost_dependency:
                 make_ready(state, step)
 
 
@@ -920,10 +920,10 @@ def _give_up(state: State, step: StepState, reason: str, at: int) -> None:
     if step.status in MOVABLE:
         end(state, step, "cancelled", at, reason, settle=False)
         return
-    state.bad -= state.is_bad(step)
+    state.blocking -= state.is_blocking(step)
     step.tolerated = True
-    if step.id in state.forsaken:
-        state.forsaken.remove(step.id)
+    if step.id in state.awaiting_planner:
+        state.awaiting_planner.remove(step.id)
 
 
 def close_question(state: State, step: StepState) -> None:
@@ -937,7 +937,7 @@ def close_question(state: State, step: StepState) -> None:
 
 def _question_asked(state: State, event: ev.QuestionAsked, at: int) -> None:
     standing = STARTABLE if event.kind == "task" else UNDECIDED
-    step = known(state, event.step, standing) if event.step else None
+    step = require_step(state, event.step, standing) if event.step else None
     if event.id in state.questions:
         raise IllegalEvent(f"question {event.id} is open already")
     state.asked += 1
@@ -1107,9 +1107,9 @@ def _run_hosted(state: State, event: ev.RunHosted, _at: int) -> None:
     state.owner = event.owner
     state.process = event.process
     state.goal_asked = state.goal_met is not None
-    state.orphans.extend(state.in_flight.items())
+    state.lost_in_flight.extend(state.in_flight.items())
     if state.planner.epoch:
-        state.orphans.append(("", state.planner.epoch))
+        state.lost_in_flight.append(("", state.planner.epoch))
 
 
 def _run_paused(state: State, _event: ev.RunPaused, _at: int) -> None:
@@ -1158,10 +1158,10 @@ def _run_ended(state: State, event: ev.RunEnded, at: int) -> None:
     state.ended_at = at
     state.planner.epoch = 0
     state.goal_asked = False
-    state.cut, state.questions = EndSnapshot(questions=state.questions), {}
+    state.end_snapshot, state.questions = EndSnapshot(questions=state.questions), {}
     for step in state.steps.values():
         if step.status not in SETTLED:
-            state.cut.steps[step.id] = (step.status, step.reason)
+            state.end_snapshot.steps[step.id] = (step.status, step.reason)
             step.status = "failed" if step.failure else "cancelled"
             step.reason = step.reason or event.reason
             step.ended = at

@@ -17,7 +17,7 @@ where `decide` finds them, unless they tolerate failure.
                  ▲         │
                  │         ▼
       backing_off ◄── undecided ─► probing, asking ─► …
-                           └─► failed        doomed ─► skipped       cancelled, superseded
+                           └─► failed       to_skip ─► skipped       cancelled, superseded
 
 Not elegant: large results are held as references, so a lookup may return a placeholder that the
 engine must load. The core never sees the bytes.
@@ -142,7 +142,7 @@ class StepState(msgspec.Struct, gc=False):
     """The last report that counted."""
     question: str = ""
     reason: str = ""
-    doomed: str = ""
+    lost_dependency: str = ""
     """The dependency that will never succeed, if the step does not tolerate that."""
     tolerated: bool = False
     """Whether it failed or was skipped, and the plan or a person lets the run go on."""
@@ -178,12 +178,12 @@ class StepState(msgspec.Struct, gc=False):
         """The recommendations of its last report."""
         return self.report.recommendations if self.report else ()
 
-    def tried(self, worker: str) -> int:
+    def failures_by(self, worker: str) -> int:
         """Return how often a worker has failed at it."""
         return self.tries.get(worker, 0) if self.tries else 0
 
 
-def tried_key(doc: Doc) -> str:
+def task_key(doc: Doc) -> str:
     """Return a digest of a step's work, independent of its id: worker, action and parameters."""
     return digest(doc["worker"], doc.get("action", ""), canonical(doc.get("parameters") or {}))
 
@@ -220,13 +220,13 @@ class State:
         self.backing_off: dict[str, None] = {}
         """Steps that wait for a retry."""
         self.planner = PlannerState()
-        self.awake = False
+        self.agenda_built = False
         self.ready = Ready()
         self.timers: list[tuple[int, str, str, int]] = []
         self.calendar: list[tuple[int, str]] = []
         self.undecided: deque[str] = deque()
-        self.doomed: deque[str] = deque()
-        self.orphans: deque[tuple[str, int]] = deque()
+        self.to_skip: deque[str] = deque()
+        self.lost_in_flight: deque[tuple[str, int]] = deque()
         self.questions: dict[str, Question] = {}
         self.answers: list[Doc] = []
         self.asked = 0
@@ -237,14 +237,14 @@ class State:
         """Attempts and probes in flight: step to epoch."""
         self.limits: dict[str, int | None] = {}
         """A cache of `worker_limit`."""
-        self.down: Container[str] = frozenset()
+        self.open_circuits: Container[str] = frozenset()
         """Workers with an open circuit: owned by the host, not by this run."""
         self.busy_workers: dict[str, int] = {}
         self.busy_resources: dict[str, int] = {}
         self.unsettled = 0
-        self.bad = 0
+        self.blocking = 0
         """The number of settled steps that keep the run from succeeding."""
-        self.forsaken: list[str] = []
+        self.awaiting_planner: list[str] = []
         """Failed steps left to the planner that it has neither replaced nor dropped."""
         self.unanswered: list[str] = []
         """Those of them that failed since the last revision."""
@@ -259,7 +259,7 @@ class State:
         self.goal_findings: list[str] = []
         self.ended: ev.RunEnded | None = None
         self.ended_at = 0
-        self.cut = EndSnapshot()
+        self.end_snapshot = EndSnapshot()
         self.cancel_deadline = 0
 
     # Queries of deciders and views.
@@ -272,7 +272,7 @@ class State:
         return state
 
     @property
-    def no_words(self) -> str:
+    def feedback_refusal(self) -> str:
         """Why no planner can act on comments about a revision; empty if one can."""
         started = self.started
         if started is None or not started.replans:
@@ -295,10 +295,10 @@ class State:
             raise LookupError(f"step {ref.name} is {status}, so it has no data")
         return Artifact(state.data_ref) if state.data_ref else state.data
 
-    def full(self, group: CapacityGroup) -> str:
+    def reached_limit(self, group: CapacityGroup) -> str:
         """Return the limit that keeps a group from starting, or ""."""
         worker = group.worker
-        if worker in self.down and not self.spare(group):
+        if worker in self.open_circuits and not self.has_alternative(group):
             return f"circuit {worker}"
         if worker not in self.limits:
             self.limits[worker] = self.worker_limit(worker)
@@ -311,9 +311,9 @@ class State:
                 return f"resource {name}"
         return ""
 
-    def spare(self, group: CapacityGroup) -> bool:
+    def has_alternative(self, group: CapacityGroup) -> bool:
         """Return whether another worker may do the one step of a group whose own worker is down."""
-        return bool(group.own and alternative(self, self.steps[group.own], self.down))
+        return bool(group.own and alternative(self, self.steps[group.own], self.open_circuits))
 
     def worker_limit(self, worker: str) -> int | None:
         """Return how many attempts of a worker may run at once; None: no limit."""
@@ -325,13 +325,13 @@ class State:
     def circuit_closed(self) -> None:
         """Re-examine the steps that waited for an open circuit: a worker may be called again."""
         for limit in [limit for limit in self.ready.parked if limit.startswith("circuit ")]:
-            self.ready.freed(limit)
+            self.ready.unpark(limit)
 
     def next_ready(self) -> StepState | None:
         """Return the step to start next, or None."""
-        if not self.awake:
-            self.wake()
-        step = self.ready.best(self.steps, self.full)
+        if not self.agenda_built:
+            self.build_agenda()
+        step = self.ready.best(self.steps, self.reached_limit)
         return None if step is None else self.steps[step]
 
     @property
@@ -341,13 +341,13 @@ class State:
 
     def tries_new(self, add: list[Doc]) -> bool:
         """Return whether any of these steps does work never started before."""
-        return any(tried_key(doc) not in self.tried for doc in add)
+        return any(task_key(doc) not in self.tried for doc in add)
 
-    def is_bad(self, step: StepState) -> bool:
+    def is_blocking(self, step: StepState) -> bool:
         """Return whether a settled step keeps the run from succeeding."""
         return step.status in ("failed", "skipped") and not step.tolerated
 
-    def let_go(self, step: StepState) -> None:
+    def drop_hold(self, step: StepState) -> None:
         """End the hold of a step, and remove its question if it holds no other step."""
         question = step.held
         step.held = step.held_by = ""
@@ -375,18 +375,18 @@ class State:
     # The agenda: which steps could start now, and when to look again. Folding a long log does not
     # need it, so it is built on first use; from then on it is kept up to date.
 
-    def sleep(self) -> None:
+    def drop_agenda(self) -> None:
         """Drop the agenda: entries that it would discard may count again."""
-        self.awake = False
+        self.agenda_built = False
         self.ready = Ready()
         self.timers.clear()
         self.calendar.clear()
         for step in self.steps.values():
             step.ticket = 0
 
-    def wake(self) -> None:
+    def build_agenda(self) -> None:
         """Build the agenda from the state."""
-        self.awake = True
+        self.agenda_built = True
         started = self.started
         if started is not None and started.policy.wall_s is not None:
             self.add_timer(self.started_at + int(started.policy.wall_s * 1e6), "run", "wall", 0)
@@ -408,7 +408,7 @@ class State:
 
     def offer(self, step: StepState) -> None:
         """Put a step that became ready into the queue, or into the calendar if it must wait."""
-        if self.awake and not step.held:
+        if self.agenda_built and not step.held:
             if step.not_before:
                 self.add_calendar(step.not_before, step.id)
             else:
@@ -427,7 +427,7 @@ class State:
 
     def add_timer(self, when: int, kind: str, ident: str, epoch: int) -> None:
         """Add a timer on the run clock."""
-        if self.awake:
+        if self.agenda_built:
             timers = self.timers
             heappush(timers, (when, kind, ident, epoch))
             if len(timers) > TIMERS_KEPT + 4 * len(self.in_flight):
@@ -453,8 +453,8 @@ class State:
 
     def tidy_timers(self) -> None:
         """Drop obsolete timers from the top of the heap."""
-        if not self.awake:
-            self.wake()
+        if not self.agenda_built:
+            self.build_agenda()
         timers = self.timers
         while timers and not self.timer_counts(*timers[0]):
             heappop(timers)

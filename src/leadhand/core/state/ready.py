@@ -110,7 +110,7 @@ class Ready:
             self._parked_groups.add(group)
         return None
 
-    def freed(self, limit: str) -> None:
+    def unpark(self, limit: str) -> None:
         """Re-examine the groups parked under a limit that has room again."""
         groups = self.parked.pop(limit, None)
         for group in groups or ():

@@ -92,7 +92,7 @@ def origin_of(step: StepState) -> str:
     return "planning" if unready else "execution"
 
 
-def fault(events: Iterable[ev.Event]) -> FailureOrigin:
+def origin_of_run(events: Iterable[ev.Event]) -> FailureOrigin:
     """Return the origin of the failure of a run."""
     log = _Log()
     for event in events:

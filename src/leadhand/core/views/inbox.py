@@ -17,7 +17,7 @@ from leadhand.core.review.holds import people_for, standing_releases
 from leadhand.core.review.protected_change import KIND as PROTECTED
 from leadhand.core.review.protected_change import change_of
 from leadhand.core.review.ruling import reach
-from leadhand.core.visible import marked
+from leadhand.core.visible import escape_deceptive
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -92,14 +92,14 @@ def inbox_row(state: State, ident: str) -> InboxRow:
         kind=question.kind,
         run=state.run,
         step=question.step or None,
-        goal=marked(goal.text[:GOAL_CHARS]),
+        goal=escape_deceptive(goal.text[:GOAL_CHARS]),
         plan=str(plan.get("plan_id", "")),
         risk=risk,
         effects=effects,
         cost=cost,
         asked_by=_asker(state, question),
         since=iso(question.at),
-        text=marked(question.text),
+        text=escape_deceptive(question.text),
         choices=[
             AnswerChoice(answer=choice, leads_to=leads_to(state, question, choice))
             for choice in question.choices

@@ -63,7 +63,7 @@ def _decision(decision: dict[str, object]) -> str:
                 return f"propose revision {decision['revision']}"
             steps = decision.get("steps")
             count = len(steps) if isinstance(steps, list) else 0
-            told = f" ({proposed(decision)})" if count else ""
+            told = f" ({proposal_lines(decision)})" if count else ""
             return f"propose {count} steps{told}{_because(str(decision.get('because', '')))}"
         case "ask":
             return f"ask: {decision.get('question')}"
@@ -75,7 +75,7 @@ def _decision(decision: dict[str, object]) -> str:
             return f"{kind}{_because(str(decision.get('reason', '')))}"
 
 
-def proposed(decision: object) -> str:
+def proposal_lines(decision: object) -> str:
     """Return the steps of a proposal in brief, each with its worker and parameters."""
     if not isinstance(decision, dict) or not isinstance(decision.get("steps"), list):
         text = decision if isinstance(decision, str) else _json(decision)
@@ -103,7 +103,7 @@ def _short(text: str, limit: int) -> str:
 
 
 def _drafted(event: ev.DraftRefused) -> str:
-    told = proposed(event.draft)
+    told = proposal_lines(event.draft)
     return f"draft refused (planner call {event.call}): {told}: {'; '.join(event.findings)}"
 
 

@@ -18,7 +18,7 @@ import msgspec
 
 from leadhand.core import events as ev
 from leadhand.core.catalog import Catalog
-from leadhand.core.promises import given
+from leadhand.core.promises import facts_given
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -149,7 +149,7 @@ class _Log:
         for doc in revision.add:
             ident = str(doc["id"])
             offer = self.catalog.offer(str(doc.get("worker", "")), str(doc.get("action", "")))
-            self.gives[ident] = frozenset(given(doc, offer, widened=ident in widens))
+            self.gives[ident] = frozenset(facts_given(doc, offer, widened=ident in widens))
             if doc.get("supersedes"):
                 self.heirs[str(doc["supersedes"])] = ident
                 self._verdict(str(doc["supersedes"]), won=False)

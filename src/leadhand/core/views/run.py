@@ -14,7 +14,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from leadhand.core.calendar import iso
-from leadhand.core.decide.circuit_breaker import left_alone
+from leadhand.core.decide.circuit_breaker import circuit_reason
 from leadhand.core.durations import seconds
 from leadhand.core.durations import text as duration
 from leadhand.core.facts import wanted_values
@@ -164,7 +164,7 @@ SELF_TIMERS = ("retry", "question")
 
 def goes_on(state: State) -> bool:
     """Return whether any step is in progress or will be without a person's answer."""
-    if state.in_flight or state.undecided or state.doomed or state.next_ready() is not None:
+    if state.in_flight or state.undecided or state.to_skip or state.next_ready() is not None:
         return True
     # Timers and calendar keep obsolete entries until these reach the top.
     if any(timer[1] in SELF_TIMERS and state.timer_counts(*timer) for timer in state.timers):
@@ -274,17 +274,17 @@ def step_view(step: StepState, *, data: bool = True) -> StepView:
         action=step.action,
         status=step.status,
         attempts=step.attempts,
-        data=fresh(_value(step)) if data and step.status == "succeeded" else None,
+        data=deep_copy(_value(step)) if data and step.status == "succeeded" else None,
         error=failure_of(step.failure),
         recommendations=step.recommendations,
         reason=step.reason,
-        planned=fresh(step.doc),
+        planned=deep_copy(step.doc),
         widened=step.widened,
         ended=step.ended,
     )
 
 
-def fresh(value: Json) -> Json:
+def deep_copy(value: Json) -> Json:
     """Return a copy that shares nothing with the state."""
     if value is None or isinstance(value, (str, int, float, bool)):
         return value
@@ -305,7 +305,7 @@ class _Lazy(Mapping[str, Any]):
             return step_view(step)
         if step.status != "succeeded":
             raise KeyError(key)
-        return fresh(self._value(step))
+        return deep_copy(self._value(step))
 
     def __iter__(self) -> Iterator[str]:
         steps = self._state.steps
@@ -375,20 +375,20 @@ def planner_view(
             Recommendation(text, step)
             for text, step in zip(state.recommendations, state.recommenders, strict=True)
         ),
-        answers=tuple(fresh(answer) for answer in state.answers),
+        answers=tuple(deep_copy(answer) for answer in state.answers),
         findings=tuple(state.planner.findings),
-        notes=fresh(state.planner.notes),
+        notes=deep_copy(state.planner.notes),
         cost=state.spent,
-        params=fresh(state.params),
+        params=deep_copy(state.params),
         catalog=state.catalog,
         timeline=_Timeline(state),
         in_flight=tuple(state.in_flight),
-        outlook=tuple(fresh(state.outlook)),
+        outlook=tuple(deep_copy(state.outlook)),
         budget_left=_left(state),
         barred={
-            name: left_alone(state.down, name)
+            name: circuit_reason(state.open_circuits, name)
             for name in state.catalog.workers
-            if name in state.down
+            if name in state.open_circuits
         },
         splits_max=state.policy.splits_max,
         questions=tuple(map(_question, state.questions.values())),
@@ -580,7 +580,7 @@ def summary(state: State) -> RunSummary:
         goal=goal_of(state).text[:500],
         plan=str(state.started.plan.get("plan_id", "")) if state.started else "",
         steps=len(state.steps),
-        settled=settled(state),
+        settled=settled_steps(state),
         succeeded=state.succeeded,
         failed=_ended_as(state, "failed"),
         replaced=_ended_as(state, "superseded"),
@@ -591,13 +591,13 @@ def summary(state: State) -> RunSummary:
     )
 
 
-def settled(state: State) -> int:
+def settled_steps(state: State) -> int:
     """Return how many steps have ended: all of them, once the run has."""
     return len(state.steps) - (state.unsettled if state.ended is None else 0)
 
 
 def _ended_as(state: State, status: str) -> int:
     """Return how many steps ended with a status; scans only if some did not succeed."""
-    if state.succeeded == settled(state):
+    if state.succeeded == settled_steps(state):
         return 0
     return sum(step.status == status for step in state.steps.values())

@@ -27,7 +27,7 @@ from leadhand.core.state.evolve import evolve
 from leadhand.core.state.model import IllegalEvent, State
 from leadhand.core.views.run import run_status
 from leadhand.engine.fold import NoWorkers
-from leadhand.engine.guest.line import GuestLine, unpacked
+from leadhand.engine.guest.line import GuestLine, unpack_entries
 from leadhand.engine.run import Run
 from leadhand.errors import Bug, Conflict, Fenced, LeadhandError, StoreError, UsageError
 
@@ -96,7 +96,7 @@ class GuestRun(Run):
         """Store the progress that a worker reported."""
         self._notes[step] = (message[:500], fraction)
 
-    async def said(self, what: Any) -> None:
+    async def submit_and_wait(self, what: Any) -> None:
         """Submit a command, or a function that makes one, to the guest."""
         if not isinstance(what, Command):
             make = getattr(what, "word", None)
@@ -121,7 +121,7 @@ class GuestRun(Run):
             return None
         return found
 
-    async def settled(self) -> str:
+    async def wait_idle(self) -> str:
         """Wait until the run has ended or waits for a person."""
         while (status := run_status(self.state)) not in ("waiting", "paused"):
             if self.state.ended is not None:
@@ -129,7 +129,7 @@ class GuestRun(Run):
             await asyncio.sleep(LOOK_S)
         return status
 
-    async def quiet(self) -> None:
+    async def wait_durable(self) -> None:
         """Return at once: no inputs are queued here."""
 
     def is_idle(self) -> bool:
@@ -250,7 +250,7 @@ class _Guest:
         future = self._host.store.append(
             run,
             int(frame["expected"]),
-            unpacked(run, frame["entries"]),
+            unpack_entries(run, frame["entries"]),
             None if summary is None else summary.encode(),
         )
         future.add_done_callback(lambda done: self._appended(number, done))
@@ -272,7 +272,7 @@ class _Guest:
             pid = hosted.pid if isinstance(hosted, GuestRun) else os.getpid()
             raise Conflict(f"run {ident} is hosted by process {pid} already")
         if hosted is not None and not hosted.driven:
-            await hosted.quiet()
+            await hosted.wait_durable()
             host.runs.pop(ident, None)
         run = GuestRun(host, ident, self.line, self._pid)
         if had:

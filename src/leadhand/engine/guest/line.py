@@ -98,7 +98,7 @@ class GuestLine:
         if future is None or future.done():
             return
         if "error" in frame:
-            future.set_exception(rebuilt(str(frame["name"]), str(frame["error"])))
+            future.set_exception(error_from(str(frame["name"]), str(frame["error"])))
         else:
             future.set_result(frame["ok"])
 
@@ -124,7 +124,7 @@ class GuestLine:
         self._writer.write(len(data).to_bytes(HEAD_BYTES, "big") + data)
 
 
-def rebuilt(name: str, message: str) -> LeadhandError:
+def error_from(name: str, message: str) -> LeadhandError:
     """Return the other side's error by its name; a `LeadhandError` if the name is unknown."""
     if name == PlanInvalid.__name__:
         return PlanInvalid([message])
@@ -140,12 +140,12 @@ def _cut() -> Conflict:
     )
 
 
-def packed(entries: Sequence[Entry]) -> list[list[Any]]:
+def pack_entries(entries: Sequence[Entry]) -> list[list[Any]]:
     """Return entries of one run in the form of a frame."""
     return [[e.seq, e.at, e.version, e.body.decode(), e.hash.hex()] for e in entries]
 
 
-def unpacked(run: str, rows: Sequence[Sequence[Any]]) -> list[Entry]:
+def unpack_entries(run: str, rows: Sequence[Sequence[Any]]) -> list[Entry]:
     """Return the entries of one run from a frame."""
     return [
         Entry(run, seq, at, version, body.encode(), bytes.fromhex(digest))

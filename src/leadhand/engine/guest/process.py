@@ -32,9 +32,9 @@ from leadhand.codec.events import decode, encode
 from leadhand.core import host as hosting
 from leadhand.core.events import RunHosted
 from leadhand.engine.guest.host_side import FORMS
-from leadhand.engine.guest.line import GuestLine, packed, rebuilt
+from leadhand.engine.guest.line import GuestLine, error_from, pack_entries
 from leadhand.engine.host import VERSION, EmbeddedHost, SystemClock
-from leadhand.engine.host_socket import word
+from leadhand.engine.host_socket import perform_command
 from leadhand.errors import Conflict, Fenced, LeadhandError, UsageError
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ class SharedStore:
             "append",
             run=append.run,
             expected=append.expected,
-            entries=packed(append.entries),
+            entries=pack_entries(append.entries),
             summary=None if append.summary is None else append.summary.decode(),
         )
         answer.add_done_callback(lambda done: self._answered(line, append, done))
@@ -351,7 +351,7 @@ class Guest(EmbeddedHost):
         first = await line.receive()
         if first is None or first["kind"] == "refused":
             line.close()
-            error = rebuilt(first["name"], first["error"]) if first is not None else None
+            error = error_from(first["name"], first["error"]) if first is not None else None
             if error is None or isinstance(error, Fenced):
                 return False
             raise error
@@ -397,7 +397,9 @@ class Guest(EmbeddedHost):
             if run is None:
                 raise UsageError(f"there is no run {frame['run']} in this process")
             details = frame.get("details") or {}
-            told = await word(self, run, str(frame["verb"]), str(frame["actor"]), details)
+            told = await perform_command(
+                self, run, str(frame["verb"]), str(frame["actor"]), details
+            )
             line.answer(frame["ask"], told)
         except Exception as error:  # noqa: BLE001 - whatever is asked gets an answer
             line.answer(frame["ask"], error=error)
@@ -438,11 +440,11 @@ class Guest(EmbeddedHost):
     def _used_here(self, event: hosting.ApprovalUsed) -> bool:
         return self.shared.used.get(event.id) == event.run
 
-    def mention(self, event: Event) -> None:
+    def tell_host_later(self, event: Event) -> None:
         """Append one event to the `$host` stream without waiting; it may be lost."""
         if self._line is None:
             if self.presides:
-                EmbeddedHost.mention(self, event)
+                EmbeddedHost.tell_host_later(self, event)
             return
         hosting.evolve_host(self.shared, event)  # known here at once; the log repeats it
         self.shared.seq -= 1
@@ -462,7 +464,7 @@ class Guest(EmbeddedHost):
         if (loaded := self.runs.get(run)) is not None:
             loaded.load_from(self.store.read(run))
 
-    def hosted(self) -> RunHosted:
+    def hosted_event(self) -> RunHosted:
         """Return the event that records that a run is started or resumed here, with its process."""
         return RunHosted(self.owner, self._process)
 

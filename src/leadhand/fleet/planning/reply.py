@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from leadhand.core.wording import named
+from leadhand.core.wording import type_with_article
 from leadhand.errors import LeadhandError
 from leadhand.fleet.epics import EpicTask
 
@@ -65,7 +65,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 def read(raw: Any) -> Reply:
     """An answer, or why it is none."""
     if not isinstance(raw, dict):
-        raise MisreadReply(f"an answer is one JSON object, not {named(raw)}")
+        raise MisreadReply(f"an answer is one JSON object, not {type_with_article(raw)}")
     try:
         found = msgspec.convert(_said(raw), Reply)
     except msgspec.ValidationError as error:

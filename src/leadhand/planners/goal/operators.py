@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from leadhand.core.catalog import stronger_ones
+from leadhand.core.catalog import stronger_workers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -107,7 +107,7 @@ class Operators:
 
 def operators_of(catalog: Catalog) -> Operators:
     """Return the operators of all workers that give a fact, without fallbacks of another worker."""
-    behind = stronger_ones(catalog.workers)
+    behind = stronger_workers(catalog.workers)
     return Operators(
         _operator(spec.name, action, offer, catalog.risk(spec.name, action))
         for spec in catalog.workers.values()

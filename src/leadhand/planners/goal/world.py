@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from leadhand.core import promises
-from leadhand.core.facts import given_by
+from leadhand.core.facts import facts_in_answer
 from leadhand.core.plan import references
 from leadhand.core.plan.graph import dependencies
 from leadhand.core.plan.graph import order as in_order
@@ -168,7 +168,7 @@ def _heir(name: str, heirs: Mapping[str, str]) -> str:
 
 def answered(answer: Doc) -> dict[str, Fact]:
     """Return the facts that a person gave."""
-    return {name: Fact(ANSWER, literal(value)) for name, value in given_by(answer).items()}
+    return {name: Fact(ANSWER, literal(value)) for name, value in facts_in_answer(answer).items()}
 
 
 def have(name: str, value: Json) -> Fact:
@@ -198,7 +198,8 @@ def _given(step: StepView, catalog: Catalog) -> dict[str, Fact]:
     offer = catalog.offer(step.worker, step.action)
     several = promised(step, catalog, "gives")
     return {
-        fact: given(step.id, promises.beside(step.planned, offer, fact))[fact] for fact in several
+        fact: given(step.id, promises.facts_beside(step.planned, offer, fact))[fact]
+        for fact in several
     }
 
 
@@ -263,8 +264,8 @@ def promised(step: StepView, catalog: Catalog, what: str) -> tuple[str, ...]:
     """Return what a step needs, gives, drops, reads or writes: see `core/promises.py`."""
     offer = catalog.offer(step.worker, step.action)
     if what == "gives":
-        return promises.given(step.planned, offer, widened=step.widened)
-    return promises.joined(step.planned, offer, what, widened=step.widened)
+        return promises.facts_given(step.planned, offer, widened=step.widened)
+    return promises.combined_field(step.planned, offer, what, widened=step.widened)
 
 
 def _broken(step: StepView, failed: Any, catalog: Catalog) -> list[str]:

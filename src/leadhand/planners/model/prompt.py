@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from leadhand.core.calendar import iso
-from leadhand.core.catalog import stronger_ones
+from leadhand.core.catalog import stronger_workers
 from leadhand.core.hashing import digest
 from leadhand.core.wording import listed
 from leadhand.errors import UsageError
@@ -197,7 +197,7 @@ def _given(goal: Goal, room: int, *, lists: bool) -> str:
 
 
 def _workers(view: PlannerView, room: int) -> str:
-    behind = stronger_ones(view.catalog.workers)  # They come in when the first is not enough.
+    behind = stronger_workers(view.catalog.workers)  # They come in when the first is not enough.
     lines = [
         line
         for spec in view.catalog.workers.values()

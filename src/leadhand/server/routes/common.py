@@ -42,11 +42,11 @@ def done(model: type[Any], status: int = 200) -> dict[int | str, Doc]:
     return {status: answered(model, "Done, and durable."), **PROBLEMS}
 
 
-async def say(request: Request, run: str, verb: str, **details: Any) -> Response:
+async def send_command(request: Request, run: str, verb: str, **details: Any) -> Response:
     """Send a command to a run as the signed-in person; answer once it is durable."""
     office, person = app_state_of(request), person_of(request)
     await office.desks.read(lambda desk: desk.header(run))
-    told = await office.conductor.say(run, verb, person.name, details)
+    told = await office.conductor.send_command(run, verb, person.name, details)
     return answer(told)
 
 
@@ -65,8 +65,8 @@ async def said(request: Request, run: str, saying: Saying, told: Doc | None = No
     office = app_state_of(request)
     await office.desks.read(lambda desk: desk.header(run))
     hosted = await office.conductor.find(run)
-    await office.conductor.take_in(hosted)
-    await hosted.said(saying)
+    await office.conductor.update_workers(hosted)
+    await hosted.submit_and_wait(saying)
     await office.conductor.drive(hosted)
     return answer({"run": run, "status": run_status(hosted.state), **(told or {})})
 

@@ -96,11 +96,11 @@ async def stop(request: Request, form: ReasonForm) -> Response:
     """Start nothing new in any run, now and after restarts."""
     office, person = app_state_of(request), person_of(request)
     details = {"reason": form.reason}
-    return answer(await office.conductor.say("", "stop_all", person.name, details))
+    return answer(await office.conductor.send_command("", "stop_all", person.name, details))
 
 
 @router.delete("/stop-all", responses=done(documents.StopState))
 async def lift(request: Request) -> Response:
     """Let runs start steps again."""
     office, person = app_state_of(request), person_of(request)
-    return answer(await office.conductor.say("", "lift", person.name, {}))
+    return answer(await office.conductor.send_command("", "lift", person.name, {}))

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Path, Request, Response
 from leadhand.app.contexts import in_context
 from leadhand.app.library_history import history_rows, record, saved_row, timed_saved, uses
 from leadhand.app.loading import planner_problem
-from leadhand.core.library import find, spoken
+from leadhand.core.library import find, parse_label
 from leadhand.core.lint.plan import lint as check
 from leadhand.errors import PlanInvalid, UsageError
 from leadhand.server import documents
@@ -118,7 +118,9 @@ async def keep(request: Request, name: Name, form: SaveForm) -> Response:
         raise PlanInvalid(errors)
     details = {"name": name, "document": doc, "source": "the server"}
     person = person_of(request)
-    return answer(await app_state_of(request).conductor.say("", "save_plan", person.name, details))
+    return answer(
+        await app_state_of(request).conductor.send_command("", "save_plan", person.name, details)
+    )
 
 
 @router.delete("/library/{name}", responses=done(documents.LibraryChange))
@@ -126,6 +128,8 @@ async def remove(request: Request, name: Name) -> Response:
     """Take a name out, with all its versions. Runs that used it keep what they ran."""
     office, person = app_state_of(request), person_of(request)
     known = await office.desks.read(lambda desk: set(desk.library().plans))
-    if name not in known or spoken(name) is None:
+    if name not in known or parse_label(name) is None:
         raise missing(f"there is no plan {name[:100]} in the library")
-    return answer(await office.conductor.say("", "remove_plan", person.name, {"name": name}))
+    return answer(
+        await office.conductor.send_command("", "remove_plan", person.name, {"name": name})
+    )

@@ -17,7 +17,7 @@ from leadhand.core.plan.revisions import held_by, plan_of
 from leadhand.core.review.approval import binding
 from leadhand.core.state.model import REPLACEABLE
 from leadhand.core.views.run import run_status
-from leadhand.engine.approvals import own_words
+from leadhand.engine.approvals import approval_words
 from leadhand.errors import Conflict, UsageError
 from leadhand.server import documents
 from leadhand.server.app_state import now, of_run, person_of, seen
@@ -59,7 +59,7 @@ async def approve(request: Request, run: str, form: ApproveForm) -> Response:
 
     def word(state: State, at: Now) -> Command:
         until = ends(form.expires_s, at.latest)
-        words = own_words(state, person.name, at, expires=until, key=key, shown=form.hash)
+        words = approval_words(state, person.name, at, expires=until, key=key, shown=form.hash)
         details = {
             "id": waiting(state, form.hash),
             "choice": "approve",

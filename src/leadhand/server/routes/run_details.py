@@ -19,7 +19,7 @@ from leadhand.app.step_graph import (
 from leadhand.codec.events import decode
 from leadhand.core.calendar import iso
 from leadhand.core.plan.revisions import revisions as all_revisions
-from leadhand.core.review.approval import allowed, digests
+from leadhand.core.review.approval import approvals_in_log, digests
 from leadhand.core.views.ledger import describe, ledger_of
 from leadhand.errors import UsageError
 from leadhand.server import documents
@@ -29,7 +29,7 @@ from leadhand.server.routes.common import PROBLEMS, Cursor, Limit, document
 
 if TYPE_CHECKING:
     from leadhand.core.plan.model import Doc
-    from leadhand.core.plan.revisions import Revised
+    from leadhand.core.plan.revisions import RevisedPlan
     from leadhand.core.state.model import StepState
     from leadhand.server.cached_reader import CachedReader
 
@@ -122,7 +122,7 @@ async def revision(request: Request, run: str, number: int) -> Response:
     return await seen(request, of_run(run), make)
 
 
-def _revisions(desk: CachedReader, run: str) -> list[Revised]:
+def _revisions(desk: CachedReader, run: str) -> list[RevisedPlan]:
     desk.header(run)
     return all_revisions(event for _entry, event in desk.events(run))
 
@@ -130,7 +130,7 @@ def _revisions(desk: CachedReader, run: str) -> list[Revised]:
 def _rows(desk: CachedReader, run: str) -> list[Doc]:
     """Return every revision, with the digest of what was shown, and its approvals."""
     log = [(entry.at, event) for entry, event in desk.events(run)]
-    shown, given = digests(log), allowed(log)
+    shown, given = digests(log), approvals_in_log(log)
     return [
         {
             "number": revision.number,

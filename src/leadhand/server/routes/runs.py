@@ -25,7 +25,7 @@ from leadhand.server.app_state import (
 from leadhand.server.idempotency import keyed, other_body
 from leadhand.server.problems import RequestRefused
 from leadhand.server.request_forms import ReasonForm, RedoForm, StartForm
-from leadhand.server.routes.common import Cursor, Limit, document, done, key_of, say
+from leadhand.server.routes.common import Cursor, Limit, document, done, key_of, send_command
 from leadhand.server.run_start import start
 
 if TYPE_CHECKING:
@@ -166,20 +166,20 @@ def _started(state: State) -> documents.RunBegun:
 @router.post("/runs/{run}/pause", responses=done(documents.CommandDone))
 async def pause(request: Request, run: str, form: ReasonForm) -> Response:
     """Start nothing new in a run."""
-    return await say(request, run, "pause", reason=form.reason)
+    return await send_command(request, run, "pause", reason=form.reason)
 
 
 @router.post("/runs/{run}/resume", responses=done(documents.CommandDone))
 async def resume(request: Request, run: str, form: ReasonForm) -> Response:
     """Lift a pause, and take the run up again if nobody drives it."""
     app_state_of(request).conductor.unhosted.pop(run, None)
-    return await say(request, run, "resume", reason=form.reason)
+    return await send_command(request, run, "resume", reason=form.reason)
 
 
 @router.post("/runs/{run}/cancel", responses=done(documents.CommandDone))
 async def cancel(request: Request, run: str, form: ReasonForm) -> Response:
     """Stop a run."""
-    return await say(request, run, "cancel", reason=form.reason)
+    return await send_command(request, run, "cancel", reason=form.reason)
 
 
 @router.post("/runs/{run}/rollback", responses=done(documents.CommandDone))
@@ -206,14 +206,14 @@ async def rollback(request: Request, run: str, form: ReasonForm) -> Response:
 async def redo(request: Request, run: str, step: str, form: RedoForm) -> Response:
     """Have a step tried again that failed."""
     await _refuse_unknown(request, run, step)
-    return await say(request, run, "redo", step=step, reason=form.reason)
+    return await send_command(request, run, "redo", step=step, reason=form.reason)
 
 
 @router.post("/runs/{run}/steps/{step}/hold", responses=done(documents.CommandDone))
 async def hold(request: Request, run: str, step: str, form: ReasonForm) -> Response:
     """Stop before a step that has not started."""
     await _refuse_unknown(request, run, step)
-    return await say(request, run, "hold", steps=[step], reason=form.reason)
+    return await send_command(request, run, "hold", steps=[step], reason=form.reason)
 
 
 @router.post("/runs/{run}/steps/{step}/release", responses=done(documents.CommandDone))
@@ -224,7 +224,9 @@ async def release(request: Request, run: str, step: str, form: ReasonForm) -> Re
     key = key_of(person)
     state = (await office.conductor.find(run)).state
     signed = signed_releases(state, [step], person.name, office.host.time(), key)
-    return await say(request, run, "release", steps=[step], reason=form.reason, signed=signed)
+    return await send_command(
+        request, run, "release", steps=[step], reason=form.reason, signed=signed
+    )
 
 
 async def _refuse_unknown(request: Request, run: str, step: str) -> None:

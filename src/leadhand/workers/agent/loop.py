@@ -26,7 +26,7 @@ from leadhand.errors import WorkerFailure
 from leadhand.models.messages import ModelRequest, Result, Turn, Usage, UserMessage
 from leadhand.models.secret_patterns import finds, scrub, scrubbed
 from leadhand.models.telemetry import span
-from leadhand.ports import ends_us
+from leadhand.ports import is_external_cancellation
 from leadhand.workers.agent.prompt import told
 from leadhand.workers.agent.tools import (
     ENDINGS,
@@ -316,7 +316,7 @@ class AgentLoop:
             after = failure.effect if failure.effect in EFFECTS else "unknown"  # type: ignore[assignment]
             text = f"error ({failure.failure_class}): {failure}"
         except BaseException as error:
-            if ends_us(error):
+            if is_external_cancellation(error):
                 raise
             after = "unknown"
             text = f"error: {type(error).__name__}: {error}"

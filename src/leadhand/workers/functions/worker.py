@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from leadhand.core.catalog import Offer, WorkerSpec
 from leadhand.core.report import Report
 from leadhand.errors import UsageError
-from leadhand.ports import ends_us
+from leadhand.ports import is_external_cancellation
 from leadhand.workers.coverage import Coverage
 from leadhand.workers.functions.decorator import Declaration
 from leadhand.workers.functions.isolation import Target, Walls, run_isolated, target_of, told
@@ -123,7 +123,7 @@ class FunctionAction:
         except BadParameters as problem:
             report = Report.failed("permanent", str(problem))
         except BaseException as error:
-            if ends_us(error):
+            if is_external_cancellation(error):
                 raise
             report = self._classify(error)
         finally:
@@ -187,7 +187,7 @@ class FunctionAction:
                     raise outcome.error
                 value = outcome.value
         except BaseException as error:
-            if ends_us(error):
+            if is_external_cancellation(error):
                 raise
             raise LookupError(f"the probe cannot tell: {type(error).__name__}: {error}") from error
         finally:

@@ -14,7 +14,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Self
 
 from leadhand.errors import Transient, Unavailable, UsageError, WorkerFailure
-from leadhand.ports import ends_us
+from leadhand.ports import is_external_cancellation
 from leadhand.workers.mcp.definition import (
     NAME_CHARS_MAX,
     TOOLS_MAX,
@@ -175,7 +175,9 @@ class Connection:
                 await asyncio.wait({listener})
         except BaseException as error:
             self._failed(error)
-            if ends_us(error) or not isinstance(error, Exception | asyncio.CancelledError):
+            if is_external_cancellation(error) or not isinstance(
+                error, Exception | asyncio.CancelledError
+            ):
                 raise
         finally:
             self._over.set()

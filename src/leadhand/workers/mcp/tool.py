@@ -18,7 +18,7 @@ from leadhand.core.durations import seconds
 from leadhand.core.plan.model import RISKS
 from leadhand.core.report import Report
 from leadhand.errors import InvalidOutput, NeedsInfo, Permanent, UsageError, WorkerFailure
-from leadhand.ports import ends_us
+from leadhand.ports import is_external_cancellation
 from leadhand.workers.functions.decorator import NAME
 from leadhand.workers.mcp.definition import (
     Definition,
@@ -234,7 +234,7 @@ class McpTool:
                 raise Permanent(str(error)) from None
             raise
         except Exception as error:
-            if ends_us(error):
+            if is_external_cancellation(error):
                 raise
             text = bounded(str(error) or type(error).__name__, 500)
             raise InvalidOutput(
