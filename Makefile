@@ -7,7 +7,8 @@
 PYTHON ?= python3
 ARGS   ?=
 JOBS   ?= 2
-TESTERS ?= $(shell expr 5 \* $$(nproc 2>/dev/null || echo 2) / 2)
+CORES  := $(shell nproc 2>/dev/null || echo 2)
+TESTERS ?= $(shell expr 5 \* $(CORES) / 2)
 SEEDS  ?= 10000
 SEED   ?=
 
@@ -30,7 +31,7 @@ test: dev-env ## run every test; the ten slowest are named
 	@$(BIN)/python -m pytest -n $(TESTERS) --dist worksteal --durations=10 $(ARGS)
 
 fast: dev-env ## run the quick tests: the inner loop
-	@HYPOTHESIS_PROFILE=fast $(BIN)/python -m pytest -n $(TESTERS) --dist worksteal -m "not slow" --durations=10 $(ARGS)
+	@HYPOTHESIS_PROFILE=fast $(BIN)/python -m pytest -n $(CORES) --dist worksteal -m "not slow" --durations=10 $(ARGS)
 
 check: dev-env ## lint, format, types, layers
 	@$(BIN)/ruff check .

@@ -16,7 +16,6 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import NamedTuple
@@ -48,6 +47,7 @@ from leadhand.workers.declared import declared_workers
 from leadhand.workers.functions.decorator import WorkerOptions
 from leadhand.workers.http.declared import HttpTable
 from leadhand.workers.mcp.declared import ServerTable, ToolTable
+from tests.support import warm
 from tests.support.cli import Folder, environment
 
 ALL_COMMANDS = {*COMMANDS, *plugins.parts("commands")}
@@ -126,18 +126,11 @@ def test_examples_do_what_they_say(page, tmp_path):
 
 def run_python(block: Block) -> int:
     file = block.folder.write("block.py", block.text)
-    done = subprocess.run(
-        [sys.executable, file],
-        cwd=block.folder.path,
-        env=environment(block.folder.path),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, f"{block.where}\n{done.stdout}\n{done.stderr}"
-    missing = set(SAID.findall(block.text)) - set(done.stdout.splitlines())
-    assert not missing, f"{block.where}: {missing} was not printed, but\n{done.stdout}"
+    place = block.folder.path
+    code, out, err = warm.run(str(file), [], cwd=place, env=environment(place), timeout_s=60)
+    assert code == 0, f"{block.where}\n{out}\n{err}"
+    missing = set(SAID.findall(block.text)) - set(out.splitlines())
+    assert not missing, f"{block.where}: {missing} was not printed, but\n{out}"
     return 1
 
 

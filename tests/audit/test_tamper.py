@@ -10,6 +10,7 @@ def case(tmp_path_factory):
     return Case(tmp_path_factory.mktemp("tamper"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_every_tampering_is_found(case, seed):
     tried, missed = tamper(case, 200, seed=1000 + seed)
@@ -17,6 +18,7 @@ def test_every_tampering_is_found(case, seed):
     assert tried.total() == 200
 
 
+@pytest.mark.slow
 def test_all_kinds_are_tried(case):
     tried, _ = tamper(case, 400, seed=5)
     assert set(tried) == {how.__name__ for how in (*DATABASE, *BUNDLE)}

@@ -194,6 +194,7 @@ def test_bytes_over_the_limit_are_refused():
     assert "bytes" in refused(b" " * (documents.BYTES_MAX + 1)).message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["plan.json", "plan.yaml"])
 def test_too_many_values_are_refused(name):
     """A million small values are refused though their bytes are few."""

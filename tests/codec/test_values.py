@@ -144,6 +144,7 @@ def test_deep_values_are_refused():
         plain([value])
 
 
+@pytest.mark.slow
 def test_shared_values_cannot_grow_without_end():
     """Thirty lists that each hold the last one twice are two to the thirtieth: refused soon."""
     value: list = []

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leadhand.audit.chain import GENESIS, link, verify, verify_batches, verify_head
@@ -333,6 +333,7 @@ step = st.tuples(
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=50)
 @given(runs=st.lists(names, min_size=4, max_size=4, unique=True), steps=st.lists(step, max_size=25))
 def test_any_history_reads_back_as_a_list_would(kind, tmp_path_factory, request, runs, steps):
     """Any bytes, names, times and versions; right and wrong expectations; in one group or many."""

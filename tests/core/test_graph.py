@@ -78,6 +78,7 @@ def test_a_graph_has_an_order_or_a_cycle(edges):
             assert other in edges[name]
 
 
+@pytest.mark.slow
 def test_a_very_deep_chain_needs_no_recursion():
     """100,000 steps in a row are ordered, measured and found to be a circle."""
     chain = {str(i): [str(i - 1)] if i else [] for i in range(DEEP)}

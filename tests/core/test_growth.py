@@ -198,6 +198,7 @@ def step_by_step(size):
 SHAPES = [chain, fan_out, crowd, limits, retries, skips, deadlines, step_by_step]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES)
 def test_an_event_costs_the_same_in_a_large_plan(shape):
     """Fifty times the steps, at most 1.2 times the instructions for an event."""

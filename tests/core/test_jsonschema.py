@@ -315,6 +315,7 @@ thread.join()
 """
 
 
+@pytest.mark.slow
 def test_deep_schemas_and_values_do_not_end_the_process():
     """10,000 levels, chains and circles, on a large and on a small stack."""
     code = DEEP.replace("DEPTH", "10_000")

@@ -224,6 +224,7 @@ async def refused(project: Project, lead: Lead, approval: object, **more: object
     assert not project.ran, project.ran
 
 
+@pytest.mark.slow
 async def test_nothing_that_changed_runs(project, tmp_path, monkeypatch):
     """Sources, modules, scripts, links, variables, context, clock, copies, replays."""
     rng, kinds = random.Random(SEED), Counter()
@@ -366,6 +367,7 @@ def variables(project: Project, rng: random.Random) -> None:
 HARMLESS = (unused, touched, caches, packages, moved, rewritten, variables)
 
 
+@pytest.mark.slow
 async def test_everything_harmless_runs(project):
     """Files and variables no worker uses, times, caches, another folder; key order of the plan."""
     rng, kinds = random.Random(SEED), Counter()

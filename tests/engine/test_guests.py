@@ -82,6 +82,7 @@ async def test_a_run_beside_a_host_is_written_by_it_and_hears_what_people_say(tm
     assert_sound(store)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("grace_s", [0.0, 1.0])
 async def test_a_host_that_ends_and_comes_back_loses_no_step(tmp_path, monkeypatch, grace_s):
     """Hosts open and close at any moment, the run's process is the host in between and steps back:

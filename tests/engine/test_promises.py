@@ -224,6 +224,7 @@ AUTHORS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=IDS)
 @pytest.mark.parametrize("author", AUTHORS)
 def test_narrowing_counts_and_widening_only_by_a_person(author, case):

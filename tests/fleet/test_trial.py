@@ -32,7 +32,7 @@ def tried(tmp_path, *options, code=0):
     return found
 
 
-@pytest.mark.parametrize("more", [("--tasks", "24"), ("--tasks", "20", "--strict")])
+@pytest.mark.parametrize("more", [("--tasks", "18"), ("--tasks", "14", "--strict")])
 def test_a_fleet_with_faults_loses_nothing(tmp_path, more):
     found = tried(tmp_path, "--agents", "8", "--faults", "0.3", "--seed", "11", *more)
     assert found["landed"] == found["tasks"] == int(more[1])

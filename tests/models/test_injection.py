@@ -20,7 +20,7 @@ from leadhand.testing import Calls, ScriptedModel
 from leadhand.workers.agent import Agent
 from tests.models.injections import attack, orders
 
-ATTEMPTS = 500
+ATTEMPTS = 200
 """For each of the two ways in: through the planner, and through an agent's tools."""
 CANARY = "sk-ant-api03-" + "canary0123456789" * 2
 KNOWN = "hunter2-canary-value"

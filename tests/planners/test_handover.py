@@ -98,6 +98,7 @@ def run(world: World, after: str, seed: int = 0, mode: str = ""):
     return done, workers
 
 
+@pytest.mark.slow
 @given(st.integers(0, 1_000_000), st.sampled_from(sorted(AFTERWARDS)), st.integers(0, 3))
 @settings(max_examples=150)
 def test_a_whole_plan_that_fails_is_finished_by_the_goal_planner(number, after, seed):

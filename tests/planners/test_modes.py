@@ -224,6 +224,7 @@ def greet(name: str, context: Context) -> str:
 """
 
 
+@pytest.mark.slow
 def test_direct_is_taken_up_again(tmp_path):
     """Through the command line: asked, answered with no host alive, resumed."""
     folder = Folder(tmp_path)
@@ -339,6 +340,7 @@ def document(want):
     return {"goal": {"text": "all", "want": want, "have": HAVE}, "steps": steps}
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from(sorted(WANTED)), min_size=1, max_size=4, unique=True))
 @settings(max_examples=15)
 def test_the_result_is_the_wanted_facts_whatever_the_mode(want):

@@ -65,7 +65,7 @@ class Started:
     """A command that runs, with the part of `subprocess.Popen` that tests use.
 
     Args:
-        module: the module that is run as `__main__`, with `args`.
+        module: the module, or the path of a script, that is run as `__main__` with `args`.
         text: what it reads on stdin; nothing when absent.
         stderr: a descriptor for its errors instead of a pipe.
     """
@@ -229,7 +229,11 @@ def become(module: str, args: list[str], cwd: str, env: dict[str, str]) -> None:
     tempfile.tempdir = None
     time.tzset()
     sys.argv = [module, *args]
-    runpy.run_module(module, run_name="__main__", alter_sys=True)
+    if module.endswith(".py"):
+        sys.path.insert(0, str(Path(module).parent))
+        runpy.run_path(module, run_name="__main__")
+    else:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
 if __name__ == "__main__":

@@ -38,6 +38,7 @@ def ended(search):
             return done.value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("drops", [False, True])
 def test_the_exact_search_agrees_with_brute_force(drops):
     """At the least cost a plan is found, just below it is proved that there is none."""

@@ -45,6 +45,7 @@ def carried_out(run, actions, problem):
 SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("logistics", "blocksworld_hard")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("domain", ["blocksworld", "depots", *SLOW])
 def test_problems_are_solved_step_by_step(domain):
     """The planner is asked after every report; what was done is valid and reaches the goal."""

@@ -106,6 +106,7 @@ def test_failures_never_make_it_loop_or_lie(world, data):
     assert isinstance(run.to_the_end(GoalPlanner(), calls_max=300), (Finish, Ask, GiveUp))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("drops", [False, True])
 def test_plans_are_near_the_best(drops):
     """The mean gap to brute force over many small worlds stays below five per cent."""
