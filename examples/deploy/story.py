@@ -28,8 +28,8 @@ async def main(when: str) -> None:
 
     await lead.amend(waits.run, {"steps.step-3.not_before": when})
     shown = await lead.review(waits.run)
-    print("revision", shown["revision"], "by", shown["author"])
-    print("step-3 starts at", shown["instants"]["step-3"])
+    print("revision", shown.revision, "by", shown.author)
+    print("step-3 starts at", shown.instants["step-3"])
     await lead.answer(waits.run, "review-2", "approve", expires="1 day")
     done = await lead.resume(waits.run)
     print(done.status, "-", done.result)

@@ -7,6 +7,7 @@ from copy import deepcopy
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from msgspec import to_builtins
 
 from leadhand.codec.documents import read_document, write_json, write_yaml
 from leadhand.core.hashing import canonical
@@ -202,11 +203,12 @@ def test_what_is_not_well_formed_is_compared_as_it_stands():
 
 def test_changes_as_documents():
     """What `--json` prints."""
-    assert [change.document() for change in diff(BASE, edited(effects=["x"], timeout=3))] == [
+    changes = diff(BASE, edited(effects=["x"], timeout=3))
+    assert [to_builtins(change.document()) for change in changes] == [
         {"kind": "entries", "path": "steps.deploy.effects", "removed": ["y"], "added": []},
         {"kind": "added", "path": "steps.deploy.timeout", "new": 3},
     ]
-    assert Change("removed", ("budget",), old=1).document() == {
+    assert to_builtins(Change("removed", ("budget",), old=1).document()) == {
         "kind": "removed", "path": "budget", "old": 1,
     }  # fmt: skip
     assert path_text(("steps", "a.b", "parameters", "a b", 0)) == 'steps.a.b.parameters["a b"][0]'
@@ -319,7 +321,7 @@ def test_a_text_that_drops_an_order_says_so():
     ]
     made = apply(old, differences(old, new))
     assert made == apply(old, diff(old, new)), "what it leads to is not applied again"
-    assert differences(old, new)[-1].document() == {
+    assert to_builtins(differences(old, new)[-1].document()) == {
         "kind": "order",
         "path": "steps.c",
         "text": "c no longer waits for b",

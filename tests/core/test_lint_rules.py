@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 import pytest
+from msgspec import to_builtins
 
 from leadhand.core.catalog import Catalog, Offer, WorkerSpec
 from leadhand.core.lint.plan import lint
@@ -542,7 +543,7 @@ def test_findings_name_their_step():
     (found,) = lint(plan(step("deploy", "nobody")), CATALOG, advice=False)
     assert found.step == "deploy"
     assert f"at steps[0].worker, step {shown('deploy')}: no worker" in str(found)
-    assert found.document() | {"message": "", "fix": ""} == {
+    assert to_builtins(found.document()) | {"message": "", "fix": ""} == {
         "id": "LH106",
         "rule": "worker-unknown",
         "level": "error",

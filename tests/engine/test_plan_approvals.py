@@ -386,7 +386,7 @@ async def test_one_of_two_people_is_not_enough_beforehand():
         outcome = await ann.run(PLAN, params=PARAMS, approval=ann.approve(PLAN, params=PARAMS))
         assert (outcome.status, RAN) == ("waiting", [])
         shown = await ann.review(outcome.run)
-        assert [each["by"] for each in shown["approvals"]] == ["ann"]
+        assert [each.by for each in shown.approvals] == ["ann"]
         both = [ann.approve(PLAN, params=PARAMS), bob.approve(PLAN, params=PARAMS)]
         assert (await ann.run(PLAN, params=PARAMS, approval=both)).ok
         twice = [ann.approve(PLAN, params=PARAMS) for _ in range(2)]
@@ -459,8 +459,8 @@ async def test_amending_by_path_from_python():
         waits = await lead.run(PLAN, params=PARAMS)
         await lead.amend(waits.run, {"steps.check.timeout": "9s"}, ["steps.deploy.timeout"])
         shown = await lead.review(waits.run)
-        assert shown["steps"][2]["timeout"] == "9s"
-        assert "timeout" not in shown["steps"][0]
+        assert shown.steps[2]["timeout"] == "9s"
+        assert "timeout" not in shown.steps[0]
         with pytest.raises(LeadhandError, match="cannot change"):
             await lead.amend(waits.run, {"budget": 3})
         await lead.answer(waits.run, "review-2", "approve")

@@ -125,7 +125,7 @@ async def reviewed(step, *, shown, review=True, **more):
     outcome = await made.run(document(step, **more))
     if review:
         assert outcome.status == "waiting"
-        seen = (await made.review(outcome.run))["binding"] if shown else ""
+        seen = (await made.review(outcome.run)).binding if shown else ""
         await made.answer(outcome.run, "review-1", "approve", shown=seen)
         await made.resume(outcome.run)
     return await state_of(made, outcome.run)
@@ -135,7 +135,7 @@ async def test_a_few_digits_do_not_show_that_a_person_saw_it():
     """One of sixteen guesses was right, and allowed what the steps claim beyond their workers."""
     made = lead(policy=Policy(review=True))
     outcome = await made.run(document({"id": "a", "worker": "once", "gives": ["other"]}))
-    seen = (await made.review(outcome.run))["binding"]
+    seen = (await made.review(outcome.run)).binding
     for digits in range(1, 12):
         with pytest.raises(UsageError, match="at least 12 digits"):
             await made.answer(outcome.run, "review-1", "approve", shown=seen[:digits])
@@ -174,7 +174,7 @@ async def amended(step, *, shown):
     sets = {f"steps.a.{key}": value for key, value in step.items() if key not in ("id", "worker")}
     await made.amend(outcome.run, sets)
     (question,) = [q["id"].partition("/")[2] for q in await waiting(made, outcome.run)]
-    seen = (await made.review(outcome.run))["binding"] if shown else ""
+    seen = (await made.review(outcome.run)).binding if shown else ""
     await made.answer(outcome.run, question, "approve", shown=seen)
     await made.resume(outcome.run)
     return await state_of(made, outcome.run)
@@ -191,7 +191,7 @@ async def planned(step, planner, *, approve=False):
     made = lead(planner, policy=Policy(review=approve))
     outcome = await made.run(Goal(text="g", want=("raw",), have=HAVE))
     if approve:
-        seen = (await made.review(outcome.run))["binding"]
+        seen = (await made.review(outcome.run)).binding
         await made.answer(outcome.run, "review-1", "approve", shown=seen)
         await made.resume(outcome.run)
     return await state_of(made, outcome.run)

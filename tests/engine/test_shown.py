@@ -128,8 +128,8 @@ def test_people_see_the_same(tmp_path: Path, capfd: pytest.CaptureFixture[str]) 
     doc = plan(version="${{ params.version }}", image="${{ steps.build.data.image }}")
     run = lead.run_sync(doc, params={"version": "1.10"}).run
     shown = asyncio.run(lead.review(run))
-    assert shown["resolved"] == {"ship": {"parameters.version": "1.10"}}
-    assert shown["unresolved"] == {"ship": ["parameters.image"]}
+    assert shown.resolved == {"ship": {"parameters.version": "1.10"}}
+    assert shown.unresolved == {"ship": ["parameters.image"]}
     assert execute(["review", run, "--store", str(tmp_path / "s.db")]) == 0
     text = capfd.readouterr().out
     assert '  = parameters.version: "1.10"\n' in text
@@ -153,7 +153,7 @@ def test_changes_are_asked_for_only_where_a_planner_reads_words(tmp_path: Path) 
     for what in ({**plan(version="v1"), "params": {}}, goal):
         run, choices = _waiting(given, what)
         assert choices == ["approve", "reject"]
-        assert [each["answer"] for each in asyncio.run(given.review(run))["choices"]] == choices
+        assert [each.answer for each in asyncio.run(given.review(run)).choices] == choices
         with pytest.raises(UsageError, match="request_changes"):
             asyncio.run(given.answer(run, "review-1", "request_changes", text="smaller"))
 
@@ -194,7 +194,7 @@ def _approved(folder: Path, **more: Any) -> tuple[Lead, str, str]:
     """A run that a person allowed, and the digest that they were shown."""
     lead = lead_in(folder, reviewers={"all": lambda _revision: "look at it"}, actor="ann")
     run = lead.run_sync({**plan(version="v1"), "params": {}, **more}).run
-    shown = str(asyncio.run(lead.review(run))["digest"])
+    shown = asyncio.run(lead.review(run)).digest
     said = {"shown": shown, "expires": "8 hours", "text": "tested"}
     asyncio.run(lead.answer(run, "review-1", "approve", **said))
     assert lead.resume_sync(run).status == "succeeded"

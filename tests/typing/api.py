@@ -188,13 +188,13 @@ async def review_it() -> str:
     approval: Approval = lead.approve(plans(), params={"version": "1"}, expires="8 hours")
     outcome: Outcome = await lead.run(plans(), approval=[approval])
     await lead.amend(outcome.run, {"steps.deploy.timeout": "5m"}, ["steps.tests.timeout"])
-    shown: dict[str, Any] = await lead.review(outcome.run)
+    shown = await lead.review(outcome.run)
     await lead.answer(outcome.run, "review-2", "approve", expires=60.0)
     await lead.pause(outcome.run, "lunch")
     question: str = await lead.hold(outcome.run, "tests", "deploy", reason="not yet")
     released: list[str] = await lead.release(outcome.run, "deploy", reason=question)
     await lead.redo(outcome.run, released[0], "the disk was full")
-    return str(shown["binding"])
+    return shown.binding
 
 
 @method("prices")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec import Struct
+
 from leadhand.core import events as ev
-from leadhand.core.plan.diff import Change, differences, lines
+from leadhand.core.plan.diff import Change, ChangeRow, differences, lines
 from leadhand.core.plan.revisions import revisions
 from leadhand.errors import UsageError
 
@@ -17,6 +19,16 @@ if TYPE_CHECKING:
     from leadhand.core.plan.revisions import RevisedPlan
 
 
+class DiffDocument(Struct, kw_only=True):
+    """The differences of two plans, by meaning, as `leadhand diff --json`."""
+
+    old: str
+    new: str
+    equal: bool
+    changes: list[ChangeRow]
+    difference: list[str]
+
+
 class Compared(NamedTuple):
     """Two plans, under the names that people gave them."""
 
@@ -24,15 +36,15 @@ class Compared(NamedTuple):
     new: str
     changes: list[Change]
 
-    def document(self) -> Doc:
-        """Return the comparison in the form of `diff --json`."""
-        return {
-            "old": self.old,
-            "new": self.new,
-            "equal": not self.changes,
-            "changes": [change.document() for change in self.changes],
-            "difference": [f"{line.mark} {line.text}" for line in lines(self.changes)],
-        }
+    def document(self) -> DiffDocument:
+        """Return the comparison in the form that `diff --json` prints."""
+        return DiffDocument(
+            old=self.old,
+            new=self.new,
+            equal=not self.changes,
+            changes=[change.document() for change in self.changes],
+            difference=[f"{line.mark} {line.text}" for line in lines(self.changes)],
+        )
 
 
 def compared(reader: Reader, run: str, start: int | None, end: int | None) -> Compared:

@@ -18,7 +18,6 @@ from leadhand.core.calendar import iso
 from leadhand.core.catalog import NOT_DECLARED
 from leadhand.core.plan.model import Doc
 from leadhand.core.review.approval import ApprovalRow, approvals_in_log
-from leadhand.core.review.view import review_doc
 from leadhand.core.rollback import can_roll_back, rollback_id, to_roll_back
 from leadhand.core.views.failure_origin import (
     FailureOrigin,
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from leadhand.core.events import GuestProcess
-    from leadhand.core.state.model import Now, State
+    from leadhand.core.state.model import State
     from leadhand.core.state.records import Question
     from leadhand.ports import RunHeader
     from leadhand.settings import Settings
@@ -426,13 +425,6 @@ def timeline_document(reader: Reader, state: State) -> list[SpanRow]:
     """Return everything that took time in a run, in the order it began."""
     log = ((entry.at, event) for entry, event in reader.events(state.run))
     return [span_row(each, state.started_at) for each in timeline(log)]
-
-
-def review_document(state: State, now: Now) -> Doc:
-    """Return the review of a run in the form of `review RUN --json`."""
-    doc = review_doc(state, now)
-    doc["instants"] = {step: iso(at) for step, at in doc["instants"].items()}
-    return doc
 
 
 # Settings.

@@ -114,6 +114,7 @@ if TYPE_CHECKING:
     from leadhand.core.plan.model import Doc, Json, Plan
     from leadhand.core.report import Decision
     from leadhand.core.review.approval import Approval
+    from leadhand.core.review.view import ReviewDocument
     from leadhand.core.views.inbox import InboxRow
     from leadhand.engine.run import Run
     from leadhand.models.registry import Named
@@ -693,15 +694,14 @@ class Lead:
             widens=widens,
         )
 
-    async def review(self, run_id: str) -> Doc:
+    async def review(self, run_id: str) -> ReviewDocument:
         """Return the review of what is pending in run `run_id`, as `leadhand review RUN --json`."""
-        from leadhand.app.documents import review_document
+        from leadhand.core.review.view import ReviewDocument, review_document
 
         async with self.hosting() as host:
             state = host.load(run_id, self.registry).state
             told = review_document(state, host.time())
-            found: Doc = msgspec.json.decode(msgspec.json.encode(told))
-            return found
+            return msgspec.json.decode(msgspec.json.encode(told), type=ReviewDocument)
 
     async def inbox(self) -> builtins.list[InboxRow]:
         """Return all open questions to people, oldest first, as `leadhand inbox --json`."""

@@ -8,24 +8,14 @@ from msgspec import UNSET, Struct, UnsetType
 
 from leadhand.app.documents import RunDocument, RunRow
 from leadhand.app.run_limits import SpendingLimits
+from leadhand.core.lint.findings import FindingRow
 from leadhand.core.review.approval import ApprovalRow
-from leadhand.core.views.inbox import AnswerChoice
 
 Doc = dict[str, Any]
 
 
 class Document(Struct, kw_only=True):
     """A document; more fields may come."""
-
-
-class FindingRow(Document, kw_only=True):
-    """Something that is wrong with a plan, and its fix."""
-
-    rule: str
-    level: Literal["error", "warning", "note"]
-    place: str
-    message: str
-    fix: str
 
 
 class ProblemDocument(Document, kw_only=True):
@@ -100,16 +90,6 @@ class RevisionDocument(RevisionRow, kw_only=True):
     heirs: dict[str, str]
 
 
-class DiffDocument(Document, kw_only=True):
-    """What differs, by meaning."""
-
-    old: str
-    new: str
-    equal: bool
-    changes: list[Doc]
-    difference: list[str]
-
-
 class LedgerLine(Document, kw_only=True):
     """One line of a ledger."""
 
@@ -126,45 +106,6 @@ class LedgerPage(Document, kw_only=True):
 
     items: list[LedgerLine]
     next: str | None
-
-
-class ReviewDocument(Document, kw_only=True):
-    """All that waits in a run, as `leadhand review RUN --json`."""
-
-    run: str
-    waiting: bool
-    question: str | None
-    reason: str
-    revision: int
-    binding: str
-    digest: str
-    """The same as `binding`: what an approval is of."""
-    people: int
-    approvals: list[ApprovalRow]
-    steps: list[Doc]
-    resolved: dict[str, Doc]
-    """By step: what stands at each place that holds a reference whose value is known."""
-    unresolved: dict[str, list[str]]
-    """By step: the places whose values are known only when the step starts."""
-    choices: list[AnswerChoice]
-    """What can be answered: approve, reject, and request_changes where the planner reads words."""
-    risk: str
-    effects: list[str]
-    writes: list[str]
-    workers: Doc
-    sandboxes: Doc
-    """By step, the walls that its worker runs behind, in words; empty: none."""
-    cost: float
-    widens: list[str]
-    """What steps claim beyond their workers, in words: an approval allows it too."""
-    overclaims: list[str]
-    """The same of a planner's steps, where it does not count."""
-    lookalikes: list[str]
-    """Texts that cannot be told by looking, each with its path, escaped as `\\u....`."""
-    changes: list[Doc]
-    difference: list[str]
-    revisable: Doc | None
-    """Who may revise the plan, and within which envelope once this is allowed; None: nobody."""
 
 
 class CommandDone(Document, kw_only=True):

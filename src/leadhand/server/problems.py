@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from leadhand.core.lint.findings import Finding, FindingRow
 from leadhand.errors import (
     Bug,
     Conflict,
@@ -121,9 +122,8 @@ def refusal_of(error: Exception) -> RequestRefused:
     return RequestRefused(status, message, kind=kind.lstrip("-"), **more)
 
 
-def finding_document(finding: Any) -> Doc:
-    """Return a finding as a document; a finding that came through the socket is only a text."""
-    if hasattr(finding, "document"):
-        found: Doc = finding.document()
-        return found
-    return {"rule": "", "level": "error", "place": "", "message": str(finding), "fix": ""}
+def finding_document(finding: Any) -> FindingRow:
+    """Return a finding as lint documents it; one that came through the socket is only a text."""
+    if isinstance(finding, Finding):
+        return finding.document()
+    return FindingRow(rule="", level="error", place="", message=str(finding), fix="")

@@ -27,13 +27,14 @@ from leadhand.cli.plan_source import in_library, is_plan
 from leadhand.cli.rendering.outcome import still_needs
 from leadhand.cli.rendering.review import print_parts, print_review
 from leadhand.cli.rendering.text import clean, count
-from leadhand.core.calendar import iso, utc
+from leadhand.core.calendar import utc
 from leadhand.errors import Conflict, LeadhandError, NotAllowed, PlanInvalid, UsageError
 
 if TYPE_CHECKING:
     from leadhand.cli.commands.run import CheckedPlan
     from leadhand.core.plan.model import Doc
     from leadhand.core.review.approval import Approval
+    from leadhand.core.review.view import PlanReview, ReviewDocument
     from leadhand.core.state.model import State
     from leadhand.core.state.records import Revision
     from leadhand.settings import Settings
@@ -61,7 +62,9 @@ def review_plan(
     if prepared.settings.not_loaded:
         say_not_loaded(console, prepared.settings)
         return 0
-    words = f"review {plan} approve --hash {doc['binding'][:12]} -o approval.json{given(options)}"
+    words = (
+        f"review {plan} approve --hash {(doc.binding or '')[:12]} -o approval.json{given(options)}"
+    )
     console.say(f"Allow exactly this: {console.command(words)}")
     return 0
 
@@ -86,41 +89,41 @@ def _context(prepared: CheckedPlan) -> str:
     return str((prepared.origin or {}).get("context", ""))
 
 
-def _plan_document(prepared: CheckedPlan) -> Doc:
-    from leadhand.core.review.approval import plan_binding
+def _plan_document(prepared: CheckedPlan) -> PlanReview:
     from leadhand.core.review.limits import limits_of
-    from leadhand.core.review.view import plan_doc
+    from leadhand.core.review.view import plan_review
     from leadhand.core.state.model import Now
 
     assert prepared.doc is not None
     wall = time.time_ns() // 1000
-    settings, values = prepared.settings, prepared.values or {}
-    catalog = known_catalog(settings, prepared.registry)
-    doc = plan_doc(prepared.doc, values, catalog, Now(wall, wall))
-    doc["instants"] = {step: iso(at) for step, at in doc["instants"].items()}
-    doc["context"] = _context(prepared)
-    doc["limits"] = limits_of(settings.policy)
-    doc["not_loaded"] = [str(each) for each in settings.not_loaded]
-    if settings.not_loaded:  # an approval covers the workers too
-        return {**doc, "binding": None, "policy_risk": None}
-    doc["binding"] = plan_binding(prepared.doc, values, catalog, 0, doc["context"], doc["limits"])
-    return doc
+    settings = prepared.settings
+    return plan_review(
+        prepared.doc,
+        prepared.values or {},
+        known_catalog(settings, prepared.registry),
+        Now(wall, wall),
+        context=_context(prepared),
+        limits=limits_of(settings.policy),
+        not_loaded=[str(each) for each in settings.not_loaded],
+    )
 
 
-def _print(console: Console, doc: Doc, plan: str) -> None:
-    console.out(f"{plan}: {count(len(doc['steps']), 'step')}")
-    if doc["context"]:
-        console.out(f"context    {doc['context']}")
+def _print(console: Console, doc: PlanReview, plan: str) -> None:
+    console.out(f"{plan}: {count(len(doc.steps), 'step')}")
+    if doc.context:
+        console.out(f"context    {doc.context}")
     print_parts(console, doc)
-    console.out(f"digest     {doc['binding'] or 'none, since workers are not loaded'}")
+    console.out(f"digest     {doc.binding or 'none, since workers are not loaded'}")
 
 
-def _approve(console: Console, prepared: CheckedPlan, doc: Doc, plan: str, options: Doc) -> int:
+def _approve(
+    console: Console, prepared: CheckedPlan, doc: PlanReview, plan: str, options: Doc
+) -> int:
     from leadhand.core.review.approval import refuse_short
 
     wanted = (options["hash"] or "").lower()
     refuse_short(wanted)
-    if not doc["binding"].startswith(wanted):
+    if not (doc.binding or "").startswith(wanted):
         raise Conflict(
             f"{plan} is not what was shown: its hash does not begin with {wanted[:64]}. "
             f"Fix: look at it again with `leadhand review {plan}`"
@@ -132,9 +135,9 @@ def _approve(console: Console, prepared: CheckedPlan, doc: Doc, plan: str, optio
             console.say("nothing was approved")
             return 5
         shown = True
-    for line in [] if shown else doc["widens"]:
+    for line in [] if shown else doc.widens:
         console.say(f"{clean(line)}; not shown, so it does not count. Fix: approve with --hash")
-    approval = _made(prepared, options, widens=shown and bool(doc["widens"]))
+    approval = _made(prepared, options, widens=shown and bool(doc.widens))
     text = json.dumps(approval.to_doc(), indent=2, ensure_ascii=False)
     if not options["output"]:
         console.text(text)
@@ -325,8 +328,8 @@ def _now(state: State) -> Any:
     return moment(state)
 
 
-def _document(state: State) -> Doc:
-    from leadhand.app.documents import review_document
+def _document(state: State) -> ReviewDocument:
+    from leadhand.core.review.view import review_document
 
     return review_document(state, _now(state))
 
@@ -338,14 +341,12 @@ def _show(console: Console, state: State) -> int:
         console.document(doc)
         return 0
     print_review(console, doc)
-    if doc["waiting"]:
-        short, run = doc["binding"][:12], state.run
+    if doc.waiting:
+        short, run = doc.binding[:12], state.run
         console.say(
             f"Allow exactly this: {console.command(f'review {run} approve --hash {short}')}"
         )
-        others = [
-            each for each in [choice.answer for choice in doc["choices"]] if each != "approve"
-        ]
+        others = [each for each in [choice.answer for choice in doc.choices] if each != "approve"]
         others.append("amend")
         console.say(f"or: {', '.join(others)}")
     return 0

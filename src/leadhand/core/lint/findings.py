@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec import UNSET, Struct, UnsetType
+
 from leadhand.core.jsonschema import possible, problems
 from leadhand.core.lint.rules import RULES, Level
 from leadhand.core.wording import closest, shown
@@ -22,6 +24,22 @@ if TYPE_CHECKING:
 FINDINGS_MAX = 1000
 GUESSES_MAX = 100
 """The number of misspelt words looked up in one check: each is compared with many candidates."""
+
+
+class FindingRow(Struct, kw_only=True):
+    """Something that is wrong with a plan, and its fix, as documents show it."""
+
+    id: str | UnsetType = UNSET
+    """The number of its rule."""
+    rule: str
+    level: Level
+    place: str
+    step: str | UnsetType = UNSET
+    """The id of the step that it is about."""
+    line: int | UnsetType = UNSET
+    """Its line in the file that the plan was read from."""
+    message: str
+    fix: str
 
 
 class Finding(NamedTuple):
@@ -50,14 +68,18 @@ class Finding(NamedTuple):
         fix = f" {self.fix}" if self.fix else ""
         return f"{self.level}[{self.code} {self.rule}]{at}: {self.message}.{fix}"
 
-    def document(self) -> Doc:
+    def document(self) -> FindingRow:
         """Return the finding in the form that `--json` prints."""
-        doc: Doc = {"id": self.code, "rule": self.rule, "level": self.level, "place": self.place}
-        if self.step:
-            doc["step"] = self.step
-        if self.line:
-            doc["line"] = self.line
-        return doc | {"message": self.message, "fix": self.fix}
+        return FindingRow(
+            id=self.code,
+            rule=self.rule,
+            level=self.level,
+            place=self.place,
+            step=self.step or UNSET,
+            line=self.line or UNSET,
+            message=self.message,
+            fix=self.fix,
+        )
 
 
 class Findings:

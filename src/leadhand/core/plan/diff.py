@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from msgspec import UNSET, Struct, UnsetType
+
 from leadhand.core.hashing import canonical
 from leadhand.core.plan.canonical import (
     GOAL_SETS,
@@ -23,12 +25,13 @@ from leadhand.core.plan.canonical import (
     same_json,
 )
 from leadhand.core.plan.graph import ancestors, dependencies
+from leadhand.core.plan.model import Json
 from leadhand.core.visible import visible_key, visible_pair, visible_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from leadhand.core.plan.model import Doc, Json
+    from leadhand.core.plan.model import Doc
 
 
 Kind = Literal["added", "removed", "changed", "entries", "renamed", "order", "hold"]
@@ -47,6 +50,22 @@ POLICY = "policy"
 """The actor of holds placed for a missing approval: see `core/review/holds.py`."""
 
 
+class ChangeRow(Struct, kw_only=True):
+    """A difference between two plans, as documents show it."""
+
+    kind: Kind
+    path: str
+    text: str | UnsetType = UNSET
+    """Of `order` and `hold`: a sentence."""
+    removed: Json | UnsetType = UNSET
+    """Of `entries`, as `added`: the entries of a list that went."""
+    added: Json | UnsetType = UNSET
+    old: Json | UnsetType = UNSET
+    """The old value; of `renamed` the old id."""
+    new: Json | UnsetType = UNSET
+    """The new value; of `renamed` the new id."""
+
+
 class Change(NamedTuple):
     """One difference. Steps stand in paths by id: ("steps", "deploy", "parameters", "version")."""
 
@@ -63,16 +82,17 @@ class Change(NamedTuple):
         """The path as text, such as `steps.deploy.parameters.version`."""
         return path_text(self.path)
 
-    def document(self) -> Doc:
+    def document(self) -> ChangeRow:
         """Return the change in the form that `--json` prints."""
-        doc: Doc = {"kind": self.kind, "path": self.place}
+        row = ChangeRow(kind=self.kind, path=self.place)
         if self.kind in ("order", "hold"):
-            return doc | {"text": self.new}
-        if self.kind == "entries":
-            return doc | {"removed": self.old, "added": self.new}
-        if self.kind != "added":
-            doc["old"] = self.old
-        return doc if self.kind == "removed" else doc | {"new": self.new}
+            row.text = self.new
+        elif self.kind == "entries":
+            row.removed, row.added = self.old, self.new
+        else:
+            row.old = UNSET if self.kind == "added" else self.old
+            row.new = UNSET if self.kind == "removed" else self.new
+        return row
 
 
 class DiffLine(NamedTuple):

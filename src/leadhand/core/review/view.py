@@ -8,25 +8,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
+from leadhand.core.calendar import iso
 from leadhand.core.catalog import able_workers, declared_risk, highest
-from leadhand.core.plan.diff import differences, lines, path_text
+from leadhand.core.plan.diff import ChangeRow, differences, lines, path_text
+from leadhand.core.plan.model import Doc, Json
 from leadhand.core.plan.parameters import with_secrets
 from leadhand.core.plan.references import resolve_known
 from leadhand.core.plan.revisions import head_of, held_by, origin_of, plan_of
 from leadhand.core.promises import claim_lines, is_persons, may_widen, widenings
-from leadhand.core.review.approval import approval_row, binding, versions
+from leadhand.core.review.approval import ApprovalRow, approval_row, binding, plan_binding, versions
 from leadhand.core.review.decisions import calendar_instants
 from leadhand.core.review.limits import limits_of
 from leadhand.core.review.ruling import outside_envelope, reach, reach_of, widened_envelope
 from leadhand.core.state.model import SETTLED
-from leadhand.core.views.inbox import inbox_row
+from leadhand.core.views.inbox import AnswerChoice, inbox_row
 from leadhand.core.visible import has_marks, visible, visible_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from leadhand.core.catalog import Catalog
-    from leadhand.core.plan.model import Doc, Json
     from leadhand.core.plan.references import Ref
     from leadhand.core.promises import Claims
     from leadhand.core.review.ruling import PlanReach
@@ -36,7 +39,120 @@ if TYPE_CHECKING:
 Path = tuple[str | int, ...]
 
 
-def review_doc(state: State, now: Now) -> Doc:
+class Revisable(Struct, kw_only=True):
+    """The planner that may revise a plan, and the envelope within which it may."""
+
+    planner: str
+    envelope: Doc
+
+
+class ReviewDocument(Struct, kw_only=True):
+    """What is pending in a run, as `leadhand review RUN --json`."""
+
+    run: str
+    waiting: bool
+    question: str | None
+    reason: str
+    choices: list[AnswerChoice]
+    """What can be answered: approve, reject, and request_changes where the planner reads words."""
+    revision: int
+    revision_hash: str
+    author: str
+    binding: str
+    digest: str
+    """The same as `binding`: what an approval is of."""
+    people: int
+    """How many must approve it."""
+    approvals: list[ApprovalRow]
+    plan: Doc
+    params: Doc
+    origin: Doc
+    limits: Doc
+    final: bool
+    cancel: list[str]
+    drop: dict[str, str]
+    risk: str
+    """A level, or `not declared`."""
+    policy_risk: str
+    """The level that policies count it as."""
+    effects: list[str]
+    writes: list[str]
+    workers: dict[str, str]
+    """The version of each worker."""
+    sandboxes: dict[str, str]
+    """By step, the walls that its worker runs behind, in words; empty: none."""
+    cost: float
+    """In cost units, as workers declare them."""
+    risks: dict[str, str]
+    """By step."""
+    steps: list[Doc]
+    resolved: dict[str, Doc]
+    """By step: the value at each place that holds a reference whose value is known."""
+    unresolved: dict[str, list[str]]
+    """By step: the places whose values are known only when the step starts."""
+    instants: dict[str, str]
+    """By step: when it starts at the earliest."""
+    widens: list[str]
+    """What steps claim beyond their workers, in words: an approval allows it too."""
+    overclaims: list[str]
+    """The same of a planner's steps, where it does not count."""
+    lookalikes: list[str]
+    """Texts that cannot be told by looking, each with its path, escaped as `\\u....`."""
+    envelope: Doc | None
+    revisable: Revisable | None
+    """Who may revise the plan, and within which envelope once this is allowed; null: nobody."""
+    outside: list[str]
+    """What is outside the envelope, in words."""
+    untrusted: bool
+    """Whether data from outside was read before it was proposed."""
+    approved_before: bool
+    changes: list[ChangeRow]
+    difference: list[str]
+
+
+class PlanReview(Struct, kw_only=True):
+    """A plan that does not run yet, as `leadhand review PLAN --json`."""
+
+    plan: Doc
+    params: Doc
+    risk: str
+    """A level, or `not declared`."""
+    policy_risk: str | None
+    """The level that policies count it as; null where workers are not loaded."""
+    effects: list[str]
+    writes: list[str]
+    workers: dict[str, str]
+    """The version of each worker."""
+    sandboxes: dict[str, str]
+    """By step, the walls that its worker runs behind, in words; empty: none."""
+    cost: float
+    """In cost units, as workers declare them."""
+    risks: dict[str, str]
+    """By step."""
+    steps: list[Doc]
+    resolved: dict[str, Doc]
+    """By step: the value at each place that holds a reference whose value is known."""
+    unresolved: dict[str, list[str]]
+    """By step: the places whose values are known only when the step starts."""
+    instants: dict[str, str]
+    """By step: when it starts at the earliest."""
+    lookalikes: list[str]
+    """Texts that cannot be told by looking, each with its path, escaped as `\\u....`."""
+    revisable: Revisable | None
+    """Who may revise the plan, and within which envelope once it is allowed; null: nobody."""
+    widens: list[str]
+    """What steps claim beyond their workers, in words: an approval allows it too."""
+    overclaims: list[str]
+    """The same of a planner's steps, where it does not count."""
+    context: str
+    limits: Doc
+    not_loaded: list[str]
+    """Workers that are not loaded, so that the plan cannot be approved here."""
+    binding: str | None
+    """What an approval is of; null where workers are not loaded."""
+
+
+def review_document(state: State, now: Now) -> ReviewDocument:
     """Return the review of what is pending in a run, or of its remaining steps."""
     revision = state.pending
     add = revision.add if revision else _to_come(state)
@@ -47,76 +163,100 @@ def review_doc(state: State, now: Now) -> Doc:
     envelope = state.permits.envelope
     question = state.questions.get(f"review-{revision.number}") if revision else None
     shown = binding(state, revision, 0) if revision else ""
-    doc: Doc = {
-        "run": state.run,
-        "waiting": question is not None,
-        "question": f"{state.run}/{question.id}" if question else None,
-        "reason": question.text if question else "",
-        "choices": inbox_row(state, question.id).choices if question else [],
-        "revision": revision.number if revision else state.revision,
-        "revision_hash": revision.hash if revision else state.head,
-        "author": revision.author if revision else "",
-        "binding": shown,
-        "digest": shown,
-        "people": revision.people if revision else 0,
-        "approvals": [
+    return ReviewDocument(
+        run=state.run,
+        waiting=question is not None,
+        question=f"{state.run}/{question.id}" if question else None,
+        reason=question.text if question else "",
+        choices=inbox_row(state, question.id).choices if question else [],
+        revision=revision.number if revision else state.revision,
+        revision_hash=revision.hash if revision else state.head,
+        author=revision.author if revision else "",
+        binding=shown,
+        digest=shown,
+        people=revision.people if revision else 0,
+        approvals=[
             approval_row(e, at, e.digest, e.key)
             for e, at in (zip(revision.approvals, revision.given, strict=True) if revision else ())
         ],
-        "plan": head_of(state.started),
-        "params": state.params,
-        "origin": origin_of(state.started),
-        "limits": limits_of(state.policy),
-        "final": revision.final if revision else state.final,
-        "cancel": revision.cancel if revision else [],
-        "drop": revision.drop if revision else {},
+        plan=head_of(state.started),
+        params=state.params,
+        origin=origin_of(state.started),
+        limits=limits_of(state.policy),
+        final=revision.final if revision else state.final,
+        cancel=revision.cancel if revision else [],
+        drop=revision.drop if revision else {},
         **_reach_doc(add, state.catalog, wanted, head_of(state.started)),
-        "steps": list(add),
+        steps=list(add),
         **_resolved_doc(add, state.lookup),
-        "instants": calendar_instants(add, now),
+        instants=_instants(add, now),
         **_claims_of(state, add),
-        "lookalikes": lookalikes({"plan": head_of(state.started), "params": state.params}, add),
-        "envelope": envelope,
-        "revisable": _revisable(state, wanted, envelope),
-        "outside": outside_envelope(envelope, wanted, state.spent) if envelope is not None else [],
-        "untrusted": state.permits.tainted,
-        "approved_before": bool(state.revision),
-        "changes": [each.document() for each in changes],
-        "difference": [f"{line.mark} {line.text}" for line in lines(changes)],
-    }
-    return doc
+        lookalikes=lookalikes({"plan": head_of(state.started), "params": state.params}, add),
+        envelope=envelope,
+        revisable=_revisable(state, wanted, envelope),
+        outside=outside_envelope(envelope, wanted, state.spent) if envelope is not None else [],
+        untrusted=state.permits.tainted,
+        approved_before=bool(state.revision),
+        changes=[each.document() for each in changes],
+        difference=[f"{line.mark} {line.text}" for line in lines(changes)],
+    )
 
 
-def _revisable(state: State, wanted: PlanReach, envelope: Doc | None) -> Doc | None:
+def _revisable(state: State, wanted: PlanReach, envelope: Doc | None) -> Revisable | None:
     """Return the planner that may revise a run, with the envelope after approval; or None."""
     started = state.started
     if started is None or not started.replans or state.ended is not None:
         return None
     asked, name = started.plan.get("envelope"), started.plan.get("planner") or started.planner
-    return {"planner": name, "envelope": widened_envelope(envelope, wanted, asked)}
+    return Revisable(planner=name, envelope=widened_envelope(envelope, wanted, asked))
 
 
-def plan_doc(plan: Doc, params: Mapping[str, Json], catalog: Catalog, now: Now) -> Doc:
-    """Return the review of a plan that does not run yet."""
+def plan_review(
+    plan: Doc,
+    params: Mapping[str, Json],
+    catalog: Catalog,
+    now: Now,
+    *,
+    context: str,
+    limits: Doc,
+    not_loaded: list[str],
+) -> PlanReview:
+    """Return the review of a plan that does not run yet.
+
+    It has no binding where workers are `not_loaded`: an approval is of the workers too.
+    """
     steps = plan.get("steps", [])
     head = {key: value for key, value in plan.items() if key != "steps"}
     wanted = reach(steps, catalog, plan.get("risk_level"))
-    return {
-        "plan": head,
-        "params": dict(params),
-        **_reach_doc(steps, catalog, wanted, plan),
-        "steps": list(steps),
+    reached = _reach_doc(steps, catalog, wanted, plan)
+    revisable = None
+    if plan.get("planner"):
+        envelope = widened_envelope(None, wanted, plan.get("envelope"))
+        revisable = Revisable(planner=plan["planner"], envelope=envelope)
+    found = PlanReview(
+        plan=head,
+        params=dict(params),
+        **reached,
+        steps=list(steps),
         **_resolved_doc(steps, in_params(with_secrets(plan, dict(params)))),
-        "instants": calendar_instants(steps, now),
-        "lookalikes": lookalikes({"plan": head, "params": dict(params)}, steps),
-        "revisable": {
-            "planner": plan["planner"],
-            "envelope": widened_envelope(None, wanted, plan.get("envelope")),
-        }
-        if plan.get("planner")
-        else None,
+        instants=_instants(steps, now),
+        lookalikes=lookalikes({"plan": head, "params": dict(params)}, steps),
+        revisable=revisable,
         **_claims_doc(widenings(steps, catalog), lambda _: is_persons(plan)),
-    }
+        context=context,
+        limits=limits,
+        not_loaded=not_loaded,
+        binding=None,
+    )
+    if not_loaded:
+        found.policy_risk = None
+    else:
+        found.binding = plan_binding(plan, params, catalog, 0, context, limits)
+    return found
+
+
+def _instants(steps: list[Doc], now: Now) -> dict[str, str]:
+    return {step: iso(at) for step, at in calendar_instants(steps, now).items()}
 
 
 def resolved_steps(

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from fastapi import APIRouter, Request, Response
 
 from leadhand.app.approvals import ends, revision_of
-from leadhand.app.documents import review_document
 from leadhand.app.step_graph import others_for
 from leadhand.codec.edits import typed
 from leadhand.core.commands import Command
@@ -15,6 +14,7 @@ from leadhand.core.plan.amend import edit
 from leadhand.core.plan.diff import differences
 from leadhand.core.plan.revisions import held_by, plan_of
 from leadhand.core.review.approval import binding
+from leadhand.core.review.view import ReviewDocument, review_document
 from leadhand.core.state.model import REPLACEABLE
 from leadhand.core.views.run import run_status
 from leadhand.engine.approvals import approval_words
@@ -41,11 +41,11 @@ if TYPE_CHECKING:
 router = APIRouter(tags=["reviews"])
 
 
-@router.get("/runs/{run}/review", responses=document(documents.ReviewDocument))
+@router.get("/runs/{run}/review", responses=document(ReviewDocument))
 async def review(request: Request, run: str) -> Response:
     """All that will run, the hash an approval is bound to, who has allowed it, who must."""
 
-    def make(desk: CachedReader) -> Doc:
+    def make(desk: CachedReader) -> ReviewDocument:
         return review_document(desk.state(run), now())
 
     return await seen(request, of_run(run), make)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from fastapi import APIRouter, Query, Request, Response
 
-from leadhand.app.comparison import compared, numbered
+from leadhand.app.comparison import DiffDocument, compared, numbered
 from leadhand.app.step_graph import (
     AttemptsDocument,
     GraphDocument,
@@ -147,7 +147,7 @@ def _rows(desk: CachedReader, run: str) -> list[Doc]:
     ]
 
 
-@router.get("/runs/{run}/diff", responses=document(documents.DiffDocument))
+@router.get("/runs/{run}/diff", responses=document(DiffDocument))
 async def diff(
     request: Request,
     run: str,
@@ -156,7 +156,7 @@ async def diff(
 ) -> Response:
     """What differs between two versions of a run's plan, by meaning; 0 is nothing."""
 
-    def make(desk: CachedReader) -> Doc:
+    def make(desk: CachedReader) -> DiffDocument:
         desk.header(run)
         return compared(desk, run, start, to).document()
 
