@@ -3,7 +3,7 @@ import test from "node:test";
 import assert from "node:assert/strict";
 import { ago, beyond, clock, duration, hashed, headed, iso, money, pieces, repeated, short, visible } from "../../../src/leadhand/server/web/js/text.js";
 import { byStep } from "../../../src/leadhand/server/web/js/diff.js";
-import { command, pairs, request } from "../../../src/leadhand/server/web/js/screens/wish.js";
+import { command, pairs, request } from "../../../src/leadhand/server/web/js/screens/run_form.js";
 import { filter } from "../../../src/leadhand/server/web/js/run/filter.js";
 import { STATES, SHAPES, state, stepState } from "../../../src/leadhand/server/web/js/status.js";
 

@@ -3,7 +3,7 @@ import { html, render, useEffect } from "./lib.js";
 import { api, signedOut } from "./api.js";
 import { listen as listenKeys } from "./keys.js";
 import { listen as listenRoute, parse, route } from "./router.js";
-import { notice } from "./say.js";
+import { notice } from "./notices.js";
 import { inbox, refetch, session, signIn, start } from "./store.js";
 import { close, open } from "./stream.js";
 import { Frame } from "./ui/frame.js";
@@ -12,7 +12,7 @@ import { Inbox } from "./screens/inbox.js";
 import { Runs } from "./screens/runs.js";
 import { Run } from "./screens/run.js";
 import { SignIn, refusal } from "./screens/signin.js";
-import { Later } from "./screens/later.js";
+import { LazyScreen } from "./screens/lazy_screen.js";
 
 const TITLES = { inbox: "Inbox", runs: "Runs", new: "New run", fleet: "Fleet", workers: "Workers", library: "Library", settings: "Settings" };
 
@@ -22,7 +22,7 @@ function Screen() {
   if (place === "runs" && ident) return html`<${Run} key=${ident} run=${ident} tab=${path[2] ?? "graph"} />`;
   if (place === "runs") return html`<${Runs} />`;
   if (place === "inbox") return html`<${Inbox} />`;
-  return html`<${Later} key=${place} place=${place} ident=${ident} />`;
+  return html`<${LazyScreen} key=${place} place=${place} ident=${ident} />`;
 }
 
 /** A new screen has a title, and its heading the focus: that is how one hears where one is. */

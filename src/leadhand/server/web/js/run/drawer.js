@@ -4,7 +4,7 @@ import { api } from "../api.js";
 import { readEvents } from "../sse.js";
 import { may, useResource } from "../store.js";
 import { ask } from "../router.js";
-import { attempt } from "../say.js";
+import { attempt } from "../notices.js";
 import { confirm, confirmed } from "../ui/dialog.js";
 import { Answer } from "../screens/inbox.js";
 import { Copy, Cost, Facts, Findings, Glyph, Said, Shown, Status, Tag, Took, Txt, Value } from "../ui/parts.js";

@@ -2,7 +2,7 @@
 import { html, useState } from "../lib.js";
 import { api } from "../api.js";
 import { inbox, may, now } from "../store.js";
-import { attempt, notice } from "../say.js";
+import { attempt, notice } from "../notices.js";
 import { useKeys } from "../keys.js";
 import { Modal, confirm } from "../ui/dialog.js";
 import { Changes } from "../ui/changes.js";

@@ -3,7 +3,7 @@ import { html, useEffect, useState } from "../lib.js";
 import { api } from "../api.js";
 import { to } from "../router.js";
 import { inbox, inboxLimit, loadRuns, may, runs } from "../store.js";
-import { attempt } from "../say.js";
+import { attempt } from "../notices.js";
 import { useKeys } from "../keys.js";
 import { Ago, Copy, Cost, Effects, Empty, Glyph, Risk, Said, Shown, Status, Title, Txt } from "../ui/parts.js";
 import { Change } from "../ui/change.js";

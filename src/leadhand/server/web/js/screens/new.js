@@ -6,7 +6,7 @@ import { may } from "../store.js";
 import { alone, Copy, Effects, Empty, Findings, Glyph, NoWorkers, Risk, Tag, Title, Trouble, Txt } from "../ui/parts.js";
 import { Outlook, Steps } from "../ui/steps.js";
 import { costs, count } from "../text.js";
-import { command, request } from "./wish.js";
+import { command, request } from "./run_form.js";
 
 const EMPTY = { kind: "goal", text: "", want: "", have: "", acceptance: "", planner: "", budget: "", deadline: "", mode: "", plan: "", library: "", params: "", context: "", review: false };
 

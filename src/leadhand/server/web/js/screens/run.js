@@ -1,7 +1,7 @@
 // One run: its head, and five ways to look at it that share one selected step.
 import { html, useEffect, useMemo } from "../lib.js";
 import { route, to, go } from "../router.js";
-import { announce } from "../say.js";
+import { announce } from "../notices.js";
 import { useKeys } from "../keys.js";
 import { LiveRun } from "../run/live.js";
 import { Head } from "../run/head.js";

@@ -1,6 +1,6 @@
 // Questions of the page itself: a native dialog keeps the focus and closes on Escape.
 import { html, signal, useEffect, useRef } from "../lib.js";
-import { attempt } from "../say.js";
+import { attempt } from "../notices.js";
 
 const asked = signal(null);
 

@@ -4,7 +4,7 @@ import { api, signedOut } from "../api.js";
 import { route, to } from "../router.js";
 import { inbox, reconnected, session } from "../store.js";
 import { connection } from "../stream.js";
-import { dismiss, notice, notices, spoken } from "../say.js";
+import { dismiss, notice, notices, spoken } from "../notices.js";
 import { allScopes, enable, enabled, helpOpen } from "../keys.js";
 import { Dialogs, Modal } from "./dialog.js";
 

@@ -3,7 +3,7 @@ import { html, useEffect, useState } from "../lib.js";
 import { ago, costs, duration, full, hashed, headed, iso, millis, money, pieces, pretty, words } from "../text.js";
 import { RISKS, SHAPES, state, stepState } from "../status.js";
 import { now } from "../store.js";
-import { notice } from "../say.js";
+import { notice } from "../notices.js";
 
 /** Text of agents, people and plans: shown as text, with what cannot be seen made visible. */
 export function Txt({ v }) {

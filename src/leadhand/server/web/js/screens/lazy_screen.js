@@ -11,7 +11,7 @@ const SCREENS = {
   settings: () => import("./settings.js"),
 };
 
-export function Later({ place, ident }) {
+export function LazyScreen({ place, ident }) {
   const [screen, setScreen] = useState(null);
   const [error, setError] = useState(null);
   const ask = SCREENS[place];
