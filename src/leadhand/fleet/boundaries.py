@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 
 
 def within(path: str, texts: Iterable[str]) -> bool:
-    """Whether one of the texts means this path."""
+    """Return whether one of the patterns `texts` matches `path`."""
     return any(_pattern(text).fullmatch(path) for text in texts)
 
 
 def outside(paths: Iterable[str], texts: Iterable[str]) -> list[str]:
-    """The paths that none of the texts means."""
+    """Return the paths that none of the patterns `texts` matches."""
     allowed = tuple(texts)
     return [path for path in paths if not within(path, allowed)]
 
@@ -64,7 +64,7 @@ def _part(part: str) -> str:
 
 
 class Boundaries:
-    """Paths that are held, and who waits for them."""
+    """The paths that agents hold, and the claims that wait for them."""
 
     def __init__(self) -> None:
         self._line: dict[_Claim, None] = {}
@@ -76,7 +76,7 @@ class Boundaries:
 
     @asynccontextmanager
     async def hold(self, writes: Sequence[str], priority: int = 0) -> AsyncIterator[_Claim]:
-        """Wait until nobody else may write these, and keep others from them."""
+        """Wait until no other claim overlaps `writes`, then hold them."""
         claim = _Claim(tuple(writes), priority)
         claim.ahead = self._clashing(claim)
         for other in claim.ahead:
@@ -92,7 +92,7 @@ class Boundaries:
 
     @property
     def held(self) -> int:
-        """How many hold or wait."""
+        """Return how many claims are held or wait."""
         return len(self._line)
 
     def _clashing(self, claim: _Claim) -> dict[_Claim, None]:
@@ -140,7 +140,7 @@ class _Claim:
         self.behind: dict[_Claim, None] = {}
 
     def is_wanted(self) -> bool:
-        """Whether somebody who is more urgent waits for it."""
+        """Return whether a more urgent claim waits for it."""
         return self.wanted
 
     def places(self) -> Iterator[tuple[bool, str]]:
@@ -162,5 +162,5 @@ def _folders(path: str) -> Iterator[str]:
 
 
 def clash(one: Sequence[str], other: Sequence[str]) -> bool:
-    """Whether two sets of paths overlap."""
+    """Return whether two sets of paths overlap."""
     return next(iter(paths.overlaps(one, other)), None) is not None

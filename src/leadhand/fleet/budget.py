@@ -28,7 +28,7 @@ class Spending:
     """A purse that is empty again each midnight."""
 
     def __init__(self, notes: Iterable[Note] = (), clock: Callable[[], float] = time.time) -> None:
-        """`notes` are those of the journal before now."""
+        """Count from the journal's `notes` so far."""
         self._clock = clock
         self._day = self._now()
         self._spent = sum(
@@ -42,14 +42,14 @@ class Spending:
         self._spent = self.today() + cost
 
     def today(self) -> float:
-        """What was spent since midnight."""
+        """Return the dollars spent since midnight (UTC)."""
         day = self._now()
         if day != self._day:
             self._day, self._spent = day, 0.0
         return self._spent
 
     def over(self, daily: float, running: float = 0.0) -> str:
-        """Why nothing more may be spent on this day; empty while something may."""
+        """Return why nothing more may be spent on this day; empty while something may."""
         spent = self.today() + running
         if not daily or spent < daily:
             return ""
@@ -63,32 +63,32 @@ class Spending:
 
 
 class Bill:
-    """What somebody has cost so far."""
+    """The cost of one agent so far."""
 
     cost = 0.0
 
     def heard(self, cost: float | None) -> None:
-        """It says what it has cost in all."""
+        """Take the agent's total cost so far."""
         self.cost = self.cost if cost is None else cost
 
 
 class DailyBudget:
-    """Holds back whoever is about to spend, while nothing may be spent."""
+    """Holds back agents, planners and reviewers while nothing may be spent."""
 
     def __init__(self, against: Callable[[], str] = lambda: "", look_s: float = LOOK_S) -> None:
-        """`against` tells what speaks against it: the day's money, a fleet that ends."""
+        """Ask `against` for the reason to wait: the day's money, or a fleet that ends."""
         self._against, self._look_s = against, look_s
         self._waiting = 0
         self._bills: list[Bill] = []
 
     @property
     def held_back(self) -> str:
-        """Why somebody waits, if so."""
+        """Return why a caller waits; empty if none does."""
         return self._against() if self._waiting else ""
 
     @property
     def running(self) -> float:
-        """What those have cost so far who are at work, and are not yet counted."""
+        """Return the cost so far of agents at work, which is not yet counted."""
         return sum(bill.cost for bill in self._bills)
 
     async def open(self) -> None:
@@ -112,7 +112,7 @@ class DailyBudget:
 
 
 class Noting:
-    """Writes into the journal, and counts what was spent."""
+    """Writes into the journal, and counts the spending."""
 
     def __init__(self, journal: Journal, before: Iterable[Note]) -> None:
         self._journal = journal

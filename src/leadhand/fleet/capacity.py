@@ -51,7 +51,7 @@ class Draw(Protocol):
 
 
 class CapacityPlan(NamedTuple):
-    """What is asked about; times in seconds."""
+    """The fleet that is asked about; times in seconds."""
 
     agents: int = 100
     hours: float = 8.0
@@ -73,7 +73,7 @@ class CapacityPlan(NamedTuple):
 
 
 class Capacity(NamedTuple):
-    """What would come of it."""
+    """The expected result."""
 
     landed: int
     per_hour: float
@@ -138,7 +138,7 @@ class _Fleet:
     # --- an agent --------------------------------------------------------------------------
 
     def work(self) -> None:
-        """One attempt begins: half of the time is the same for all, half is luck."""
+        """Begin one attempt: half of its time is the same for all, half is random."""
         took = self.plan.work_s * (0.5 + 0.5 * self.draw.expovariate(1.0))
         self.attempts += 1
         self.at(took, lambda: self.worked(took))

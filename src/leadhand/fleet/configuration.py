@@ -63,24 +63,27 @@ key = "ANTHROPIC_API_KEY"
 
 
 def fleet_folder(settings: Settings) -> Path:
-    """Where a project's fleet keeps everything."""
+    """Return the folder of a project's fleet."""
     return fleet_of(settings).folder or settings.root / FOLDER / "fleet"
 
 
 def epics_folder(settings: Settings) -> Path:
-    """Where epics are put."""
+    """Return the folder that epics are put into."""
     return fleet_of(settings).epics or fleet_folder(settings) / "epics"
 
 
 def ordered(settings: Settings) -> list[CoderSettings]:
-    """The coders, the weakest first; of one tier in the order of the file."""
+    """Return the coders, the weakest first; within a tier in the order of the file."""
     return sorted(fleet_of(settings).coders.values(), key=lambda coder: coder.tier)
 
 
 def config_of(
     settings: Settings, repo: Path | None = None, environ: Mapping[str, str] | None = None
 ) -> FleetConfig:
-    """What the settings say; UsageError names everything that is missing."""
+    """Return the configuration from the settings.
+
+    Raise `UsageError`, which names all that is missing.
+    """
     fleet, env = fleet_of(settings), os.environ if environ is None else environ
     wanted = {"[coders.NAME]": fleet_of(settings).coders, "[fleet] gate": fleet.gate}
     missing = [name for name, given in wanted.items() if not given]
@@ -134,14 +137,14 @@ def config_of(
 
 
 def env_of(settings: Settings) -> dict[str, str]:
-    """What gates, set-up commands and agents find in their environment."""
+    """Return the environment of gates, set-up commands and agents."""
     fleet = fleet_of(settings)
     cache = {"LEADHAND_CACHE": str(fleet.cache)} if fleet.cache else {}
     return {**cache, **fleet.env}
 
 
 def _check_apart(settings: Settings, repo: Path) -> None:
-    """The fleet writes much where it keeps things, and nothing among your files."""
+    """Raise `UsageError` if the fleet's folder lies among the user's files."""
     for name, folder in (
         ("folder", fleet_folder(settings).resolve()),
         ("epics", epics_folder(settings).resolve()),
@@ -154,7 +157,7 @@ def _check_apart(settings: Settings, repo: Path) -> None:
 
 
 def _check_reach(settings: Settings) -> None:
-    """A sandbox has no network but its door: without one, a model's agent could only fail."""
+    """Raise `UsageError` for a model's agent in a sandbox without a door to the network."""
     if fleet_of(settings).sandbox == "none":
         return
     for coder in ordered(settings):
@@ -201,7 +204,7 @@ def _check_pull_request(settings: Settings) -> None:
 
 
 def doors_of(settings: Settings, env: Mapping[str, str]) -> dict[str, Proxy]:
-    """Doors to the network for those who need one, if there is a sandbox to open them for."""
+    """Return the doors to the network of the coders that need one, if there is a sandbox."""
     fleet = fleet_of(settings)
     if fleet.sandbox == "none":
         return {}
@@ -224,7 +227,7 @@ def _route(settings: Settings, coder: CoderSettings, env: Mapping[str, str]) -> 
 
 
 def key_of(settings: Settings, coder: CoderSettings, env: Mapping[str, str]) -> str:
-    """A coder's key, from the variable that was named."""
+    """Return a coder's key, from the variable that its settings name."""
     if env.get(coder.key):
         return env[coder.key]
     place = settings.origin(f"coders.{coder.name}")
@@ -237,7 +240,7 @@ def key_of(settings: Settings, coder: CoderSettings, env: Mapping[str, str]) -> 
 def crew_of(
     settings: Settings, environ: Mapping[str, str] | None = None
 ) -> Callable[[Processes], Crew]:
-    """Makes the agents; the first is `coder`, the stronger ones `coder@NAME`."""
+    """Return a function that makes the agents: `coder`, and the stronger ones `coder@NAME`."""
     env = os.environ if environ is None else environ
     homes = fleet_folder(settings) / "homes"
     coders = ordered(settings)
@@ -288,7 +291,7 @@ def _coder(
 
 
 def priced(coder: CoderSettings) -> Price:
-    """What a model's tokens cost: as the settings say, else as is published, else nothing."""
+    """Return the price of a model's tokens: from the settings, else as published, else zero."""
     own = (coder.price_in, coder.price_out) if coder.price_in or coder.price_out else (None, None)
     provider = "anthropic" if coder.kind == "claude" else "openai"
 
@@ -300,7 +303,7 @@ def priced(coder: CoderSettings) -> Price:
 
 
 def program_of(settings: Settings, coder: CoderSettings) -> str:
-    """What is started for a coder; UsageError when it is not there."""
+    """Return the program of a coder. Raise `UsageError` if it is not there."""
     own = coder.kind == "command"
     wanted = coder.command[0].replace("{root}", str(settings.root)) if own else coder.program
     wanted = wanted or coder.kind

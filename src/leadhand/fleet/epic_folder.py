@@ -43,10 +43,10 @@ def submit(
     priority: int | None = None,
     taken: Callable[[str], object] = lambda _run: False,
 ) -> HandedIn:
-    """Put an epic into the folder; the run that it will be, what it says, and where it lies.
+    """Put an epic into the folder; return its run, its content and its file.
 
-    The same words under the same name are the same epic, and it is not done twice. Other words
-    that wait there under that name, and are not `taken` yet, are left: this one goes beside them.
+    The same content under the same name is the same epic, and is not done twice. Another epic that
+    waits there under that name, and is not `taken` yet, stays: this one goes beside it.
     """
     data = data_of(path)
     if path.suffix != ".md":
@@ -74,7 +74,7 @@ def submit(
 
 
 def _waits(place: Path, run: str, taken: Callable[[str], object]) -> bool:
-    """Whether a file holds another epic, which nobody has taken."""
+    """Return whether a file holds another epic that was not taken yet."""
     try:
         other = run_of(place.stem, data_of(place))
     except UnicodeDecodeError:
@@ -85,7 +85,7 @@ def _waits(place: Path, run: str, taken: Callable[[str], object]) -> bool:
 
 
 def data_of(path: Path) -> bytes:
-    """The bytes of an epic's file; a pipe, or what is far too long, is not read."""
+    """Return the bytes of an epic's file. Raise `UsageError` if it is no file, or too long."""
     try:
         about = path.stat()
         if not stat.S_ISREG(about.st_mode):
@@ -98,10 +98,9 @@ def data_of(path: Path) -> bytes:
 
 
 def run_of(name: str, data: bytes) -> str:
-    """The run that an epic is: the same file with the same words is the same epic.
+    """Return the run id of an epic: the same name with the same content is the same epic.
 
-    How urgent it is makes no other one of it, nor does the digest that tells it from another of
-    the same name.
+    Neither its priority nor the digest that distinguishes epics of one name makes it another one.
     """
     digest = digest_of(text_of(data))
     name = name.removesuffix(f"-{digest}")
@@ -111,7 +110,7 @@ def run_of(name: str, data: bytes) -> str:
 
 
 def digest_of(text: str) -> str:
-    """Tells the words of one epic from those of another."""
+    """Return a digest that distinguishes the content of one epic from another's."""
     return hashlib.sha256(_without_priority(text).encode()).hexdigest()[:8]
 
 
@@ -127,7 +126,7 @@ def _without_priority(text: str) -> str:
 
 
 def with_priority(text: str, priority: int) -> str:
-    """The same epic, more or less urgent."""
+    """Return the same epic with another priority."""
     block = _BLOCK.search(text)
     if block is None:
         return f"{text.rstrip()}\n\n```yaml\npriority: {priority}\n```\n"
@@ -148,7 +147,7 @@ Mark = tuple[int, int]
 
 
 class Intake:
-    """Looks at the folder, and begins what is new there."""
+    """Watches the folder, and begins what is new there."""
 
     def __init__(
         self,
@@ -164,7 +163,7 @@ class Intake:
         """Files that are no epics, and why."""
 
     async def look(self) -> None:
-        """Begin what is there; a file that was begun is not read again until it changes."""
+        """Begin new files; a file that was begun is not read again until it changes."""
         paths = [path for path in sorted(self._folder.glob("*.md")) if path.name[0] != "."]
         for path in paths:
             mark = self._whole(path)
@@ -188,7 +187,10 @@ class Intake:
             self._taken[path.name] = mark
 
     def _whole(self, path: Path) -> Mark | None:
-        """Nothing while somebody writes the file: half an epic would be another one."""
+        """Return the mark of a file, or None while it is still being written.
+
+        Half an epic would be another epic.
+        """
         try:
             about = path.stat()
         except OSError:

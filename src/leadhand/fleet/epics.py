@@ -79,7 +79,7 @@ class EpicTask(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class Epic(msgspec.Struct, frozen=True, kw_only=True):
-    """What was handed in."""
+    """An epic as it was submitted."""
 
     name: str
     title: str
@@ -98,7 +98,7 @@ class _Head(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def read_epic(path: Path) -> Epic:
-    """An epic from its file; UsageError names everything that is wrong with it."""
+    """Return the epic in a file. Raise `UsageError`, which names every mistake."""
     try:
         if path.stat().st_size > EPIC_BYTES_MAX:
             raise UsageError(f"{path}: an epic has at most {EPIC_BYTES_MAX:,} bytes")
@@ -110,12 +110,12 @@ def read_epic(path: Path) -> Epic:
 
 
 def text_of(data: bytes) -> str:
-    """What a file says, whatever ends its lines and marks its beginning."""
+    """Return the text of a file, with line endings and byte order mark normalised."""
     return data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
 
 
 def parse_epic(text: str, name: str, place: str) -> Epic:
-    """An epic from its text."""
+    """Return the epic in a text. Raise `UsageError`, which names every mistake and `place`."""
     block = _BLOCK.search(text)
     head = _Head()
     if block is not None:
@@ -164,7 +164,7 @@ def commands(given: list[str | list[str]], place: str) -> tuple[Command, ...]:
 
 
 def lint_wave(tasks: tuple[EpicTask, ...]) -> list[str]:
-    """What speaks against handing out these tasks: size, boundaries, order."""
+    """Return the objections to a wave of tasks: size, boundaries, order."""
     wrong: list[str] = []
     seen: set[str] = set()
     if len(tasks) > TASKS_MAX:
@@ -201,7 +201,7 @@ def lint_wave(tasks: tuple[EpicTask, ...]) -> list[str]:
 
 
 def refuse_tiers(epic: Epic, tiers: Sequence[str]) -> None:
-    """A task that asks for agents which this fleet does not have would get others unasked."""
+    """Raise `UsageError` for a task that asks for a tier which this fleet does not have."""
     named = ", ".join(map(repr, tiers)) or "no tier but the first"
     wrong = [
         f"task {task.id!r}: its tier {task.tier!r} is none of this fleet's. "
@@ -238,7 +238,7 @@ def _wrong_commands(task: EpicTask, here: str) -> list[str]:
 
 
 def plan_of(epic: Epic, tasks: tuple[EpicTask, ...] | None = None) -> dict[str, Any]:
-    """The plan document that an epic with tasks comes to."""
+    """Return the plan document of an epic with tasks."""
     chosen = epic.tasks if tasks is None else tasks
     steps = [step_of(task, epic.priority) for task in chosen]
     for step, extra in zip(steps, in_turn(chosen), strict=True):
@@ -253,7 +253,7 @@ def plan_of(epic: Epic, tasks: tuple[EpicTask, ...] | None = None) -> dict[str, 
 
 
 def step_of(task: EpicTask, priority: int = 0) -> dict[str, Any]:
-    """A task as a step."""
+    """Return a task as a step."""
     parameters: dict[str, Any] = {
         "goal": task.goal,
         "acceptance": [list(argv) for argv in commands(task.acceptance, task.id)],
@@ -283,9 +283,9 @@ def step_of(task: EpicTask, priority: int = 0) -> dict[str, Any]:
 
 
 def in_turn(tasks: tuple[EpicTask, ...]) -> list[list[str]]:
-    """For each task those that write the same, come first, and that it does not wait for yet.
+    """Return for each task the earlier ones that write the same and that it does not wait for yet.
 
-    "First" is the order in which all that is waited for comes before; so no circle is made.
+    "Earlier" is a topological order of the dependencies; so no cycle is made.
     """
     order = StepOrder({task.id: tuple(task.depends_on) for task in tasks})
     writers: dict[str, list[str]] = {}

@@ -36,7 +36,7 @@ STAGGERED = "starts are staggered"
 
 
 class Room(NamedTuple):
-    """What the machine has left."""
+    """The free resources of the machine."""
 
     memory_mb: float
     disk_mb: float
@@ -45,7 +45,7 @@ class Room(NamedTuple):
 
 
 class Needs(NamedTuple):
-    """What an agent needs before another may start."""
+    """The resources that must be free before another agent may start."""
 
     memory_mb: float = 300.0
     disk_mb: float = 500.0
@@ -53,7 +53,7 @@ class Needs(NamedTuple):
 
 
 class Ticket(NamedTuple):
-    """Somebody's place in the line."""
+    """A place in the line."""
 
     rank: int
     number: int
@@ -61,7 +61,7 @@ class Ticket(NamedTuple):
 
 
 class Overtaken(Exception):
-    """Whoever waited for a place is not to have it now."""
+    """A waiting agent must not get its place now."""
 
 
 class Governor:
@@ -79,9 +79,9 @@ class Governor:
         room: Callable[[Path | None], Room] | None = None,
         against: Callable[[], str] = lambda: "",
     ) -> None:
-        """`behind` tells how many changes wait for the train.
+        """Take the limits; `behind` returns how many changes wait for the train.
 
-        `against` tells what else speaks against another agent, such as a purse that is empty.
+        `against` returns further reasons not to start an agent, such as an empty budget.
         """
         self._against = against
         self.most, self.limit = most, float(most)
@@ -105,9 +105,9 @@ class Governor:
     async def place(
         self, kind: str, priority: int = 0, unless: Callable[[], bool] = lambda: False
     ) -> AsyncIterator[None]:
-        """A place for one agent of a kind, when there is one; the most urgent come first.
+        """Hold a place for one agent of a kind; the most urgent come first.
 
-        `Overtaken` when `unless` says so before there is one.
+        Raise `Overtaken` if `unless` returns True before there is a place.
         """
         self._came += 1
         ticket = Ticket(-priority, self._came, kind)
@@ -129,7 +129,7 @@ class Governor:
             self._changed.set()
 
     async def _turn(self, ticket: Ticket, unless: Callable[[], bool]) -> None:
-        """Wait to be the first in line who may start, with a place free and nothing against it."""
+        """Wait to be the first in line who may start, with a free place and no objection."""
         while True:
             if unless():
                 raise Overtaken
@@ -151,27 +151,26 @@ class Governor:
         return next((each for each in self._line if each.kind not in tried), self._line[0])
 
     def _fails(self, kind: str) -> bool:
-        """Whether enough of a kind are at work, seeing how they fare."""
+        """Return whether enough agents of a kind are at work, given how often they fail."""
         seen = self._outcomes.get(kind, ())
         bad = len(seen) >= SAMPLES_MIN and sum(seen) > BAD_SHARE * len(seen)
         return bad and self._at_work[kind] > 0
 
     @property
     def held_back(self) -> str:
-        """Why an agent that waits for a place does not get one; empty while starts go on.
+        """Return why a waiting agent gets no place; empty while starts go on.
 
-        Starts that follow each other at a short distance are no reason: the next one comes by
-        itself in a moment.
+        Staggered starts are no reason: the next one comes by itself in a moment.
         """
         return self._kept if self._line and self._kept != STAGGERED else ""
 
     @property
     def waiting(self) -> int:
-        """How many wait for a place."""
+        """Return how many agents wait for a place."""
         return len(self._line)
 
     def heard(self, kind: str, failure: str, retry_after_s: float | None = None) -> None:
-        """How an agent's run ended."""
+        """Take the outcome of an agent's run."""
         crowded = failure in CROWDED
         self._outcomes.setdefault(kind, deque(maxlen=SAMPLES)).append(crowded)
         if crowded:
@@ -182,13 +181,13 @@ class Governor:
         self._changed.set()
 
     def pause(self, why: str, seconds: float) -> None:
-        """Nobody starts for a while."""
+        """Start no agent for a while."""
         until = time.monotonic() + seconds
         if until > self._until:
             self._until, self._why = until, why
 
     def stop(self) -> None:
-        """Nobody starts any more."""
+        """Start no agent any more."""
         self.stopped = True
 
     def go_on(self) -> None:
@@ -224,7 +223,7 @@ class Governor:
 
 
 def room_of(folder: Path | None) -> Room:
-    """What this machine has left; without limits where that cannot be told."""
+    """Return the free resources of this machine; infinite where they are unknown."""
     memory = float("inf")
     try:
         with open("/proc/meminfo", encoding="ascii") as file:  # noqa: PTH123 - no path of a user

@@ -48,7 +48,7 @@ COMMITS_SHOWN = 200
 
 
 class Results:
-    """Gives what has landed to the user."""
+    """Gives landed work to the user: a branch, and pull requests."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class Results:
     # --- pull requests ---
 
     def begin(self, ended: Iterable[str]) -> None:
-        """Read what was made; without a record, epics that have ended already get none."""
+        """Read the record of pull requests; without one, epics that have ended already get none."""
         if not self._command:
             return
         try:
@@ -162,7 +162,7 @@ class Results:
         return code, scrub(text.strip().rpartition("\n")[2])[-SAID_CHARS:]
 
     def _recorded(self) -> bool:
-        """Whether what was made is on the disk; it is put there if not."""
+        """Return whether the record is on disk, after trying to write it."""
         if not self._unwritten:
             return True
         fresh = self._path.with_suffix(".new")
@@ -178,7 +178,10 @@ class Results:
 
 
 def fill(word: str, places: Mapping[str, str]) -> str:
-    """A word of the command with its places filled in; ValueError names one that nothing fills."""
+    """Return a word of the command with its placeholders filled.
+
+    Raise `ValueError` for an unknown one.
+    """
     try:
         return word.format_map(places)
     except (KeyError, ValueError, IndexError, AttributeError) as error:
@@ -189,14 +192,14 @@ def fill(word: str, places: Mapping[str, str]) -> str:
 
 
 def title_of(state: State) -> str:
-    """The epic's title, in one line that no program takes for an option."""
+    """Return the epic's title, in one line that no program takes for an option."""
     goal: Any = state.started.goal if state.started is not None else ""
     text = str(goal.get("text", "")) if isinstance(goal, dict) else str(goal)
     return " ".join(text.split()).lstrip("- ")[:TITLE_CHARS] or state.run
 
 
 def body_of(state: State) -> str:
-    """What the epic came to, for people to read."""
+    """Return the result of the epic as text for people."""
     found = state.ended.result if state.ended is not None else None
     result: Doc = found if isinstance(found, dict) else {}
     parts = [str(result.get("summary") or title_of(state))]

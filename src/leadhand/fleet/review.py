@@ -80,7 +80,7 @@ class AgentReviewer(NamedTuple):
 
 
 class Opinion(NamedTuple):
-    """What a reviewer said."""
+    """The verdict of a reviewer."""
 
     approved: bool
     words: str
@@ -90,17 +90,17 @@ class Opinion(NamedTuple):
 
 
 def other_than(reviewer: AgentReviewer | None, author: Coder) -> AgentReviewer | None:
-    """Who reviews what this coder wrote: never itself; nobody: a person does."""
+    """Return the reviewer of this coder's work: never the coder itself; None: a person."""
     return None if reviewer is None or reviewer.coder.name == author.name else reviewer
 
 
 def touched(paths: Iterable[str], protected: Sequence[str]) -> tuple[str, ...]:
-    """Which of the paths are protected."""
+    """Return which of the paths are protected."""
     return tuple(sorted(path for path in paths if within(path, protected)))
 
 
 class Approved(NamedTuple):
-    """A change that people approved: its commit and base, its content, and who they were."""
+    """A change that people approved: its commit and base, its content, and the people."""
 
     left: Left
     digest: str
@@ -110,7 +110,7 @@ class Approved(NamedTuple):
 
 
 def approved(context: Context) -> Approved | None:
-    """The change that people have approved and that has not been landed since, for trouble."""
+    """Return the change that people have approved and that trouble kept from landing, or None."""
     answer = context.answers[-1] if context.answers else {}
     if answer.get("choice") != "approve" or not answer.get("commit"):
         return None
@@ -127,7 +127,7 @@ def approved(context: Context) -> Approved | None:
 
 
 async def digest_of(hub: Hub, base: str, head: str) -> str:
-    """A hash of all that differs between two commits or trees: paths, modes and blobs."""
+    """Return a hash of all differences between two commits or trees: paths, modes and blobs."""
     rows = [
         [raw_of(entry.path).hex(), entry.old_mode, entry.mode, entry.old_blob, entry.blob]
         for entry in await hub.entries(base, head)
@@ -136,7 +136,7 @@ async def digest_of(hub: Hub, base: str, head: str) -> str:
 
 
 class Guarded(NamedTuple):
-    """What of a change needs more than the gate, and why."""
+    """The parts of a change that need more than the gate, each with the reason."""
 
     paths: tuple[str, ...] = ()
     """Those that are protected by the settings: a coder may review them."""
@@ -147,17 +147,17 @@ class Guarded(NamedTuple):
 
     @property
     def any(self) -> bool:
-        """Whether there is anything."""
+        """Return whether there are such parts."""
         return bool(self.paths or self.for_people)
 
     @property
     def for_people(self) -> bool:
-        """Whether no coder may decide about it."""
+        """Return whether only people may decide about it."""
         return bool(self.gate or self.removed or self.altered)
 
     @property
     def all_paths(self) -> tuple[str, ...]:
-        """All paths that must be cleared."""
+        """Return all paths that must be cleared."""
         return tuple(dict.fromkeys([*self.paths, *self.gate]))
 
     @property
@@ -167,7 +167,7 @@ class Guarded(NamedTuple):
 
     @property
     def words(self) -> str:
-        """What a person should know beside the diff."""
+        """Return what a person should know beside the diff."""
         said = [f"{shown(path)}: {why}." for path, why in list(self.gate.items())[:TOLD_MAX]]
         if self.removed:
             said.append(f"Tests of main that are gone: {listed(self.removed)}.")
@@ -177,7 +177,7 @@ class Guarded(NamedTuple):
 
 
 async def change_of(hub: Hub, left: Left, kept: Guarded) -> Doc:
-    """The change as a person sees it. Raise `TooLarge` for one that nobody could read."""
+    """Return the change as a person sees it. Raise `DiffTooLarge` if it is too long to be read."""
     paths = kept.all_paths or tuple(await hub.changed(left.base, left.head))
     return {
         "commit": left.head,
@@ -190,7 +190,7 @@ async def change_of(hub: Hub, left: Left, kept: Guarded) -> Doc:
 
 
 async def onto_main(hub: Hub, left: Left, message: str, author: str) -> Left:
-    """The change as it would be on main now; itself where that is the same, or in conflict."""
+    """Return the change rebased onto main; the same change if that is equal, or in conflict."""
     main = hub.main()
     if left.base == main:
         return left
@@ -209,7 +209,7 @@ async def judged(
     left: Left,
     kept: Sequence[str],
 ) -> Opinion:
-    """What the reviewer says of a change, in a slot of its own, once money may be spent."""
+    """Return the reviewer's opinion of a change, given in a slot of its own within the budget."""
     try:
         patch = await patch_of(shop.hub, left.base, left.head, kept)
     except DiffTooLarge as error:
@@ -224,7 +224,7 @@ async def judged(
 async def _work(
     shop: FleetContext, reviewer: AgentReviewer, asked: Assignment, slot: Slot
 ) -> CoderResult:
-    """Let the reviewer work; however it ends, its words and what it cost are kept."""
+    """Let the reviewer work; keep its words and its cost, whatever the outcome."""
     about = {**asked.about, "task": asked.task.removesuffix(REVIEW)}
     words = None
     if shop.transcripts is not None:
@@ -265,7 +265,7 @@ def _asked(
 
 
 def opinion(result: CoderResult) -> Opinion:
-    """What a reviewer's last words come to: only a plain APPROVE is one."""
+    """Return the opinion in a reviewer's last words: only a plain APPROVE is an approval."""
     words = scrub(result.said or result.tail)[-SAID_CHARS:]
     if result.failure:
         return Opinion(approved=False, words=result.why, cost=result.cost, trouble=result.failure)
@@ -274,7 +274,7 @@ def opinion(result: CoderResult) -> Opinion:
 
 
 async def patch_of(hub: Hub, base: str, head: str, paths: Sequence[str]) -> str:
-    """The difference, bounded; a change too large to be read is not read in part.
+    """Return the difference. Raise `DiffTooLarge` instead of showing only a part.
 
     Everything is shown as text: a byte that is none, or an attribute, must hide no line of a file.
     """
@@ -300,4 +300,4 @@ def _visible(character: str) -> str:
 
 
 class DiffTooLarge(Exception):
-    """Nobody could say that they have read it."""
+    """The difference is too long to be read by a person."""

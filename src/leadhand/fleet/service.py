@@ -75,7 +75,7 @@ BEHIND_MIN = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetConfig:
-    """What a fleet is and may do."""
+    """The configuration of a fleet: its repository, agents, limits and permissions."""
 
     repo: Path
     folder: Path
@@ -141,7 +141,7 @@ class Fleet:
 
     @property
     def epics(self) -> Path:
-        """Where epics are put."""
+        """Return the folder that epics are put into."""
         return self.config.epics or self.config.folder / "epics"
 
     async def __aenter__(self) -> Self:
@@ -259,17 +259,17 @@ class Fleet:
 
     @property
     def states(self) -> list[State]:
-        """Of the epics that were open when it began, or came since."""
+        """Return the states of epics that were open at the start, or came since."""
         return [run.state for run in self._runs.values()]
 
     @property
     def open_epics(self) -> int:
-        """How many are not at their end."""
+        """Return how many epics have not ended."""
         return sum(run.state.ended is None for run in self._runs.values())
 
     @property
     def refused(self) -> dict[str, str]:
-        """What cannot be taken or given, and why: epics, results, the user's own commits."""
+        """Return what was refused, and why: epics, results, the user's own commits."""
         train = self.shop.conductor.trouble
         return {
             **self._intake.refused,
@@ -281,12 +281,12 @@ class Fleet:
         }
 
     def running_cost(self) -> float:
-        """What agents and reviewers at work have cost so far, as they say."""
+        """Return the cost so far of agents and reviewers at work, by their own count."""
         return self.purse.running + sum(each.cost for each in self.shop.at_work.values())
 
     @property
     def held_back(self) -> str:
-        """Why an agent, a planner or a reviewer waits to be let go, if so."""
+        """Return why an agent, a planner or a reviewer waits; empty if none does."""
         return self.shop.governor.held_back or self.purse.held_back
 
     def _crew(self, processes: Processes) -> list[CoderWorker]:
@@ -317,7 +317,7 @@ class Fleet:
         return submit(self.epics, path, taken=self._known)[0]
 
     async def _look(self) -> None:
-        """Take what was handed in, and give what has landed."""
+        """Take submitted epics, and give landed work to the user."""
         try:
             await self._intake.look()
             await self._results.give_branch()
@@ -342,7 +342,7 @@ class Fleet:
         return ident in self._runs or self.host.store.header(ident) is not None
 
     def _succeeded(self) -> list[State]:
-        """Epics that are done, those of earlier days too."""
+        """Return the epics that succeeded, earlier ones included."""
         states = [*self._ended.values(), *self.states]
         return [each for each in states if each.ended and each.ended.status == "succeeded"]
 
@@ -360,7 +360,7 @@ class Fleet:
         return [(entry.at, decode(entry.version, entry.body)) for entry in entries]
 
     def questions(self, ident: str) -> list[str]:
-        """Tasks that wait for a person: nobody could do them."""
+        """Return the tasks that wait for a person."""
         return [question.step for question in self._runs[ident].state.questions.values()]
 
     async def status(self) -> dict[str, Any]:
@@ -404,7 +404,7 @@ LOOSE_MAX = 20_000
 
 
 class Keeping:
-    """Looks at what has ended, and tidies up after it."""
+    """Cleans up after epics that have ended."""
 
     def __init__(self, hub: Hub, coders: Iterable[Coder]) -> None:
         self._hub = hub
@@ -414,7 +414,7 @@ class Keeping:
         self._loose = 0
 
     def heard(self, state: State) -> None:
-        """How an epic stands; one that has ended is tidied up after, once."""
+        """Take the state of an epic; one that has ended is cleaned up after, once."""
         if state.ended is None:
             self._over.discard(state.run)
         elif state.run not in self._over:
@@ -427,7 +427,7 @@ class Keeping:
             ]
 
     async def look(self) -> None:
-        """Put away what is due."""
+        """Clean up what is due."""
         while self._owed:
             run = next(iter(self._owed))
             await asyncio.to_thread(self._forget, run, self._owed[run])

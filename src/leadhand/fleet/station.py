@@ -89,7 +89,7 @@ class Station:
 
     @property
     def lead(self) -> Lead:
-        """The Lead that drives the fleet's runs."""
+        """Return the Lead that drives the fleet's runs."""
         return self.fleet.lead
 
     async def figures(self, since_s: float) -> Doc:
@@ -97,7 +97,7 @@ class Station:
         return await self.evidence.document(since_s)
 
     def live(self) -> Doc:
-        """Who is at work, and what stands in the way."""
+        """Return which agents are at work, and what holds others back."""
         shop, config = self.fleet.shop, self.fleet.config
         return {
             "pid": os.getpid(),
@@ -137,7 +137,10 @@ class Station:
             fresh.replace(path.with_suffix(".answer"))
 
     def order(self, verb: str, task: str = "", text: str = "", actor: str = "") -> Doc:
-        """Do what somebody wants; UsageError or Conflict says why it cannot be done."""
+        """Carry out an order.
+
+        Raise `UsageError` or `Conflict` with the reason if that is impossible.
+        """
         told = self._order(verb, task, text)
         self.fleet.shop.note("ordered", verb=verb, name=told.get("task", ""), actor=actor)
         return told
@@ -174,7 +177,7 @@ class Station:
         raise Conflict(f"no agent works on {task}; at work: {names}")
 
     async def drain(self, grace_s: float) -> int:
-        """No new agents; wait for those at work, for a while. How many are left."""
+        """Start no more agents, wait `grace_s` for those at work, and return how many are left."""
         governor = self.fleet.shop.governor
         governor.stop()
         until = time.monotonic() + grace_s
@@ -183,7 +186,7 @@ class Station:
         return governor.busy
 
     def transcript(self, run: str, task: str) -> Doc:
-        """The words of a task's last agent."""
+        """Return the transcript of a task's last agent."""
         files = transcripts.attempts(self.folder / "transcripts", run, task)
         if not files:
             raise UsageError(f"nothing is kept of {run}/{task}")

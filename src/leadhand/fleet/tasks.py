@@ -63,21 +63,21 @@ class PlannedTask(msgspec.Struct, frozen=True):
 
 
 class Left(NamedTuple):
-    """What an agent left, as a commit on its base."""
+    """The work of an agent, as a commit on its base."""
 
     base: str
     head: str
 
 
 class Paid:
-    """Reports of one attempt, each with what the agent cost."""
+    """Reports of one attempt, each with the agent's cost."""
 
     def __init__(self, result: CoderResult) -> None:
         self._cost = result.cost
         self._output = scrub(result.tail)
 
     def add(self, cost: float) -> None:
-        """Somebody else worked on it too."""
+        """Add the cost of another agent."""
         self._cost += cost
 
     def failed(
@@ -88,7 +88,7 @@ class Paid:
         details: dict[str, Any],
         change: dict[str, Any] | None = None,
     ) -> Report:
-        """Nothing of it is on main; `change` is what people must approve first."""
+        """Return the report of a failure; `change` is what people must approve first."""
         failure = Failure(kind, scrub(words), "none", retry_after_s, details, change)
         return Report("failed", error=failure, cost=self._cost, output=self._output)
 
@@ -102,9 +102,9 @@ class Paid:
         same: bool = False,
         tests: str = "",
     ) -> Report:
-        """It is on main; what its agent remarks goes to whoever plans.
+        """Return the report of a landed change; the agent's remarks go to the planner.
 
-        `same`: by going on with a conversation that had failed before.
+        `same`: it went on with a conversation that had failed before.
         """
         data: dict[str, Any] = {"commit": sha, "files": files}
         if same:
@@ -117,7 +117,7 @@ class Paid:
 
 
 def overtaken(others: list[dict[str, Any]]) -> Report:
-    """As planned it is not to be done any more: nobody starts, and the planner looks again."""
+    """Return the report for a task that must not be done as planned: the planner looks again."""
     told = "; ".join(f"{each['sha']} {each['subject']}" for each in others[-CHANGES_TOLD:])
     words = f"drift: others changed what it was going to write since it was planned: {told}"
     details = {"drift": others[-CHANGES_TOLD:]}
@@ -125,7 +125,7 @@ def overtaken(others: list[dict[str, Any]]) -> Report:
 
 
 def conflict_in(outcome: Ejected, left: Left) -> dict[str, Any]:
-    """Where both differences are to be found again: the log is no place for them."""
+    """Return where both differences of a conflict can be found: they are too long for the log."""
     details, room = outcome.details, PATHS_CHARS
     paths: list[str] = []
     for path in details.get("paths", ()):
@@ -140,7 +140,7 @@ def conflict_in(outcome: Ejected, left: Left) -> dict[str, Any]:
 
 
 def wrong_with(taken: CapturedWork, given: PlannedTask) -> str:
-    """Why what was left is not the task, whatever the agent says; nothing when it may be."""
+    """Return why an agent's work is not the task; empty if it may be."""
     if not taken.head and not taken.left_out:
         hidden = f" (but for {shown(min(taken.elsewhere))})" if taken.elsewhere else ""
         return f"the agent says that it is done, and has changed nothing{hidden}"

@@ -100,7 +100,7 @@ class TroublePatience:
         self._pause_s = PAUSE_S
 
     def another(self, trouble: Exception) -> float:
-        """For how long to wait, in which nobody starts; 0: it was too long already."""
+        """Return how long to wait, during which no agent starts; 0: it has lasted too long."""
         now = time.monotonic()
         self._since = now if self._since is None else self._since
         if now - self._since >= PATIENCE_S:
@@ -115,7 +115,10 @@ class TroublePatience:
 async def endure(
     governor: Governor, said: Callable[[str], None], work: Callable[[], Awaitable[T]]
 ) -> T:
-    """What comes of something when the machine lets it; trouble that does not pass is raised."""
+    """Return the result of `work`, repeated through trouble of the machine.
+
+    Raise trouble that does not pass.
+    """
     patience = TroublePatience(governor, said)
     while True:
         try:
@@ -158,7 +161,7 @@ KEY = "finished"
 
 
 class FinishedChange(NamedTuple):
-    """A change that waits to be landed, and what was known of the attempt that made it."""
+    """A finished change that waits to be landed, with the facts of its attempt."""
 
     left: Left
     handoff: dict[str, Any]
@@ -174,7 +177,7 @@ async def put_off(hub: Hub, assignment: Assignment, left: Left) -> dict[str, Any
 
 
 async def finished(hub: Hub, context: Context) -> FinishedChange | None:
-    """The change that the last attempt could not bring to main, unless a person said more."""
+    """Return the change that the last attempt could not land, unless a person said more since."""
     last = context.failures[-1].details if context.failures else None
     found = last.get(KEY) if isinstance(last, dict) else None
     if not isinstance(found, dict) or not isinstance(last, dict):
@@ -235,7 +238,7 @@ class CoderWorker:
         )
 
     async def perform(self, task: Attempt, context: Context) -> Report:
-        """One attempt, from a slot to main."""
+        """Run one attempt, from a slot to main."""
         shop, given = self.shop, msgspec.convert(task.parameters, PlannedTask)
         if landed := shop.hub.landed(task.run, task.step):
             return await self._adopted(landed)
@@ -248,7 +251,10 @@ class CoderWorker:
                     return _failed("unavailable", str(trouble), OUTAGE_S)
 
     async def _in_turn(self, task: Attempt, given: PlannedTask, context: Context) -> Report:
-        """As soon as its paths and a place are free; trouble is raised until an agent begins."""
+        """Run the attempt once its paths and a place are free.
+
+        Raise trouble until an agent begins.
+        """
         shop, who = self.shop, (task.run, task.step, task.attempt)
         held = given.writes, self.coder.name, given.priority
         async with turn(shop.boundaries, shop.governor, *held):
@@ -312,9 +318,9 @@ class CoderWorker:
         handoff: dict[str, Any],
         allowed: review.Approved | None = None,
     ) -> Report:
-        """From what was left to main; what cannot be brought there now is kept for later.
+        """Bring an agent's work to main; keep it for later if that is impossible now.
 
-        `allowed`: that people approved exactly this, and who.
+        `allowed` names the people who approved exactly this change.
         """
         try:
             return await self._bring(assignment, given, context, left, paid, handoff, allowed)
@@ -333,7 +339,7 @@ class CoderWorker:
         handoff: dict[str, Any],
         allowed: review.Approved | None,
     ) -> Report:
-        """Gate, review of what is protected, train."""
+        """Pass the gate, the review of protected parts, and the train."""
         context.progress("gate")
         shop, acceptance = self.shop, tuple(map(tuple, given.acceptance))
         if allowed is not None:
@@ -383,7 +389,7 @@ class CoderWorker:
     async def _guarded(
         self, left: Left, changed: Iterable[str], verdict: GateVerdict
     ) -> review.Guarded:
-        """What of a change needs more than the gate."""
+        """Return the parts of a change that need more than the gate."""
         shop = self.shop
         return review.Guarded(
             review.touched(changed, shop.protected),
@@ -395,7 +401,7 @@ class CoderWorker:
     async def _as_approved(
         self, context: Context, given: PlannedTask, left: Left, allowed: review.Approved
     ) -> tuple[Left, review.Approved | None]:
-        """The change on main as it is now; the approval is gone where that is another one."""
+        """Return the change on the present main; drop the approval if it became another one."""
         now, hub = await self._onto_main(context, given, left), self.shop.hub
         look = lambda: review.digest_of(hub, now.base, now.head)  # noqa: E731
         return now, allowed if await self._endure(context, look) == allowed.digest else None
@@ -414,7 +420,7 @@ class CoderWorker:
         paid: Paid,
         handoff: dict[str, Any],
     ) -> tuple[Report | None, str]:
-        """Why it may not land, or that people are to look at it; or what was approved, hashed."""
+        """Return why it may not land or that people must look; or the digest that was approved."""
         shop, named = self.shop, ", ".join(map(shown, kept.all_paths[:5]))
         reviewer = review.other_than(shop.reviewer, self.coder)
         if reviewer is None or kept.for_people:
@@ -440,7 +446,7 @@ class CoderWorker:
         return None, await review.digest_of(shop.hub, left.base, left.head)
 
     async def _assignment(self, task: Attempt, given: PlannedTask, context: Context) -> Assignment:
-        """The same conversation goes on once; whoever comes after that begins anew."""
+        """Return the assignment; the same conversation goes on once, then a new one begins."""
         last = context.failures[-1].details if context.failures else None
         known: Mapping[str, Any] = last if isinstance(last, dict) else {}
         resumes = (known.get("by"), known.get("conversation")) == (self.spec.name, "new")
@@ -512,7 +518,7 @@ class CoderWorker:
         return Transcript(place(folder, assignment.run, assignment.task, assignment.attempt))
 
     async def _saved(self, slot: Slot, assignment: Assignment) -> str:
-        """Where the work in progress lies; empty when there is none."""
+        """Return where the work in progress lies; empty if there is none."""
         ref = _wip(assignment)
         try:
             kept = await to_the_end(slot.save(ref))
@@ -562,7 +568,7 @@ class CoderWorker:
         return Report(data={"commit": sha, "files": sorted(map(shown, files))})
 
     async def probe(self, task: Attempt, _context: Context) -> Report | None:
-        """Whether it is on main, as git says."""
+        """Report whether the change is on main, as git says."""
         landed = self.shop.hub.landed(task.run, task.step)
         return None if landed is None else await self._adopted(landed)
 
@@ -571,7 +577,7 @@ class CoderWorker:
         return False
 
     async def close(self) -> None:
-        """The shop is closed by whoever opened it."""
+        """Do nothing: the service that opened the fleet's resources closes them."""
 
 
 def _failed(kind: str, words: str, retry_after_s: float) -> Report:
@@ -613,6 +619,6 @@ def crew(shop: FleetContext, made: Iterable[Made], limits: AttemptLimits) -> lis
 
 
 def tiers_of(workers: Sequence[CoderWorker]) -> tuple[str, ...]:
-    """What a task may ask for besides the first one."""
+    """Return the tiers that a task may ask for besides the first one."""
     names = [worker.spec.name for worker in workers]
     return tuple(name.partition("@")[2] for name in names if name not in (CODER, FRESH))

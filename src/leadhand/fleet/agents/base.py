@@ -73,12 +73,12 @@ class Assignment:
 
     @property
     def about(self) -> dict[str, str | int]:
-        """Which attempt it is."""
+        """Return which attempt it is, for notes."""
         return {"run": self.run, "task": self.task, "attempt": self.attempt}
 
     @property
     def told(self) -> str:
-        """The brief, and the handoff if the conversation is new."""
+        """Return the brief, and the handoff if the conversation is new."""
         if self.session or not self.handoff:
             return self.brief
         return f"{self.brief}\n\n{self.handoff}"
@@ -143,11 +143,11 @@ class Workspace(Protocol):
 
     @property
     def path(self) -> Path:
-        """The folder of its checkout."""
+        """Return the folder of its checkout."""
 
 
 class Coder(Protocol):
-    """Whatever can carry out assignments; any number of them at once."""
+    """A coding agent that carries out assignments, any number of them at once."""
 
     name: str
 
@@ -174,7 +174,7 @@ class Coder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What to start: arguments, environment, and what stands on its standard input."""
+    """The program to start: arguments, environment, and standard input."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
@@ -191,4 +191,4 @@ class AgentOutput(Protocol):
     """Makes events of the documents that a coder prints, one on each line."""
 
     def read(self, document: Mapping[str, Any]) -> Iterator[CoderEvent]:
-        """The events in one document; none if it says nothing to us."""
+        """Yield the events in one document; none if it is irrelevant."""

@@ -42,7 +42,7 @@ CLEAN = "The files are as they are on main now: nothing of earlier attempts is a
 
 
 def brief_of(given: PlannedTask, context: Context, conflict: str = "", kept: str = "") -> str:
-    """The task in words."""
+    """Return the task as text for the agent."""
     parts = [f"# Task\n{given.goal}"]
     if given.brief:
         parts.append(given.brief)
@@ -74,7 +74,7 @@ def brief_of(given: PlannedTask, context: Context, conflict: str = "", kept: str
 
 
 async def kept_of(hub: Hub, run: str, task: str) -> str:
-    """Where the last work in progress of a task lies: its slot's git has the hub's objects."""
+    """Return where the last work in progress of a task lies; empty if there is none."""
     prefix = ref_of("wip", run, task, 0).removesuffix("0")
     try:
         saved = await hub.kept(prefix)
@@ -87,7 +87,7 @@ async def kept_of(hub: Hub, run: str, task: str) -> str:
 
 
 async def conflict_of(hub: Hub, found: Any) -> str:
-    """Both differences and both goals, for the one whose change it is to settle it."""
+    """Return both differences and both goals, for the agent that resolves the conflict."""
     if not isinstance(found, dict):
         return ""
     paths = [str(path) for path in found.get("paths", ())]
@@ -109,18 +109,18 @@ async def conflict_of(hub: Hub, found: Any) -> str:
 
 
 def question_in(said: str) -> str:
-    """What an agent wants to know, by its closing words."""
+    """Return the question in an agent's closing words; empty if there is none."""
     found = _QUESTION.search(said)
     return found[1].strip()[:QUESTION_CHARS] if found else ""
 
 
 def remarks_in(said: str) -> tuple[str, ...]:
-    """What an agent has to say to whoever plans."""
+    """Return an agent's remarks for the planner."""
     return tuple(line.strip()[:500] for line in _REMARK.findall(said)[:REMARKS_MAX])
 
 
 def handoff_of(context: Context) -> str:
-    """What an agent that begins anew should know of those before it."""
+    """Return what a new agent should know about the attempts before it."""
     told = []
     for number, failure in enumerate(context.failures, 1):
         details = failure.details if isinstance(failure.details, dict) else {}

@@ -129,7 +129,7 @@ class ClaudeReading:
         self._lengths: dict[str, int] = {}
 
     def read(self, document: Mapping[str, Any]) -> Iterator[CoderEvent]:
-        """What one document says."""
+        """Yield the events of one document."""
         match document.get("type"), document.get("subtype"):
             case "system", "init":
                 yield CoderEvent("session", session=str(document["session_id"]))
@@ -170,7 +170,7 @@ class ClaudeReading:
                     pass
 
     def _used(self, message: Mapping[str, Any]) -> Usage:
-        """What a message used, as far as it is told."""
+        """Return the tokens that a message used, as far as it says."""
         usage = message.get("usage") or {}
         plain, read, written, out = (int(usage.get(name) or 0) for name in TOKENS)
         name = str(message.get("id", ""))
@@ -182,7 +182,7 @@ class ClaudeReading:
         return Usage(plain + read + written, out, read, written)
 
     def _cost(self, message: Mapping[str, Any], used: Usage) -> float | None:
-        """What all messages so far cost; None where prices are not known."""
+        """Return the cost of all messages so far; None if prices are unknown."""
         if self._price is None:
             return None
         model = str(message.get("model") or self._model)

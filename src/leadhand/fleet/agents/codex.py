@@ -122,7 +122,7 @@ class CodexReading:
         self._cost = 0.0
 
     def read(self, document: Mapping[str, Any]) -> Iterator[CoderEvent]:
-        """What one document says."""
+        """Yield the events of one document."""
         match document.get("type"):
             case "thread.started":
                 yield CoderEvent("session", session=str(document["thread_id"]))
@@ -159,7 +159,7 @@ class CodexReading:
                 yield CoderEvent("other")
 
     def _so_far(self, item: Mapping[str, Any]) -> float | None:
-        """What it has cost at the least; None where prices are not known."""
+        """Return a lower bound of the cost so far; None if prices are unknown."""
         self._read += len(str(item.get("aggregated_output") or ""))
         self._written += len(str(item.get("text") or item.get("command") or ""))
         if self._price is None:

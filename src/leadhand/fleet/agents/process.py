@@ -92,7 +92,7 @@ SCALES = {"ms": 0.001, "mi": 60.0, "m": 60.0, "h": 3600.0, "s": 1.0}
 
 
 def classify(message: str, status: int | None = None) -> str:
-    """The failure class of a trouble; empty if nothing is known about it."""
+    """Return the failure class of a message or status; empty if it is unknown."""
     if status is None and (found := _STATUS.search(message)):
         status = int(found[1])
     of_message = next((name for name, pattern in _SAID if pattern.search(message)), "")
@@ -110,7 +110,7 @@ def classify(message: str, status: int | None = None) -> str:
 
 
 def retry_after(message: str) -> float | None:
-    """The seconds that a message says to wait."""
+    """Return the seconds that a message says to wait, or None."""
     found = _AFTER.search(message)
     if not found:
         return None
@@ -132,9 +132,9 @@ PACKAGES = ("node_modules", "site-packages", "dist-packages")
 
 
 def needed_by(program: str, apart: Sequence[Path] = ()) -> tuple[Path, ...]:
-    """What to show; nothing for a program that is looked for among the system's.
+    """Return the paths that a program needs; none for a program found among the system's.
 
-    Nothing is shown that holds a home or what is to be kept `apart`.
+    Nothing is shown that contains a home or a path in `apart`.
     """
     if "/" not in program:
         return ()
@@ -147,13 +147,13 @@ def needed_by(program: str, apart: Sequence[Path] = ()) -> tuple[Path, ...]:
 
 
 def started(program: str, sandbox: Sandbox) -> str:
-    """The same program as it is found inside, where a link that leads to it is not there."""
+    """Return the program's path inside the sandbox, where a link to it may be missing."""
     boxed = sandbox.kind != "none" and "/" in program
     return str(Path(program).resolve()) if boxed else program
 
 
 def _package(file: Path) -> Path | None:
-    """The folder of the package that a file belongs to."""
+    """Return the folder of the package that a file belongs to, or None."""
     for folder in file.parents:
         holder = folder.parent
         if holder.name in PACKAGES and not folder.name.startswith("@"):
@@ -205,7 +205,7 @@ class AgentLines:
         """Lines that were too long."""
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """The lines that are whole now."""
+        """Yield the lines that are complete."""
         *whole, rest = chunk.split(b"\n")
         for piece in whole:
             self._take(piece)
@@ -216,7 +216,7 @@ class AgentLines:
         self._take(rest)
 
     def rest(self) -> Iterator[bytes]:
-        """What was printed last, without an end of line."""
+        """Yield the last output, which has no end of line."""
         if self._begun and not self._skipping:
             yield bytes(self._begun)
         self._begun.clear()
@@ -233,7 +233,7 @@ class AgentLines:
 
 
 def document(line: bytes) -> Mapping[str, Any] | None:
-    """The object on a line; None if it is something else."""
+    """Return the object on a line; None for anything else."""
     if not line.lstrip().startswith(b"{"):
         return None
     try:
@@ -268,7 +268,7 @@ class Fingerprint:
 
 
 def fingerprint(folder: Path) -> Fingerprint:
-    """What the folder looks like now; a folder that is gone has a fingerprint too."""
+    """Return the present fingerprint of a folder; a folder that is gone has one too."""
     seen, newest, count = blake2b(digest_size=16), 0.0, 0
     folders = [os.fspath(folder)]
     for name in (".git/index", ".git/HEAD"):
@@ -338,7 +338,7 @@ class Attendance:
         grace_s: float = GRACE_S,
         term_s: float = TERM_S,
     ) -> None:
-        """`plain`: to end with 0 is its way to say that it is done, and text is what it says."""
+        """Attend to one process; `plain`: exit code 0 means done, and its output is text."""
         self.assignment = assignment
         self._reading, self._heard, self._ending = reading, heard, ending
         self._plain, self._grace_s, self._term_s = plain, grace_s, term_s
@@ -516,7 +516,7 @@ class Attendance:
             woken.cancel()
 
     async def _look(self, wrapped: Wrapped) -> None:
-        """Whether one of the clocks has run out."""
+        """Check whether one of the clocks has run out."""
         task, now = self.assignment, time.monotonic()
         if self._result is not None:
             if now >= self._result_at + self._grace_s:
@@ -558,7 +558,7 @@ class Attendance:
         return await over
 
     async def _leave(self, process: Process, over: asyncio.Future[Finished]) -> None:
-        """Somebody ends us: nobody will hear of it any more, and its work is kept all the same."""
+        """End the process because we are cancelled, and save its work first."""
         if not over.done():
             await self._save("its attempt was ended")
         await process.end(self._term_s)
@@ -615,7 +615,7 @@ class Attendance:
 
 
 def _sane(event: CoderEvent) -> CoderEvent:
-    """An event whose numbers can be added up and stored, whatever the program said."""
+    """Return an event whose numbers can be added up and stored."""
     return replace(event, cost=_sum_of(event.cost), retry_after_s=_sum_of(event.retry_after_s))
 
 
@@ -650,7 +650,7 @@ GIT = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0"}
 
 @dataclass(slots=True)
 class _Working:
-    """One assignment at work, for whoever wants to stop it or tell it something."""
+    """One assignment at work, so that it can be stopped or sent a message."""
 
     attendance: Attendance | None = None
     messages: list[str] = field(default_factory=list)
@@ -682,11 +682,11 @@ class ProcessCoder:
         self._working: dict[tuple[str, str, int], _Working] = {}
 
     def launch(self, assignment: Assignment, slot: Path, home: Path, sandbox: Sandbox) -> Launch:
-        """What to start for an assignment."""
+        """Return the program to start for an assignment."""
         raise NotImplementedError
 
     def reading(self, assignment: Assignment) -> AgentOutput:
-        """How to read what it prints."""
+        """Return the reader of its output."""
         raise NotImplementedError
 
     async def work(
@@ -784,13 +784,14 @@ class ProcessCoder:
         return True
 
     def home(self, assignment: Assignment) -> Path:
-        """The private home of a task: its conversations are there, from attempt to attempt."""
+        """Return the private home of a task, which keeps its conversations between attempts."""
         return self._folder(assignment) / "home"
 
     def given(self, assignment: Assignment) -> Path:
-        """What we write for the agent, and it can only read.
+        """Return the folder for files that we write and the agent can only read.
 
-        Never into its home: it may have put a link there, to where it cannot write and we can.
+        It is never in the agent's home, where the agent may have put a link to a place that only we
+        can write.
         """
         given = self._folder(assignment) / "given"
         given.mkdir(exist_ok=True)
@@ -811,7 +812,7 @@ class ProcessCoder:
 
 
 def _trouble(attendance: Attendance, ended: Ended, failure: str, error: Exception) -> CoderResult:
-    """An end that the agent did not choose; what it has cost until then was paid."""
+    """Return the result of an end that the agent did not choose, with its cost until then."""
     return CoderResult(
         ended=ended,
         failure=failure,

@@ -21,7 +21,7 @@ DEEDS = ("engine killed", "disk full", "merge conflict")
 
 
 def good(task: str, claim: str) -> None:
-    """The module that the task is about, and its test."""
+    """Write the module that the task is about, and its test."""
     line = f'CLAIM = "{claim}"\n' if claim and not claimed(task, claim) else ""
     write(
         f"modules/{task}.py",
@@ -31,19 +31,19 @@ def good(task: str, claim: str) -> None:
 
 
 def claimed(task: str, claim: str) -> bool:
-    """Whether another module has it already."""
+    """Return whether another module claims it already."""
     others = [path for path in Path("modules").glob("*.py") if path.stem != task]
     return any(f'CLAIM = "{claim}"' in path.read_text(encoding="utf-8") for path in others)
 
 
 def write(path: str, text: str) -> None:
-    """A file in the slot."""
+    """Write a file in the slot."""
     Path(path).parent.mkdir(exist_ok=True)
     Path(path).write_text(text, encoding="utf-8")
 
 
 def wobbly(task: str) -> None:
-    """A test that fails at first and then not, for as long as it is the newest one."""
+    """Write a test that fails at first and then passes, as long as it is the newest one."""
     count = len(list(Path("checks").glob("*.py"))) + (not Path(f"checks/{task}.py").exists())
     with Path(f"checks/{task}.py").open("a", encoding="utf-8") as file:
         file.write(
@@ -54,7 +54,7 @@ def wobbly(task: str) -> None:
 
 
 def ask(task: str, attempt: int, deed: str) -> None:
-    """Have something done by whoever holds the trial, and wait for it."""
+    """Have the referee of the trial do something, and wait for it."""
     fresh = ASKED.with_suffix(".new")
     fresh.write_text(json.dumps({"task": task, "attempt": attempt, "deed": deed}), encoding="utf-8")
     fresh.rename(ASKED)
@@ -86,7 +86,7 @@ def rewrite_history() -> None:
 
 
 def plant_hooks(outside: str) -> None:
-    """Programs that git would start, for whoever uses it here."""
+    """Plant programs that git would start for its next user here."""
     for hook in ("pre-commit", "post-checkout", "reference-transaction"):
         write(f".git/hooks/{hook}", f"#!/bin/sh\necho 'a hook ran' >> '{outside}'\n")
         Path(f".git/hooks/{hook}").chmod(0o755)
@@ -98,7 +98,7 @@ def half(task: str) -> None:
 
 
 def main() -> None:
-    """One attempt."""
+    """Run one attempt."""
     task, attempt, folder = sys.argv[1:4]
     told = json.loads((Path(folder) / f"{task}.json").read_text(encoding="utf-8"))
     fault = told["faults"][int(attempt) - 1] if int(attempt) <= len(told["faults"]) else ""

@@ -93,7 +93,7 @@ class TemplateReading:
     """Reads events that a program states in our own form."""
 
     def read(self, document: Mapping[str, Any]) -> Iterator[CoderEvent]:
-        """The event in a document, if it is one of ours."""
+        """Yield the event in a document, if it is one of ours."""
         if document.get("type") not in KINDS:
             yield CoderEvent("other")
             return

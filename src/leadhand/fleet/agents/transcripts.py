@@ -37,14 +37,14 @@ class Transcript:
         self._file = path.open("a", encoding="utf-8")
 
     def heard(self, event: CoderEvent) -> None:
-        """An event of the agent."""
+        """Add an event of the agent."""
         text = scrub(event.text[:TEXT_CHARS])
         about = {"text": text, "tool": event.tool, "path": scrub(event.path), "cost": event.cost}
         if any(value not in (None, "") for value in about.values()):
             self.note(event.kind, **{k: v for k, v in about.items() if v not in (None, "")})
 
     def note(self, kind: str, **more: Any) -> None:
-        """A line."""
+        """Add a line."""
         line = json.dumps({"at": time.time_ns() // 1000, "kind": kind, **more}, ensure_ascii=False)
         try:
             self._file.write(line.encode("utf-8", "replace").decode() + "\n")
@@ -57,23 +57,23 @@ class Transcript:
             return  # no room for words stops nobody's work
 
     def close(self) -> None:
-        """It has ended."""
+        """Mark the transcript as ended, and close it."""
         self._file.close()
 
 
 def place(folder: Path, run: str, task: str, attempt: int) -> Path:
-    """The file of an attempt."""
+    """Return the file of an attempt."""
     return folder / quote(run, safe="") / quote(task, safe="") / f"{attempt}{LIVE}"
 
 
 def attempts(folder: Path, run: str, task: str) -> list[Path]:
-    """The files of a task, by attempt."""
+    """Return the files of a task, by attempt."""
     found = (folder / quote(run, safe="") / quote(task, safe="")).glob(f"*{LIVE}")
     return sorted((path for path in found if path.stem.isdigit()), key=lambda path: int(path.stem))
 
 
 def is_over(path: Path) -> bool:
-    """Whether a later attempt of the same task is there: then this one ended, said or not."""
+    """Return whether a later attempt of the same task exists: then this one has ended."""
     others = (each.stem for each in path.parent.glob(f"*{LIVE}"))
     return any(stem.isdigit() and int(stem) > int(path.stem) for stem in others)
 

@@ -93,7 +93,7 @@ class GateTrouble(LeadhandError):
 
 
 class SandboxedCommand(Protocol):
-    """What is started instead of a command."""
+    """The command to start instead of the given one."""
 
     @property
     def argv(self) -> tuple[str, ...]: ...
@@ -104,7 +104,7 @@ class SandboxedCommand(Protocol):
 
 
 class CommandSandbox(Protocol):
-    """What keeps a command in its slot (`sandbox.py`)."""
+    """A sandbox that keeps a command in its slot (`sandbox.py`)."""
 
     def wrap(
         self,
@@ -120,7 +120,7 @@ class CommandSandbox(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class GateVerdict:
-    """What the gate said of a commit; `failed` is the command that was red."""
+    """The gate's verdict on a commit; `failed` is the command that was red."""
 
     ok: bool
     log: str
@@ -136,13 +136,13 @@ class GateVerdict:
 
     @property
     def only_removed(self) -> bool:
-        """Whether all that speaks against it is that tests of main are gone."""
+        """Return whether the only objection is that tests of main are gone."""
         return bool(self.removed) and self.failed == REMOVED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateRules:
-    """What is run, and how."""
+    """The commands of the gate, and how they are run."""
 
     commands: tuple[Command, ...]
     setup: tuple[Command, ...] = ()
@@ -165,7 +165,7 @@ class GateRules:
 
 
 class Flakes:
-    """What failed and passed without a change: a file of lines, each one sighting."""
+    """Tests that failed and passed without a change: a file with one line for each sighting."""
 
     def __init__(self, path: Path, declared: Sequence[str] = ()) -> None:
         self._path = path
@@ -179,11 +179,11 @@ class Flakes:
                 self.sightings[name] = self.sightings.get(name, 0) + 1
 
     def known(self, names: Sequence[str]) -> bool:
-        """Whether all of these are flaky; nothing is nothing."""
+        """Return whether all of `names` are flaky; False if there are none."""
         return bool(names) and all(name in self.sightings for name in names)
 
     def record(self, names: Sequence[str], sha: str, *, green: bool) -> None:
-        """Each was red, and then tried again."""
+        """Record the second try of tests that were red."""
         lines = ["\n"]  # the last one may have been cut off
         for name in names:
             self.sightings[name] = self.sightings.get(name, 0) + 1
@@ -195,7 +195,7 @@ class Flakes:
 
 @dataclass(slots=True)
 class _Tested:
-    """A run of the gate on a tree, and those that followed it."""
+    """A run of the gate on a tree, and the runs that followed it."""
 
     log: list[str]
     flaky: list[str]
@@ -210,7 +210,7 @@ class _Tested:
     def verdict(
         self, began: float, removed: Sequence[str] = (), altered: Sequence[str] = ()
     ) -> GateVerdict:
-        """What follows from it."""
+        """Return the verdict that follows from the runs."""
         log, failed = self.log, self.failed
         if removed:
             log = [*log, f"tests of main that did not pass: {listed(removed)}\n"]
@@ -256,7 +256,7 @@ class KnownTests:
             fresh.replace(self._path)
 
     def is_green(self, tree: str) -> bool:
-        """Whether a tree with main's tests passed, with none of them waived."""
+        """Return whether a tree passed with main's tests, none of them waived."""
         return tree in self._green
 
     def keep_green(self, tree: str) -> None:
@@ -288,7 +288,7 @@ class Gate:
         self._seen: OrderedDict[tuple[str, str], tuple[bool, tuple[str, ...]]] = OrderedDict()
 
     def in_slots(self, slots: Slots) -> Gate:
-        """The same gate with slots of its own; what is known of flaky tests is shared."""
+        """Return the same gate with slots of its own; knowledge of flaky tests is shared."""
         other = copy(self)
         other._slots = slots  # noqa: SLF001 - the same class
         return other
@@ -296,10 +296,10 @@ class Gate:
     async def check(
         self, sha: str, acceptance: Sequence[Command] = (), waived: Collection[str] | None = ()
     ) -> GateVerdict:
-        """Whether a commit passes the acceptance commands and the gate.
+        """Return whether a commit passes the acceptance commands and the gate.
 
-        `waived`: tests of main that a person let go, by name; None: main's tests do not count, as
-        for what people commit themselves.
+        `waived` are tests of main that a person has waived, by name. None: main's tests do not
+        count, as for commits of people.
         """
         began = time.monotonic()
         main = self._hub.main()
@@ -373,7 +373,7 @@ class Gate:
         return found
 
     async def _tested(self, sha: str, tree: str, acceptance: Sequence[Command]) -> _Tested:
-        """What was printed, what is flaky, the command that was red, and which tests ran."""
+        """Run the gate on a tree: output, flaky tests, the red command, and which tests ran."""
         async with self._slots.lease(sha, tree) as slot:
             await asyncio.to_thread(self._look_at_room)
             home = Path(tempfile.mkdtemp(prefix="home-", dir=self._slots.folder))
@@ -385,7 +385,7 @@ class Gate:
         return _Tested(check.log, check.flaky, failed, check.ran)
 
     async def _restored(self, tree: str, entries: Sequence[TreeEntry]) -> str:
-        """The same files, with these as they are on main."""
+        """Return the tree with `entries` as they are on main."""
         if not entries:
             return tree
         lines = b"".join(
@@ -417,7 +417,7 @@ class Gate:
         network: bool,
         reports: Reports | None = None,
     ) -> tuple[int, str]:
-        """One command: its exit code (-1: too long) and what it printed."""
+        """Run one command; return its exit code (-1: too long) and its output."""
         shown = [self._hub.git.folder / "objects", *([REPORTER] if reports else [])]
         env = {**GIT, **self.rules.env}
         env = env if reports is None else reports.env(env)
@@ -442,7 +442,7 @@ class Gate:
         return (-1 if late else _code(done)), _printed(done) + late
 
     async def _ended(self, process: Process) -> tuple[Finished, str]:
-        """How a command ended, and why it was ended if it was: too long, or too much."""
+        """Return how a command ended, and why it was ended if it was: too long, or too much."""
         waiting = asyncio.ensure_future(process.wait())
         watcher = asyncio.create_task(excess(process.pid, self.rules.tree))
         both: set[asyncio.Future[Any]] = {waiting, watcher}
@@ -463,13 +463,13 @@ class Gate:
             watcher.cancel()
 
     def failures_in(self, text: str) -> tuple[str, ...]:
-        """The names of failed tests, if the project says how to find them."""
+        """Return the names of failed tests, if the project says how to find them."""
         if self._failures is None:
             return ()
         return tuple(dict.fromkeys(found[1] for found in self._failures.finditer(text)))
 
     def compare(self, key: tuple[str, str], names: tuple[str, ...], *, green: bool) -> None:
-        """One command on one tree, red and green: what failed then is flaky."""
+        """Record tests as flaky that one command on one tree failed and then passed."""
         before = self._seen.pop(key, None)
         self._seen[key] = (green, names)
         if len(self._seen) > REMEMBERED:
@@ -491,7 +491,7 @@ class _Check:
     ran: Ran = field(default_factory=Ran)
 
     async def all(self, acceptance: Sequence[Command]) -> str:
-        """The command that was red, or nothing."""
+        """Run all commands; return the one that was red, or an empty text."""
         rules = self.gate.rules
         for argv in rules.setup:
             if not await self._prepared(argv):
@@ -607,7 +607,7 @@ LOOKING = "main is being tested before anybody starts"
 
 
 class Soundness:
-    """Looks at main, and tells what speaks against starting agents."""
+    """Checks whether main passes its own gate before agents start."""
 
     def __init__(
         self, hub: Hub, gate: Gate, folder: Path, note: Callable[..., None] | None = None
@@ -655,7 +655,7 @@ class Soundness:
         return sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
 
     def _seen_green(self) -> bool:
-        """By an earlier fleet, with the same rules; what came since came by the train."""
+        """Return whether main was green for an earlier fleet with the same rules."""
         try:
             found = json.loads(self._path.read_text(encoding="utf-8"))
             return bool(found["rules"] == self._rules())

@@ -128,7 +128,7 @@ CONFIGURES = "it configures what the gate runs"
 
 
 def is_test(path: str) -> bool:
-    """Whether a path is one of a test, or of what tests read, by its name."""
+    """Return whether a path belongs to a test, or to a file that tests read, by its name."""
     return bool(_TEST.fullmatch(path))
 
 
@@ -141,7 +141,7 @@ def named(argv: tuple[str, ...]) -> list[str]:
 
 
 def shadowing(argv: tuple[str, ...]) -> list[str]:
-    """What would come before the thing that a command means, if it were there."""
+    """Return the files that would be found before the one that a command means."""
     return [word for word in _inside(_shadowing(argv)) if not {*word} & {*"*?"}]
 
 
@@ -163,10 +163,10 @@ def included(text: bytes, place: str = "") -> list[str]:
 
 
 def by_name(path: str, packages: Iterable[str] = (), known: Iterable[str] = ()) -> str:
-    """Why a path is a gate file by its name alone; empty when it is none.
+    """Return why a path is a gate file by its name alone; empty if it is none.
 
     `packages` are the folders that hold an `__init__.py`: a module in one of them shadows nothing.
-    `known` are modules and packages that main has: they shadow nothing that they did not before.
+    `known` are modules and packages that main has: they shadow nothing new.
     """
     folder, _, name = path.rpartition("/")
     if name in NAMES or PATTERNS.fullmatch(name):
@@ -193,7 +193,7 @@ def by_name(path: str, packages: Iterable[str] = (), known: Iterable[str] = ()) 
 
 
 def part_that_counts(path: str, before: bytes, after: bytes) -> bool | None:
-    """Whether a change of a file touches the part of it that a gate reads; None: no such file."""
+    """Return whether a change touches the part of a file that a gate reads; None: no such file."""
     name = path.rpartition("/")[2]
     if name == "pyproject.toml":
         keys = ("tool", "build-system")
@@ -234,7 +234,7 @@ def _shadowing(argv: tuple[str, ...]) -> Iterator[str]:
 
 
 def _inside(words: Iterable[str]) -> list[str]:
-    """Those that can be paths in the repository, and more than all of it."""
+    """Return the words that can be paths in the repository, other than its root."""
     found = (posixpath.normpath(word) for word in words if word and word[0] not in "-:/")
     return [word for word in found if word != "." and ".." not in word.split("/")]
 
@@ -244,7 +244,7 @@ def _makes(argv: tuple[str, ...]) -> bool:
 
 
 def _place(argv: tuple[str, ...]) -> str:
-    """The folder that make is told to go to."""
+    """Return the folder that make is told to go to."""
     for at, word in enumerate(argv):
         if word in ("-C", "--directory") and at + 1 < len(argv):
             return argv[at + 1]
@@ -280,10 +280,9 @@ async def guarded(hub: Hub, rules: GateRules, base: str, head: str) -> dict[str,
 
 
 def _reason(entry: TreeEntry, blobs: Mapping[str, bytes], *, code: bool) -> str:
-    """Why a person should look at a file that is none of the gate's own.
+    """Return why a person should look at a file that is none of the gate's own.
 
-    `code`: whether code that reaches for the machinery of tests counts; links and edits of tests
-    always do.
+    `code`: whether suspicious code counts; links and edits of tests always do.
     """
     path, old, new = entry.path, blobs.get(entry.old_blob), blobs.get(entry.blob)
     if entry.mode == LINK:
@@ -296,7 +295,7 @@ def _reason(entry: TreeEntry, blobs: Mapping[str, bytes], *, code: bool) -> str:
 
 
 def _link_to_code(path: str, data: bytes) -> str:
-    """A link that is code, or leads to tests, under a name that does not say so."""
+    """Return why a link is suspicious: it is code, or leads to tests, and its name hides that."""
     target = data.decode("utf-8", "replace")
     end = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
     codes = any(test_tampering.is_code(each) or is_test(each) for each in (path, end))
@@ -308,7 +307,7 @@ def _link_to_code(path: str, data: bytes) -> str:
 async def judged_by(
     hub: Hub, rules: GateRules, main: str, tree: str
 ) -> tuple[list[TreeEntry], list[TreeEntry]]:
-    """Return what differs from main of the gate's own files, and of the tests."""
+    """Return how the gate's own files, and the tests, differ from main's."""
     entries = await hub.entries(main, tree)
     own = await _gate_files(hub, rules, main, tree, entries) if entries else {}
     return (
@@ -364,7 +363,7 @@ async def own_files(hub: Hub, rules: GateRules, base: str) -> tuple[str, ...]:
 
 
 async def kinds_of(hub: Hub, commit: str, names: Iterable[str]) -> dict[str, str]:
-    """Return which of these names are there, and what each is."""
+    """Return which of these names exist, with the type of each."""
     wanted = sorted(set(names))
     if not wanted:
         return {}
@@ -374,7 +373,7 @@ async def kinds_of(hub: Hub, commit: str, names: Iterable[str]) -> dict[str, str
 
 
 async def findings(hub: Hub, base: str, head: str) -> list[str]:
-    """Return what must not land, each as one line that names file and line and no secret."""
+    """Return what must not land, one line each with file and line, and never the secret."""
     entries = [entry for entry in await hub.entries(base, head) if entry.status != "D"]
     blobs = await _contents(hub, entries)
     found = _by_case(await _names(hub, head), entries) if entries else []
@@ -430,7 +429,7 @@ def _line(text: str, at: int) -> int:
 
 
 async def _contents(hub: Hub, entries: Sequence[TreeEntry]) -> dict[str, bytes]:
-    """What stands in the files of a change, before and after; submodules have nothing."""
+    """Return the contents of a change's files, before and after; submodules have none."""
     shas = [
         sha
         for entry in entries

@@ -45,12 +45,12 @@ _OWN = {kind: re.compile(pattern) for kind, pattern in OWN.items()}
 
 
 def has_detector() -> bool:
-    """Whether the detector is installed."""
+    """Return whether the detector is installed."""
     return find_spec("detect_secrets") is not None
 
 
 def secrets_in(path: str, before: str, after: str) -> list[str]:
-    """Return what was added to a file that is a secret: `path:line: kind`, never the value."""
+    """Return the secrets that were added to a file: `path:line: kind`, never the value."""
     known = set(before.splitlines())
     found: dict[tuple[int, str], None] = {}
     seen = 0
@@ -74,7 +74,7 @@ def _own(line: str) -> list[str]:
 
 
 def _encoded(line: str) -> list[str]:
-    """What is a secret when base64 is taken off."""
+    """Return the secrets in base64 texts of a line."""
     found: list[str] = []
     for match in list(_BASE64.finditer(line))[:ENCODED_MAX]:
         body = match[0].rstrip("=").translate(str.maketrans("-_", "+/"))
@@ -86,7 +86,7 @@ def _encoded(line: str) -> list[str]:
 
 
 def text_of(data: bytes) -> str:
-    """The text of a file, whatever it is encoded in."""
+    """Return the text of a file in any encoding."""
     for mark, name in ((b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be")):
         if data.startswith(mark):
             return data.decode(name, "replace")
@@ -105,7 +105,7 @@ def _detected(path: str, line: str) -> list[str]:
 
 @lru_cache
 def _plugins() -> tuple[Any, ...]:
-    """The detector's plugins, made once; none when it is not installed."""
+    """Return the detector's plugins, made once; none if it is not installed."""
     if not has_detector():
         return ()
     from detect_secrets.core.plugins.util import get_mapping_from_secret_type_to_class

@@ -45,7 +45,7 @@ _TAP_HEAD = re.compile(r"^\s*# Subtest: (.*)$")
 
 @dataclass(slots=True)
 class Ran:
-    """What ran: how often each test passed, failed or was skipped; and what is wrong with that."""
+    """The tests that ran, with their outcomes, and mistakes in the report."""
 
     passed: Counter[str] = field(default_factory=Counter)
     failed: Counter[str] = field(default_factory=Counter)
@@ -56,14 +56,14 @@ class Ran:
     """Runs of runners that reported from inside."""
 
     def add(self, name: str, outcome: str) -> None:
-        """One test; what stands behind a bracket is the parameters of the same one."""
+        """Add one test; the parameters in brackets belong to the same test."""
         self.counted = True
         known = {"passed": self.passed, "failed": self.failed}.get(outcome, self.skipped)
         if len(known) < NAMES_MAX:
             known[_PARAMETERS.sub("", name)[:500]] += 1
 
     def merge(self, other: Ran) -> None:
-        """What another command ran, too."""
+        """Add the tests of another command."""
         self.passed += other.passed
         self.failed += other.failed
         self.skipped += other.skipped
@@ -78,12 +78,12 @@ class Ran:
         )
 
     def fails_only(self, names: Collection[str]) -> bool:
-        """Whether tests failed, each of them one of these, and nothing is wrong with the report."""
+        """Return whether tests failed, all of them in `names`, and the report has no mistakes."""
         return bool(self.failed) and self.failed.keys() <= {*names} and not self.problems
 
     @property
     def words(self) -> str:
-        """How many tests there were, for people."""
+        """Return the number of tests as text."""
         if not self.counted:
             return "tests not counted"
         skipped = f", {self.skipped.total()} skipped" if self.skipped else ""
@@ -120,7 +120,7 @@ class Reports:
         return {**given, **more}
 
     def read(self) -> Ran:
-        """Return what the runners reported. Every key that is gone must have a whole report."""
+        """Return the runners' reports. Every key that was claimed must have a complete report."""
         ran = Ran()
         for name, key in self._keys.items():
             try:
@@ -164,7 +164,7 @@ class Reports:
 
 
 def printed(text: str) -> Ran:
-    """Return what a command printed of its tests: TAP, or the lines of `go test -json`."""
+    """Return the tests in a command's output: TAP, or the lines of `go test -json`."""
     ran = Ran()
     if "\nok " in f"\n{text}" or "not ok " in text:
         _tap(text, ran)
@@ -204,7 +204,7 @@ def _go(text: str, ran: Ran) -> None:
 
 
 def junit(data: bytes) -> Ran:
-    """Return what a file of JUnit XML says."""
+    """Return the tests in a file of JUnit XML."""
     ran = Ran()
     if len(data) > REPORT_BYTES or b"<!DOCTYPE" in data or b"<!ENTITY" in data:
         ran.problems.append("a report of tests that cannot be read")

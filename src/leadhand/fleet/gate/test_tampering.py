@@ -137,7 +137,7 @@ PYTHONS = re.compile(r".*\.pyi?$|.*\.pyw$")
 
 
 def is_code(path: str) -> bool:
-    """Whether a path is one of code that is looked at, by its name."""
+    """Return whether a path is code that is checked, by its name."""
     return bool(PYTHONS.fullmatch(path) or SCRIPTS.fullmatch(path))
 
 
@@ -234,7 +234,7 @@ def _owners(tree: ast.Module) -> dict[str, str]:
 
 
 def _owner(node: ast.AST, owners: dict[str, str]) -> str:
-    """Which of the modules that count an expression is: `sys`, or `os.sys`."""
+    """Return which of the watched modules an expression is: `sys`, or `os.sys`."""
     match node:
         case ast.Name(id=name):
             return owners.get(name, "")
@@ -245,7 +245,7 @@ def _owner(node: ast.AST, owners: dict[str, str]) -> str:
 
 
 def _owned(node: ast.AST, owners: dict[str, str]) -> list[str]:
-    """What a node does with one of the modules that count."""
+    """Return what a node does with one of the watched modules."""
     match node:
         case ast.Attribute(value=value, attr=name) if owner := _owner(value, owners):
             if owner == "sys" and name == "path":
@@ -262,7 +262,7 @@ def _owned(node: ast.AST, owners: dict[str, str]) -> list[str]:
 
 
 def _folded(node: ast.AST) -> str:
-    """A text that is put together from pieces that stand there."""
+    """Return a text that is concatenated from literal pieces."""
     match node:
         case ast.Constant(value=str(text)):
             return text
@@ -282,7 +282,7 @@ def _folded(node: ast.AST) -> str:
 
 
 def _always_true(node: ast.FunctionDef) -> list[str]:
-    """An object that is equal to everything passes every comparison of a test."""
+    """Return objects that are equal to everything: they pass every comparison of a test."""
     other = node.args.args[1].arg if len(node.args.args) > 1 else ""
     for each in ast.walk(node):
         if not isinstance(each, ast.Return) or each.value is None:
@@ -340,9 +340,9 @@ _SPECIAL = re.compile(
 
 
 def suspicious_test_edit(path: str, before: bytes | None, after: bytes | None) -> str:
-    """Return why a person should look at a changed file of tests; empty when there is nothing.
+    """Return why a person should look at a changed file of tests; empty if there is no reason.
 
-    `before` and `after` are what stands in the file, None where it is not there.
+    `before` and `after` are the contents of the file, None where it does not exist.
     """
     if after is None:
         return REMOVES
@@ -366,7 +366,7 @@ def _lines_stay(old: Sequence[bytes], new: Sequence[bytes]) -> bool:
 
 
 def _script_adds(before: bytes, after: bytes) -> bool:
-    """Whether what was put in are whole tests and imports; lines that were there stay in order."""
+    """Return whether only whole tests and imports were added, and other lines stay in order."""
     old = before.decode("utf-8", "replace").splitlines()
     new, at = after.decode("utf-8", "replace").splitlines(), 0
     block: list[str] = []
@@ -418,7 +418,7 @@ class _Edit:
         self._used |= {*dir(unittest.TestCase)}
 
     def adds(self, old: Sequence[ast.stmt], new: Sequence[ast.stmt], inside: str = "") -> bool:
-        """Whether each statement is still there, in order, and what is new may be added."""
+        """Return whether each statement is still there, in order, and the new ones may be added."""
         at = 0
         for each in new:
             if at < len(old) and self._stays(old[at], each):
@@ -493,7 +493,7 @@ def _place(node: ast.Import | ast.ImportFrom) -> object:
 
 
 def _grows(old: ast.expr, new: ast.expr) -> bool:
-    """Whether an expression is the same, but for lists of cases that have more of them."""
+    """Return whether an expression is the same except for longer lists of cases."""
     if ast.dump(old) == ast.dump(new):
         return True
     if type(old) is not type(new):
@@ -517,7 +517,7 @@ def _cases(node: ast.expr) -> list[str]:
 
 
 def _reaching(tree: ast.Module) -> Iterator[ast.AST]:
-    """What changes something that other tests see, too."""
+    """Yield the nodes that change something which other tests see."""
     imported = {
         each.asname or each.name.partition(".")[0]
         for node in ast.walk(tree)

@@ -65,7 +65,7 @@ class QueuedChange:
 
     @property
     def about(self) -> dict[str, Any]:
-        """Whose it is, for notes."""
+        """Return its task and attempt, for notes."""
         return {"run": self.run, "task": self.task, "attempt": self.attempt}
 
 
@@ -187,17 +187,17 @@ class Conductor:
         return self._counted(told, change, time.monotonic() - began)
 
     async def ended(self) -> None:
-        """Until the train has stopped; raises what stopped it."""
+        """Wait until the train has stopped. Raise the error that stopped it."""
         if self._serving is not None:
             await asyncio.shield(self._serving)
 
     @property
     def waiting(self) -> int:
-        """How many changes are on the train."""
+        """Return how many changes are on the train."""
         return len(self._waiting)
 
     def status(self) -> dict[str, Any]:
-        """The train now, for views."""
+        """Return the present train, for views."""
         now = time.monotonic()
         oldest = min((waiting.since for waiting in self._waiting.values()), default=now)
         return {
@@ -212,7 +212,7 @@ class Conductor:
         }
 
     def _before(self, change: QueuedChange) -> Landed | Ejected | None:
-        """What is known of it already: it has landed, or a later attempt has."""
+        """Return the known outcome of a change: it has landed, or a later attempt has."""
         found = self._hub.landing(change.run, change.task)
         attempt = int(found.trailers.get("Leadhand-Attempt", "0")) if found else 0
         if found is None or attempt < change.attempt:
@@ -222,7 +222,7 @@ class Conductor:
         return Ejected("stale", f"attempt {attempt} of this task has landed already")
 
     def _replaced(self, change: QueuedChange) -> Ejected | None:
-        """Of two attempts of a task the later one stays, whichever came first."""
+        """Eject the earlier of two attempts of a task; the later one stays."""
         for waiting in list(self._waiting.values()):
             other = waiting.change
             if (other.run, other.task) != (change.run, change.task):
@@ -235,7 +235,7 @@ class Conductor:
         return None
 
     async def _refusal(self, change: QueuedChange) -> Ejected | None:
-        """What keeps it from the train, whatever main is."""
+        """Return why a change may not enter the train, independent of main."""
         paths = list(await self._hub.changed(change.base, change.head))
         if change.joins:
             return None
@@ -288,13 +288,13 @@ class Conductor:
                     self._answer(name, told)
 
     def _answer(self, name: str, told: Landed | Ejected) -> None:
-        """It is settled: forgetting it here is what keeps it from being withdrawn later."""
+        """Settle a change, and forget it here, so that it is not withdrawn later."""
         waiting = self._waiting.pop(name, None)
         if waiting is not None and not waiting.answer.done():
             waiting.answer.set_result(told)
 
     def _give_up(self, error: Exception, names: Sequence[str]) -> None:
-        """Those who wait are told of trouble; the train forgets them."""
+        """Report trouble to the waiting callers, and remove their changes from the train."""
         for name in names:
             waiting = self._waiting.get(name)
             if waiting is not None and not waiting.answer.done():
@@ -312,7 +312,7 @@ class Conductor:
         self._events.put_nowait(event)
 
     async def _endure(self, error: Exception, names: Sequence[str]) -> None:
-        """Wait a little; after a long time without any verdict, tell those who wait."""
+        """Wait a little; after a long time without a verdict, report to the waiting callers."""
         since = self._trouble_since = self._trouble_since or time.monotonic()
         self.trouble = str(error) or type(error).__name__
         if time.monotonic() - since >= self._patience_s:
@@ -357,7 +357,7 @@ class Conductor:
             del self._logs[next(iter(self._logs))]
 
     async def _merged(self, name: str, onto: str) -> str | Ejected:
-        """The commit that puts a change on top of another commit, made once."""
+        """Return the commit that puts a change on top of another commit, made once."""
         async with self._merging:
             waiting = self._waiting.get(name)
             if waiting is None:
@@ -389,7 +389,7 @@ class Conductor:
         return await self._hub.commit(merged.tree, parents, change.goal, trailers, **author)
 
     async def _conflict(self, change: QueuedChange, onto: str, paths: tuple[str, ...]) -> Ejected:
-        """Both differences and both goals, for the one who will settle it."""
+        """Eject a change in conflict, with both differences and both goals for its resolver."""
         hub, base, named = self._hub, change.base, [shown(path) for path in paths]
         others = await hub.commits_between(base, onto, paths)
         details = {
@@ -463,7 +463,7 @@ LOG_CHARS = 2000
 
 
 class Following:
-    """Looks at the user's branch, and takes what is new."""
+    """Watches the user's branch, and brings its commits to main."""
 
     def __init__(self, hub: Hub, conductor: Conductor) -> None:
         self._hub, self._conductor = hub, conductor
@@ -473,11 +473,11 @@ class Following:
 
     @property
     def told(self) -> dict[str, str]:
-        """The same, by what it is about."""
+        """Return the message, by its subject."""
         return {"your branch": self.refused} if self.refused else {}
 
     async def look(self) -> None:
-        """Take what the user did since the last time; returns when it is on main or refused."""
+        """Bring the user's new commits to main; return when they are on main or refused."""
         tip = await self._hub.user_tip()
         if tip == self._seen:
             return

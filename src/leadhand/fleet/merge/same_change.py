@@ -35,10 +35,10 @@ class TreeEntry:
 def strangers(
     change: Iterable[TreeEntry], merged: Iterable[TreeEntry], target: Iterable[TreeEntry]
 ) -> tuple[list[str], list[tuple[TreeEntry, TreeEntry]]]:
-    """Paths on which a merge does something else; and the pairs whose lines are to be counted.
+    """Return the paths on which a merge does something else, and the pairs to compare by lines.
 
-    `change` is from the base to the head, `merged` from the target to the result, `target` from
-    the base to the target.
+    `change` is from the base to the head, `merged` from the target to the result, `target` from the
+    base to the target.
     """
     wanted = {entry.path: entry for entry in change}
     done = {entry.path: entry for entry in merged}
@@ -61,7 +61,7 @@ def strangers(
 
 
 def same_lines(entry: TreeEntry, now: TreeEntry, blobs: Mapping[str, bytes]) -> bool:
-    """Whether a merge changes the count of each line as the change did, or less."""
+    """Return whether a merge changes the count of each line as the change did, or less."""
     old, new, target, result = (
         blobs.get(sha, b"") for sha in (entry.old_blob, entry.blob, now.old_blob, now.blob)
     )
@@ -70,7 +70,7 @@ def same_lines(entry: TreeEntry, now: TreeEntry, blobs: Mapping[str, bytes]) -> 
 
 
 def _difference(before: bytes, after: bytes) -> Counter[bytes]:
-    """How many more of each line; fewer is negative."""
+    """Return by how much the count of each line grows; negative if it shrinks."""
     found = Counter(_lines(after))
     found.subtract(_lines(before))
     return found

@@ -60,7 +60,7 @@ class Added:
 
 @dataclass(frozen=True, slots=True)
 class Withdrawn:
-    """Nobody wants it any more."""
+    """A change that is no longer wanted."""
 
     change: str
 
@@ -105,7 +105,7 @@ Event = Added | Withdrawn | TrainVerdict | Trouble | Unmerged | MainMoved
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Put these changes on main, in this order, and gate what comes out."""
+    """Put these changes on main, in this order, and gate the result."""
 
     test: int
     changes: tuple[str, ...]
@@ -113,7 +113,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """Nobody needs the answer any more."""
+    """The verdict is no longer needed."""
 
     test: int
 
@@ -159,7 +159,7 @@ class Rules:
 
 @dataclass(slots=True)
 class Parked:
-    """It waits for those that were before it."""
+    """A change that waits for those that were before it."""
 
     change: str
     ahead: set[str]
@@ -191,12 +191,12 @@ class Train:
 
     @property
     def failure_rate(self) -> float:
-        """How often a change was at fault of late."""
+        """Return the recent rate of changes that were at fault."""
         return self.bad / self.seen
 
     @property
     def batch(self) -> int:
-        """How many changes are tested together when there are many."""
+        """Return how many changes are tested together if there are many."""
         if self.rules.strict:
             return 1
         rate = round(self.failure_rate, 3)
@@ -204,18 +204,18 @@ class Train:
 
     @property
     def window(self) -> int:
-        """How many tests may run ahead of main."""
+        """Return how many tests may run ahead of main."""
         slots = self.rules.slots
         return int(min(slots, max(self.ahead or slots, self.rules.ahead_min or slots / 2, 1)))
 
     def __len__(self) -> int:
-        """How many changes are not settled yet."""
+        """Return how many changes are not settled yet."""
         return len(self.queue) + len(self.suspects) + len(self.doubted) + len(self.parked)
 
     # --- the one way in --------------------------------------------------------------------
 
     def step(self, event: Event) -> list[Action]:
-        """Take in what happened, and say what is to be done."""
+        """Take in an event, and return the actions that follow."""
         actions: list[Action] = []
         match event:
             case Added(change):
@@ -287,7 +287,7 @@ class Train:
     # --- what follows ----------------------------------------------------------------------
 
     def _settle(self, actions: list[Action]) -> None:
-        """Land what can land, and take out who is at fault."""
+        """Land what can land, and eject changes that are at fault."""
         first_red = self._first_red()
         best = self._green()
         if best:
@@ -315,10 +315,10 @@ class Train:
         return min((length for length, (green, _) in self.verdicts.items() if not green), default=0)
 
     def _green(self) -> int:
-        """How much can land: in strict mode each step on the way is green.
+        """Return how much can land: in strict mode each prefix on the way is green.
 
-        A green prefix lands at once and a red one ends the tests of longer ones, so none that is
-        known to be green is longer than one that is known to be red.
+        A green prefix lands at once and a red one ends the tests of longer ones, so no prefix known
+        to be green is longer than one known to be red.
         """
         if not self.rules.strict:
             return max((length for length, (green, _) in self.verdicts.items() if green), default=0)
@@ -341,7 +341,7 @@ class Train:
             self.running[test] = length
 
     def _batches(self, free: int) -> Iterable[int]:
-        """The next prefixes, each a batch longer than the one before."""
+        """Yield the next prefixes, each a batch longer than the one before."""
         free = min(free, self.window - len(self.running))
         last, end = max((*self.running.values(), *self.verdicts), default=0), len(self.queue)
         if self.rules.strict:
@@ -388,7 +388,7 @@ class Train:
         self._settled([change])
 
     def _settled(self, changes: Iterable[str]) -> None:
-        """These are gone; who waited for nobody else comes back."""
+        """Remove these changes, and bring back changes that waited only for them."""
         gone = set(changes)
         for change in gone:
             self.strikes.pop(change, None)
@@ -403,7 +403,7 @@ class Train:
             self._put_back([each.change for each in ready])
 
     def _put_back(self, changes: list[str]) -> None:
-        """Behind what is being tested, before all others."""
+        """Insert changes behind those under test, before all others."""
         at = max((*self.running.values(), *self.verdicts), default=0)
         self.queue[at:at] = changes
 
@@ -413,12 +413,12 @@ class Train:
             actions.append(Cancel(test))
 
     def _forget_from(self, length: int, actions: list[Action]) -> None:
-        """Prefixes of this length or more are no longer what they were."""
+        """Forget the prefixes of this length or more, which have changed."""
         self._cancel_from(length, actions)
         self.verdicts = {size: told for size, told in self.verdicts.items() if size < length}
 
     def _shift(self, count: int, actions: list[Action]) -> None:
-        """The front has landed: all prefixes are shorter by that much."""
+        """Shorten all prefixes by the changes at the front that landed."""
         for test in [test for test, size in self.running.items() if size <= count]:
             del self.running[test]
             actions.append(Cancel(test))
@@ -433,10 +433,10 @@ class Train:
 
 @lru_cache(maxsize=4096)
 def best_batch(rate: float, slots: int, batch_max: int) -> int:
-    """The batch with which most lands in the time of one gate run, at this rate of failure.
+    """Return the batch size that lands most in the time of one gate run, at this failure rate.
 
-    A chain of batches, all tested at once: those before the first red one land, then a search of
-    some rounds finds its first culprit, and what stood before that one lands too.
+    A chain of batches is tested at once: those before the first red one land, then a search of some
+    rounds finds its first culprit, and the changes before that one land too.
     """
 
     def landed(batch: int) -> float:

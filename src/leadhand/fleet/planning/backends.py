@@ -75,7 +75,7 @@ class RetryPatience:
 
 
 async def patiently(call: Callable[[], Awaitable[T]], troubles: tuple[type[Exception], ...]) -> T:
-    """What the call gives; it is made again while it ends with one of these troubles."""
+    """Return the result of `call`, repeated while it ends with one of these troubles."""
     patience = RetryPatience()
     while True:
         try:
@@ -95,7 +95,7 @@ PASSING = frozenset({"rate_limited", "transient", "timeout"})
 
 
 class MindFailed(LeadhandError):
-    """Nobody planned: the script or the model could not be asked, or gave no answer."""
+    """The script or the model could not be asked, or gave no answer."""
 
 
 class Tried(NamedTuple):
@@ -106,12 +106,12 @@ class Tried(NamedTuple):
 
 
 class Mind(Protocol):
-    """Whoever plans."""
+    """The backend of a planner: a function, a command or a model."""
 
     name: str
 
     async def answer(self, told: Doc, tried: Sequence[Tried]) -> Any:
-        """The next answer, as JSON-like data; MindFailed when there is none."""
+        """Return the next answer, as JSON-like data. Raise `MindFailed` if there is none."""
 
 
 class FunctionMind:
@@ -197,7 +197,7 @@ class CommandMind:
 
 
 class _Counted:
-    """Tells what each call cost, however it ended, and lets somebody else pay for it."""
+    """Reports the cost of each call, whatever its outcome, and charges it to another payer."""
 
     def __init__(self, behind: Payer, paid: Callable[[float], None]) -> None:
         self._behind, self._paid = behind, paid
@@ -212,7 +212,7 @@ class _Counted:
 
 
 class ModelMind:
-    """A language model; what was wrong goes back into the same conversation."""
+    """A language model; mistakes are sent back in the same conversation."""
 
     def __init__(
         self,
@@ -275,9 +275,9 @@ def mind_of(
     paid: Callable[[float], None] = lambda _cost: None,
     purse: DailyBudget | None = None,
 ) -> Mind:
-    """The planner that was meant; `paid` is told what a model's answers cost.
+    """Return the backend that `given` names; `paid` is called with the cost of a model's answers.
 
-    A model is not asked while the purse is shut.
+    A model is not asked while `purse` holds back.
     """
     if isinstance(given, str):
         if not book.knows(given):
@@ -296,7 +296,7 @@ def mind_of(
 
 
 def _with(told: Doc, tried: Sequence[Tried]) -> Doc:
-    """The document for a script, with what was wrong with its last answer."""
+    """Return the document for a script, with the mistakes of its last answer."""
     last = tried[-1] if tried else None
     return {
         **told,

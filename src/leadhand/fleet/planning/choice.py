@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def is_there(name: str, sandbox: Sandbox, env: Mapping[str, str]) -> bool:
-    """Whether a program of this name, or at this whole path, can be started by the gate."""
+    """Return whether the gate can start a program of this name or at this absolute path."""
     places = [each for each in env.get("PATH", PATH).split(os.pathsep) if each.startswith("/")]
     found = shutil.which(name, path=os.pathsep.join(places))
     if found is None:
@@ -65,7 +65,7 @@ bounded time: some hours in all. But the day's money may be back only after midn
 
 
 def planner_of(settings: Settings) -> Any:
-    """What `FleetConfig.planner` takes; what is missing is said before anything is opened."""
+    """Return the value for `FleetConfig.planner`. Raise `UsageError` for a missing part."""
     wanted = fleet_of(settings).planner
     if not wanted:
         return None
@@ -88,7 +88,7 @@ def planner_of(settings: Settings) -> Any:
 
 
 def _found(word: str, root: Path) -> str:
-    """A file of the project by its whole name: a command is run somewhere else."""
+    """Return the absolute name of a file of the project: a command runs in another folder."""
     place = root / word
     return str(place) if not word.startswith("-") and place.is_file() else word
 
@@ -101,7 +101,7 @@ def epic_planner(
     tiers: Sequence[str],
     past: Callable[[], list[FinishedTask]],
 ) -> EpicPlanner | None:
-    """The planner of a fleet's epics; None where nobody plans."""
+    """Return the planner of a fleet's epics; None if there is none."""
     if config.planner is None:
         return None
     mind = mind_of(
@@ -125,11 +125,11 @@ def epic_planner(
 
 
 def epic_policy(policy: Policy, agents: int) -> Policy:
-    """The constants an epic is started with.
+    """Return the constants an epic is started with.
 
-    Few more tasks are begun than there are places: a task that waits in line is one that a fleet's
-    end would cost an attempt. What an end does cost uses up no try. A planner has the time that
-    its rounds and the day's money take: three that come too late would end the epic as failed.
+    Only few more tasks begin than there are places: a waiting task would lose an attempt when the
+    fleet ends. Such a lost attempt uses up no try. A planner has the time that its rounds and the
+    day's money take: three late answers would end the epic as failed.
     """
     return msgspec.structs.replace(
         policy,
@@ -141,7 +141,7 @@ def epic_policy(policy: Policy, agents: int) -> Policy:
 
 
 def plan_rules(settings: Settings) -> PlanRules:
-    """The limits of waves."""
+    """Return the limits of waves."""
     fleet = fleet_of(settings)
     return PlanRules(
         tasks=fleet.plan_tasks,

@@ -82,4 +82,4 @@ class Examiner:
         return False
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: there are no resources."""

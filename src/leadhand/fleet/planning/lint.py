@@ -65,7 +65,7 @@ TOLD = 5
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """What a wave is held against."""
+    """Everything that a wave is checked against."""
 
     rules: PlanRules
     standing: EpicProgress
@@ -81,7 +81,7 @@ class Ground:
 
 
 def wrong(reply: Reply, ground: Ground) -> list[str]:
-    """The first things that are wrong with an answer; none when it can stand."""
+    """Return the first mistakes of an answer; none if it can be accepted."""
     match reply.kind:
         case "wave":
             found = _wave(reply, ground)
@@ -107,7 +107,7 @@ def _done(ground: Ground) -> list[str]:
 
 
 def _newer(standing: EpicProgress, check: StepView) -> bool:
-    """Whether something has landed since a look at the acceptance."""
+    """Return whether anything has landed since a check of the acceptance."""
     then = check.planned.get("parameters", {}).get("landed", 0)
     return len(standing.landed) > int(then)
 
@@ -141,7 +141,7 @@ def _taken(task: Planned, ground: Ground) -> bool:
 
 
 def _alone(task: Planned, new: set[str]) -> EpicTask:
-    """As a task of an epic, which waits for tasks of the same wave only."""
+    """Return the task with dependencies on tasks of the same wave only."""
     waits = [name for name in task.depends_on if name in new]
     return EpicTask(
         id=task.id,
@@ -185,7 +185,10 @@ def _task(
 
 
 def _size(task: Planned, ground: Ground) -> Iterable[str]:
-    """A path without wildcards may be a folder: what counts is what is there."""
+    """Yield objections to a task's size.
+
+    A path without wildcards may be a folder: its files count.
+    """
     meant = [each for path, each in ground.files.items() if within(path, task.writes)]
     if len(meant) > ground.rules.files:
         yield f"may change {len(meant)} files, {ground.rules.files} is the most; split it"
@@ -209,7 +212,7 @@ def _commands(task: Planned, ground: Ground, tasks: Sequence[Planned]) -> Iterab
 
 
 def _shell(argv: Sequence[str]) -> bool:
-    """Whether a shell is handed a text, however it is started: `env -S`, `sudo sh -c`."""
+    """Return whether a shell is given a text, in any form: `env -S`, `sudo sh -c`."""
     names = [PurePosixPath(word).name.removesuffix(".exe") for word in argv]
     texts = [word.startswith("-") and "c" in word.lower() for word in argv]
     given = any(name in SHELLS and any(texts[at + 1 :]) for at, name in enumerate(names))
@@ -224,7 +227,7 @@ def _exists(name: str, ground: Ground, tasks: Sequence[Planned]) -> bool:
 
 
 def _places(reply: Reply, ground: Ground) -> list[str]:
-    """Who takes whose place, what is dropped, and whether everything that failed is settled."""
+    """Return the mistakes in replacing and dropping tasks; every failed one must be settled."""
     standing, found = ground.standing, []
     questions = {each.step.id for each in standing.matters if each.kind == "question"}
     for task in reply.tasks:

@@ -85,7 +85,10 @@ class EpicPlanner:
         self._seen: Survey | None = None
 
     async def decide(self, view: PlannerView) -> Decision:
-        """What to do next; a repository that cannot be read is waited for, then a person asked."""
+        """Return the next decision.
+
+        A repository that cannot be read is waited for, then a person is asked.
+        """
         notes, epic = read_notes(view.notes), epic_of(view)
         try:
             decision = await self._decide(view, epic, notes)
@@ -217,7 +220,7 @@ class EpicPlanner:
     # --- people ---
 
     def _letter(self, over: list[Matter], notes: EpicNotes) -> Ask:
-        """The end of the ladder: a person is asked, about the first of them."""
+        """Ask a person at the end of the ladder, about the first of the tasks."""
         matter = over[0]
         step = matter.step
         notes.count(step.id, "asked")
@@ -234,7 +237,7 @@ class EpicPlanner:
         return _asking(notes, matter.kind, text, (step.id,), (AGAIN, DROP, GIVE_UP))
 
     def _answered(self, view: PlannerView, notes: EpicNotes) -> Decision | None:
-        """What follows at once from what people said; None: the mind is to hear it."""
+        """Return the decision that follows from people's answers; None: ask the backend."""
         answers = {str(each.get("question", "")): each for each in view.answers}
         answered = [(asked, answers[asked.text]) for asked in notes.asked if asked.text in answers]
         notes.asked = [asked for asked in notes.asked if asked.text not in answers]
@@ -257,7 +260,7 @@ class EpicPlanner:
     def _again(
         self, view: PlannerView, asked: EpicQuestion, text: str, notes: EpicNotes
     ) -> list[Any]:
-        """The tasks that a person wants to be tried again, with what they say."""
+        """Return the tasks that a person wants to be tried again, with their remarks."""
         main, told = self._hub.main(), text or "A person wants it to be tried again."
         return [
             shaping.told_step(view.steps[name], f"A person says: {told}", notes, main, anew=True)
@@ -269,7 +272,7 @@ class EpicPlanner:
     async def _close(
         self, epic: Epic, notes: EpicNotes, stand: EpicProgress, view: PlannerView
     ) -> Decision:
-        """An entry in the changelog, the epic's acceptance, and the result: whatever comes next."""
+        """Take the next step to the end: the changelog entry, the acceptance, the result."""
         last, path = stand.check, self.rules.changelog
         if last is not None and last.status == "succeeded":
             result = await patiently(
@@ -285,7 +288,7 @@ class EpicPlanner:
 
 
 def epic_of(view: PlannerView) -> Epic:
-    """The epic of a run, from what the run was started with."""
+    """Return the epic of a run, from the run's parameters."""
     try:
         return msgspec.convert(view.params["epic"], Epic)
     except (KeyError, msgspec.ValidationError) as error:
@@ -310,14 +313,14 @@ COMMITS_TOLD = 500
 
 
 def entry_of(epic: Epic, notes: EpicNotes) -> str:
-    """The entry for the changelog: the planner's words, else the epic's own title."""
+    """Return the entry for the changelog: the planner's words, else the epic's title."""
     return (notes.done or {}).get("changelog", "").strip() or epic.title
 
 
 async def result_of(
     hub: Hub, view: PlannerView, epic: Epic, notes: EpicNotes, stand: EpicProgress
 ) -> dict[str, Any]:
-    """The result of the run. Commits are those that git has, by their trailers."""
+    """Return the result of the run. Its commits come from git, by their trailers."""
     own = [c for c in await hub.commits() if c.trailers.get("Leadhand-Run") == view.run]
     tasks = len(stand.landed)
     check = stand.check
@@ -370,7 +373,7 @@ class FinishedTask(NamedTuple):
 
 
 def done_in(state: State) -> list[FinishedTask]:
-    """The tasks of a run that are over."""
+    """Return the tasks of a run that are over."""
     return [
         FinishedTask(len(step.doc.get("writes") or ()), _tries(step), step.status == "succeeded")
         for step in state.steps.values()
@@ -380,13 +383,13 @@ def done_in(state: State) -> list[FinishedTask]:
 
 
 def _tries(step: StepState) -> int:
-    """Its attempts but those whose host was killed: nobody came to an end, well or badly."""
+    """Return the number of attempts, without those whose host was killed."""
     cut = [f for f in step.failures if f.get("class") == "lost" and not f.get("details")]
     return step.attempts - len(cut)
 
 
 def by_size(tasks: Iterable[FinishedTask]) -> list[dict[str, Any]]:
-    """The table; sizes nobody tried are left out."""
+    """Return the table of success by size; sizes without tasks are left out."""
     rows: dict[str, dict[str, Any]] = {}
     for task in tasks:
         name = next(words for most, words in SIZES if task.paths <= most)

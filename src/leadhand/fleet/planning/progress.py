@@ -35,7 +35,7 @@ REPLACEABLE = MOVABLE | GONE
 
 
 class EpicQuestion(msgspec.Struct, omit_defaults=True):
-    """What a person was asked, and about which tasks."""
+    """A question to a person, and the tasks it is about."""
 
     about: str
     """dead letter, question, plan"""
@@ -44,7 +44,7 @@ class EpicQuestion(msgspec.Struct, omit_defaults=True):
 
 
 class EpicNotes(msgspec.Struct, omit_defaults=True):
-    """What is kept from one decision to the next; it stands in the log with each of them."""
+    """The notes kept from one decision to the next; each decision in the log carries them."""
 
     main: str = ""
     """Where main was when it last planned."""
@@ -70,17 +70,17 @@ class EpicNotes(msgspec.Struct, omit_defaults=True):
     usable: int = 0
 
     def root(self, task: str) -> str:
-        """The first of its line."""
+        """Return the first task of its line."""
         return self.roots.get(task, task)
 
     def count(self, task: str, what: str) -> int:
-        """One more of something for the line of a task; how many there were before."""
+        """Count one more of `what` for the line of a task; return how many there were before."""
         row = self.rungs.setdefault(self.root(task), {})
         row[what] = row.get(what, 0) + 1
         return row[what] - 1
 
     def counted(self, task: str, what: str) -> int:
-        """How many there were."""
+        """Return how many of `what` were counted for the line of a task."""
         return self.rungs.get(self.root(task), {}).get(what, 0)
 
 
@@ -129,12 +129,12 @@ class EpicProgress:
 
     @property
     def reds(self) -> int:
-        """How often the epic's acceptance did not hold."""
+        """Return how often the epic's acceptance did not hold."""
         return sum(step.error is not None for step in self.checks)
 
     @property
     def check(self) -> StepView | None:
-        """The last look."""
+        """Return the last check of the acceptance, or None."""
         return self.checks[-1] if self.checks else None
 
     def split(self) -> list[Matter]:
@@ -144,7 +144,7 @@ class EpicProgress:
         return over
 
     def waits_for(self, task: str) -> bool:
-        """Whether anybody still waits for a task."""
+        """Return whether any step still waits for a task."""
         return any(task in _names(step) for step in self.open)
 
 

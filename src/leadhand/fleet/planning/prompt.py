@@ -46,7 +46,7 @@ def told(
     survey: Survey,
     record: list[Doc],
 ) -> Doc:
-    """The document."""
+    """Return the document for the planner."""
     standing = ground.standing
     doc: Doc = {
         "version": VERSION,
@@ -122,7 +122,7 @@ def _matter(matter: Matter) -> Doc:
 
 
 def _others(view: PlannerView, notes: EpicNotes, standing: EpicProgress) -> list[Doc]:
-    """An acceptance that does not hold, and what agents recommended since."""
+    """Return an acceptance that does not hold, and agents' recommendations since."""
     found: list[Doc] = []
     check = standing.check
     if check is not None and check.error is not None:
@@ -141,13 +141,13 @@ def _answer(answer: Doc) -> Doc:
 
 
 def question(doc: Doc) -> UserMessage:
-    """The document for a model, and how much of its beginning comes again in the next question."""
+    """Return the document for a model, with the length of the part that the next one repeats."""
     lasting = _lasting(doc)
     return UserMessage("\n\n".join([*lasting, *_moving(doc)]), len("\n\n".join(lasting)))
 
 
 def _lasting(doc: Doc) -> list[str]:
-    """What stays the same while an epic lasts; it comes first, so that a provider can cache it."""
+    """Return the part that stays the same for an epic; it comes first, so that it can be cached."""
     epic, limits, tree = doc["epic"], doc["limits"], doc["repository"]
     return [
         f"# The epic: {epic['title']}\n{epic['text']}",
@@ -159,7 +159,7 @@ def _lasting(doc: Doc) -> list[str]:
 
 
 def _moving(doc: Doc) -> list[str]:
-    """What changes with main and with what was done."""
+    """Return the part that changes with main and with finished tasks."""
     tree, parts = doc["repository"], list[str]()
     for name, title in (
         ("matters", "What wants an answer"),

@@ -38,7 +38,7 @@ class Planned(EpicTask, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class AnsweredQuestion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What an agent wanted to know."""
+    """The planner's answer to an agent's question."""
 
     task: str
     text: str
@@ -63,7 +63,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 def read(raw: Any) -> Reply:
-    """An answer, or why it is none."""
+    """Return the reply. Raise `MisreadReply` if it is malformed."""
     if not isinstance(raw, dict):
         raise MisreadReply(f"an answer is one JSON object, not {type_with_article(raw)}")
     try:

@@ -27,7 +27,7 @@ COUNTED = {"drift": "drift", "question": "answered", "lost": "again"}
 
 
 def given_steps(epic: Epic, main: str, tiers: Sequence[str], protected: Sequence[str]) -> list[Doc]:
-    """The tasks that stand in the epic itself; for what is protected a person is asked."""
+    """Return the tasks of an epic as steps; failures of protected ones go to a person."""
     steps = [tiered(step, tiers) for step in plan_of(epic)["steps"]]
     for step in steps:
         step["parameters"]["base"] = main
@@ -44,7 +44,7 @@ def wave_steps(
     priority: int,
     tiers: Sequence[str],
 ) -> list[Doc]:
-    """A wave as steps; notes are brought up to date."""
+    """Return a wave as steps, and bring the notes up to date."""
     matters = {each.step.id: each for each in standing.matters}
     steps = []
     for task in reply.tasks:
@@ -69,7 +69,7 @@ def wave_steps(
 def told_step(
     step: StepView, words: str, notes: EpicNotes, main: str, *, anew: bool = False
 ) -> Doc:
-    """The same task once more, with what its agent should know now."""
+    """Return the same task once more, with new information for its agent."""
     number = notes.count(step.id, "told") + 2
     ident = f"{notes.root(step.id)}-{number}"
     asked = step.error.message if step.error is not None else ""
@@ -86,7 +86,7 @@ def told_step(
 
 
 def _replaced(tasks: Sequence[Planned]) -> dict[str, list[str]]:
-    """Tasks by what they replace, in the order in which they can be done."""
+    """Return tasks by the task they replace, in an order in which they can be done."""
     new = {task.id for task in tasks}
     order = StepOrder({t.id: tuple(n for n in t.depends_on if n in new) for t in tasks})
     found: dict[str, list[str]] = {}
@@ -97,7 +97,7 @@ def _replaced(tasks: Sequence[Planned]) -> dict[str, list[str]]:
 
 
 def _take_place(name: str, heirs: list[str], steps: list[Doc], *, joined: bool) -> None:
-    """The last of them stands where the old one stood; whoever waited for that waits for all."""
+    """Put the last of `heirs` in the place of `name`; steps that waited for it wait for all."""
     by_id = {step["id"]: step for step in steps}
     last = by_id[heirs[-1]]
     last["supersedes"] = name
@@ -107,7 +107,7 @@ def _take_place(name: str, heirs: list[str], steps: list[Doc], *, joined: bool) 
 
 
 def tiered(step: Doc, tiers: Sequence[str]) -> Doc:
-    """A step whose tier is one of the fleet's is given to the agents of that tier."""
+    """Return a step with the agents of its tier, if the fleet has that tier."""
     tier = step.get("tier", "")
     if tier not in tiers:
         return step
@@ -116,7 +116,7 @@ def tiered(step: Doc, tiers: Sequence[str]) -> Doc:
 
 
 def outlook_steps(words: Sequence[str]) -> tuple[Doc, ...]:
-    """What it expects later, for people to read."""
+    """Return the planner's expectations as steps, for people to read."""
     return tuple(
         {"id": f"later-{number}", "worker": CODER, "description": text[:500]}
         for number, text in enumerate(words[:20], 1)
@@ -124,7 +124,7 @@ def outlook_steps(words: Sequence[str]) -> tuple[Doc, ...]:
 
 
 def changelog_step(path: str, words: str, number: int, main: str) -> Doc:
-    """The entry as a task on main."""
+    """Return the changelog entry as a task on main."""
     goal = (
         f"Add an entry to {path}, where the newest entries stand, in the form that the file has "
         f"(make the file if there is none). The entry says: {words}"
@@ -139,7 +139,7 @@ def changelog_step(path: str, words: str, number: int, main: str) -> Doc:
 
 
 def check_step(commands: Sequence[Sequence[str]], standing: EpicProgress) -> Doc:
-    """A look at the epic's own acceptance, on main."""
+    """Return a step that checks the epic's own acceptance on main."""
     before = standing.check
     doc: Doc = {
         "id": f"acceptance-{len(standing.checks) + 1}",
@@ -155,9 +155,9 @@ def check_step(commands: Sequence[Sequence[str]], standing: EpicProgress) -> Doc
 
 
 def wanted_of(epic: Epic, tiers: Sequence[str], *, planned: bool) -> Goal | Doc:
-    """What a run is begun with: a goal for the planner, or else the tasks as they stand.
+    """Return what a run begins with: a goal for the planner, or else the given tasks.
 
-    Given tasks are achieved only if the epic's own acceptance holds when all of them have landed.
+    Given tasks succeed only if the epic's own acceptance holds when all of them have landed.
     """
     refuse_tiers(epic, tiers)
     if planned:
@@ -172,7 +172,7 @@ def wanted_of(epic: Epic, tiers: Sequence[str], *, planned: bool) -> Goal | Doc:
 
 
 def ladder(standing: EpicProgress, notes: EpicNotes, tried: Mapping[str, int]) -> list[Doc]:
-    """What it took, for each line of tasks that took more than one attempt."""
+    """Return the history of each line of tasks that took more than one attempt."""
     rows: dict[str, Doc] = {}
     for step in standing.tasks:
         row = rows.setdefault(notes.root(step.id), {"attempts": 0})

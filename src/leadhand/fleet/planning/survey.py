@@ -41,7 +41,7 @@ class SurveyedFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What there is at a commit."""
+    """The content of the repository at a commit."""
 
     main: str
     files: Mapping[str, SurveyedFile] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class Survey:
     history: tuple[Commit, ...] = ()
 
     def told(self) -> dict[str, Any]:
-        """As a document; what there is too much of is counted."""
+        """Return the survey as a document; what exceeds the limits is counted."""
         listed = list(self.files.items())[:FILES_TOLD]
         doc: dict[str, Any] = {
             "main": self.main,
@@ -79,7 +79,7 @@ async def survey(hub: Hub) -> Survey:
 
 
 async def drifted(hub: Hub, run: str, since: str, paths: Iterable[str]) -> list[dict[str, Any]]:
-    """What others have changed of what these paths mean since a commit."""
+    """Return what others have changed since a commit in the files that these paths match."""
     wanted = [path.rstrip("/") for path in paths]
     main = hub.main()
     if not wanted or since in ("", main):

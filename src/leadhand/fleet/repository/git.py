@@ -80,7 +80,7 @@ _FULL = re.compile(rb"no space left on device|disk quota exceeded|file too large
 
 
 class GitFailed(LeadhandError):
-    """Git could not do what it was asked to do: trouble of the machine or of the repository."""
+    """Git failed: trouble of the machine or of the repository."""
 
     def __init__(
         self, arguments: Sequence[str], code: int | None, err: str, *, begun: bool = True
@@ -92,13 +92,13 @@ class GitFailed(LeadhandError):
 
     @property
     def full(self) -> bool:
-        """Whether it was for want of room on the disk."""
+        """Return whether the disk was full."""
         return bool(_FULL.search(self.err.encode(errors="replace"))) or self.code == -signal.SIGXFSZ
 
 
 @dataclass(frozen=True, slots=True)
 class GitResult:
-    """How a call ended and what it printed."""
+    """The exit code and output of a call."""
 
     code: int
     out: bytes
@@ -109,17 +109,17 @@ class GitResult:
         return name_of(self.out).strip()
 
     def names(self) -> list[str]:
-        """What was printed as a list of names, each ended by a NUL."""
+        """Return the output as a list of names, each ended by a NUL."""
         return [name_of(name) for name in self.out.split(b"\0") if name]
 
 
 @dataclass(frozen=True, slots=True)
 class Git:
-    """Git on one repository: its folder, and the file that stands in for all home configuration.
+    """Git on one repository: its folder, and the file that replaces all home configuration.
 
-    The file exists because what is given on the command line does not reach the other end of a
-    fetch. `held` are descriptors each call inherits: whoever finds the lock on one of them free
-    knows that no git of an earlier process is still at work.
+    The file exists because configuration on the command line does not reach the other end of a
+    fetch. `held` are descriptors each call inherits: if the lock on one of them is free, no git of
+    an earlier process is still at work.
     """
 
     folder: Path
@@ -167,7 +167,7 @@ class Git:
 
 
 def environment(configuration: Path) -> dict[str, str]:
-    """All that git is told, made from nothing."""
+    """Return the whole environment of git, made from nothing."""
     nobody = "Leadhand"
     return {
         "PATH": os.environ.get("PATH", os.defpath),
@@ -192,7 +192,7 @@ def environment(configuration: Path) -> dict[str, str]:
 
 
 def program() -> str:
-    """The git of this machine."""
+    """Return the path of git."""
     found = shutil.which("git")
     if found is None:
         raise UsageError("git is not installed, or not in PATH")
@@ -200,7 +200,7 @@ def program() -> str:
 
 
 async def check_version() -> str:
-    """The version of git; one that is too old is said so in words."""
+    """Return the version of git. Raise `UsageError` if it is too old."""
     env = environment(Path(os.devnull))
     try:
         said = await _run([program(), "version"], None, env, b"", TIME_S, ())
@@ -214,7 +214,7 @@ async def check_version() -> str:
 
 
 def name_of(raw: bytes) -> str:
-    """The bytes of a file name as text; `raw_of` gives the very same bytes back."""
+    """Return the bytes of a file name as text; `raw_of` returns the same bytes again."""
     return raw.decode("utf-8", "surrogateescape")
 
 
@@ -223,7 +223,7 @@ def raw_of(name: str) -> bytes:
 
 
 def shown(name: str) -> str:
-    """A file name that can be printed and stored: what is not plain text is escaped."""
+    """Return a file name that can be printed and stored, with unusual characters escaped."""
     plain = raw_of(name).decode("utf-8", "backslashreplace")
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in plain)
 
@@ -267,7 +267,7 @@ async def _run(
 
 
 class _TooMuch(Exception):
-    """More was printed than anybody asked for."""
+    """The output exceeds the limit."""
 
 
 async def _talk(process: asyncio.subprocess.Process, stdin: bytes) -> tuple[bytes, bytes]:
@@ -304,7 +304,7 @@ async def _feed(process: asyncio.subprocess.Process, data: bytes) -> None:
 async def _end(
     process: asyncio.subprocess.Process, talk: asyncio.Future[tuple[bytes, bytes]]
 ) -> None:
-    """See it gone, whatever it takes; also when we are cancelled meanwhile."""
+    """End the process and see it gone, even if we are cancelled meanwhile."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         if process.returncode is not None:
             break
@@ -338,7 +338,7 @@ _CLAIM = re.compile(rf"(?im)^(?=\s*(?:{'|'.join(map(re.escape, OURS))})[\w-]*\s*
 
 
 def message_of(text: str, trailers: Mapping[str, str]) -> str:
-    """A subject, what else was said, and the trailers."""
+    """Return a commit message: a subject, a body, and the trailers."""
     plain = "".join(c for c in text.strip()[:BODY_MAX] if c in "\n\t" or c.isprintable())
     subject, _, body = plain.partition("\n")
     if len(subject) > SUBJECT_MAX:
@@ -349,7 +349,7 @@ def message_of(text: str, trailers: Mapping[str, str]) -> str:
 
 
 def trailers_of(message: str) -> dict[str, str]:
-    """The last paragraph, if it is made of trailers and nothing else."""
+    """Return the trailers of a message: its last paragraph, if it holds nothing else."""
     last = message.strip().rsplit("\n\n", 1)[-1]
     found = [_LINE.fullmatch(line) for line in last.splitlines()]
     return {line[1]: line[2] for line in found if line} if all(found) else {}
@@ -379,7 +379,7 @@ FORM = "--format=tformat:%H%x00%P%x00%T%x00%ct%x00%an%x00%B"
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """One commit, with what its trailers say."""
+    """One commit, with its trailers."""
 
     sha: str
     parents: tuple[str, ...]

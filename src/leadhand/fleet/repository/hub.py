@@ -57,7 +57,7 @@ TEMPORARY = ("index/take-*", "found-*", "gate-*", "hub.new")
 
 
 async def hold(path: Path, wait_s: float = WAIT_S) -> int:
-    """A descriptor that holds the lock; git calls of a dead owner are waited for."""
+    """Return a descriptor that holds the lock; git calls of a dead owner are waited for."""
     lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     deadline = asyncio.get_running_loop().time() + wait_s
     while True:
@@ -74,7 +74,7 @@ async def hold(path: Path, wait_s: float = WAIT_S) -> int:
 
 
 def tidy(path: Path, folder: Path) -> int:
-    """Remove lock files and half-written objects; only for one who holds the lock and is alone."""
+    """Remove lock files and half-written objects; only for the holder of the lock, while alone."""
     gone = 0
     for left in (place for pattern in TEMPORARY for place in path.glob(pattern)):
         shutil.rmtree(left, ignore_errors=True)
@@ -103,7 +103,7 @@ REPOSITORY = (
 
 
 async def make(hub: Git, user: User, main: str, refs: Iterable[str]) -> None:
-    """In a folder beside, which then gets its name: half a hub is none.
+    """Make a hub in a folder beside, which then gets its name: a half-made hub is never seen.
 
     `refs` begin where the user's branch is.
     """
@@ -145,7 +145,7 @@ class Merge:
 
 
 def ref_of(kind: str, run: str, task: str, attempt: int) -> str:
-    """The place of one attempt's work; names that git would not take are escaped."""
+    """Return the ref of one attempt's work; names that git would not take are escaped."""
     parts = (quote(part, safe="").replace(".", "%2E") or "-" for part in (run, task, str(attempt)))
     return f"refs/leadhand/{kind}/" + "/".join(parts)
 
@@ -165,7 +165,7 @@ class Hub:
 
     @classmethod
     async def open(cls, path: Path, repo: Path, branch: str = "") -> Self:
-        """The hub in a folder, made from the user's repository the first time.
+        """Open the hub in a folder; make it from the user's repository the first time.
 
         `branch` is the user's branch it starts from and follows; by default the one that was
         checked out when it was made.
@@ -199,7 +199,7 @@ class Hub:
 
     @classmethod
     async def look(cls, path: Path) -> Self:
-        """A hub that another process may own, for reading only."""
+        """Open a hub that another process may own, for reading only."""
         path = Path.cwd() / path
         hub = cls(path, Git(path / "hub.git", path / "gitconfig"), None, -1)
         await hub._read()
@@ -219,7 +219,7 @@ class Hub:
 
     @property
     def user(self) -> User:
-        """The user's repository."""
+        """Return the user's repository."""
         return self._own()
 
     def _own(self) -> User:
@@ -240,13 +240,14 @@ class Hub:
     # --- main ------------------------------------------------------------------------------
 
     def main(self) -> str:
-        """The commit main is at."""
+        """Return the commit that main is at."""
         return self._main
 
     async def advance(self, new: str, old: str) -> bool:
-        """Move main from one commit to a later one; false if it is not where it was said to be.
+        """Move main from `old` to `new`; return False if main is not at `old`.
 
-        Once begun it is finished, also when the caller is cancelled: what is known of main is true.
+        Once begun it is finished, also when the caller is cancelled, so that our knowledge of main
+        is true.
         """
         self._own()
         return await asyncio.shield(asyncio.ensure_future(self._advance(new, old)))
@@ -275,24 +276,24 @@ class Hub:
         return found == new
 
     def landed(self, run: str, task: str) -> str | None:
-        """The commit on main with the work of a task, if there is one."""
+        """Return the commit on main with the work of a task, or None."""
         found = self.landing(run, task)
         return found.sha if found else None
 
     def landing(self, run: str, task: str) -> Commit | None:
-        """The same, with what it says of itself; of several the last."""
+        """Return the last commit on main with the work of a task, with its trailers, or None."""
         return self._landed.get((run, task))
 
     async def commits(self, since: str = START) -> list[Commit]:
-        """What has landed after a commit, oldest first."""
+        """Return the commits that landed after `since`, oldest first."""
         return await read_log(self.git, f"{since}..{MAIN}")
 
     async def commits_between(self, old: str, new: str, paths: Sequence[str] = ()) -> list[Commit]:
-        """The commits from one to another that touch these paths, or any."""
+        """Return the commits from `old` to `new` that touch these paths, or any."""
         return await read_log(self.git, f"{old}..{new}", "--", *paths)
 
     async def tips(self) -> list[str]:
-        """Where main has been, oldest first: each of these was gated as a whole."""
+        """Return the former positions of main, oldest first: each was gated as a whole."""
         said = await self.git("log", "--walk-reflogs", "--format=%H", MAIN)
         return said.text.split()[::-1]
 
@@ -304,7 +305,7 @@ class Hub:
     # --- objects ---------------------------------------------------------------------------
 
     async def resolve(self, name: str) -> str:
-        """The commit of a name."""
+        """Return the commit of a name."""
         said = await self.git("rev-parse", "--verify", "--end-of-options", f"{name}^{{commit}}")
         return said.text
 
@@ -317,7 +318,7 @@ class Hub:
         return self._trees[commit]
 
     async def merge(self, onto: str, head: str, base: str) -> Merge:
-        """The change from `base` to `head` put on top of `onto`."""
+        """Put the change from `base` to `head` on top of `onto`."""
         merge_base = await self.git("merge-base", "--all", _sha(onto), _sha(head), codes=(0, 1))
         if merge_base.text != base:
             onto, head = await self._as_if_from(base, onto, head)
@@ -344,7 +345,7 @@ class Hub:
         return odd + [entry.path for entry, now in both if not same_lines(entry, now, blobs)]
 
     async def _as_if_from(self, base: str, *tips: str) -> list[str]:
-        """Stand-ins for commits, whose merge base is the given one whatever their history is."""
+        """Return stand-ins for commits, whose merge base is `base` whatever their history is."""
         root = await self.commit(await self.tree(base), (), "base")
         return [await self.commit(await self.tree(tip), (root,), "tip") for tip in tips]
 
@@ -356,7 +357,7 @@ class Hub:
         trailers: Mapping[str, str] | None = None,
         author: str = "Leadhand <leadhand@localhost>",
     ) -> str:
-        """A commit of a tree; it is on no branch yet."""
+        """Make a commit of a tree, on no branch yet, and return its name."""
         name, _, email = author.partition("<")
         env = {
             "GIT_AUTHOR_NAME": re.sub(r"[<>\n\0]", " ", name).strip() or "Leadhand",
@@ -367,7 +368,7 @@ class Hub:
         return (await self.git("commit-tree", _sha(tree), *before, stdin=text, env=env)).text
 
     async def entries(self, a: str, b: str) -> list[TreeEntry]:
-        """What differs between two commits or trees, path by path."""
+        """Return the differences between two commits or trees, path by path."""
         said = await self.git("diff-tree", "-r", "-z", "--raw", "--no-abbrev", _sha(a), _sha(b))
         parts, found = said.out.split(b"\0"), []
         for about, path in zip(parts[::2], parts[1::2], strict=False):
@@ -376,11 +377,11 @@ class Hub:
         return found
 
     async def changed(self, a: str, b: str) -> dict[str, str]:
-        """The paths that differ: A added, M changed, D gone, T of another type."""
+        """Return the paths that differ: A added, M changed, D gone, T of another type."""
         return {entry.path: entry.status for entry in await self.entries(a, b)}
 
     async def blobs(self, shas: Iterable[str]) -> dict[str, bytes]:
-        """The contents of blobs; those that are not there are left out."""
+        """Return the contents of blobs; missing ones are left out."""
         wanted = list(dict.fromkeys(sha for sha in shas if sha.strip("0")))
         said = await self.git("cat-file", "--batch", stdin="\n".join(wanted).encode() + b"\n")
         found, at = {}, 0
@@ -394,7 +395,7 @@ class Hub:
         return found
 
     async def patch(self, a: str, b: str, paths: Sequence[str] = (), limit: int = 40_000) -> str:
-        """A difference for people to read, cut where it gets long."""
+        """Return a difference for people to read, cut at `limit`."""
         said = await self.git(
             "diff-tree", "-p", "--no-ext-diff", "--no-textconv", _sha(a), _sha(b), "--", *paths
         )
@@ -422,16 +423,16 @@ class Hub:
                 return
 
     async def kept(self, prefix: str = "refs/leadhand/") -> dict[str, str]:
-        """What is kept, by name."""
+        """Return the refs below a prefix, with their commits."""
         form = "--format=%(refname) %(objectname)"
         said = await self.git("for-each-ref", form, prefix)
         return dict(line.split(" ", 1) for line in said.text.splitlines())
 
     async def pack(self) -> None:
-        """Put loose objects into packs, and small packs together; nothing is thrown away.
+        """Put loose objects into packs, and small packs together; nothing is deleted.
 
-        Also what no ref names stays: slots borrow it. Whoever reads meanwhile finds an object
-        in the new pack where the old file is gone: git looks again.
+        Unreferenced objects stay too: slots borrow them. A concurrent reader finds an object in the
+        new pack if the old file is gone: git looks again.
         """
         packing = ("repack", "--geometric=2", "-d", "-q", "--no-write-bitmap-index")
         await self.git(*packing, time_s=3600)
@@ -445,7 +446,7 @@ class Hub:
     # --- the user's repository -------------------------------------------------------------
 
     async def user_tip(self) -> str:
-        """Where the user's branch is; nothing is copied."""
+        """Return the commit of the user's branch; nothing is copied."""
         return await self._own().tip()
 
     async def fetch_user(self) -> Fetched:
@@ -465,7 +466,10 @@ class Hub:
 
 
 def _sha(text: str) -> str:
-    """Nothing but a whole object name gets into an argument list."""
+    """Return a whole object name.
+
+    Raise `Bug` for anything else: it must not get into an argument list.
+    """
     if not _SHA.fullmatch(text):
         raise Bug(f"{text!r} is not an object name")
     return text

@@ -35,7 +35,7 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Where the user's repository is, and what is taken from it: a branch, or one commit."""
+    """The user's repository, and what is taken from it: a branch, or one commit."""
 
     repo: Path
     git: Git
@@ -45,10 +45,10 @@ class User:
 
     @classmethod
     async def find(cls, repo: Path, branch: str, hub: Git) -> Self:
-        """The repository a path lies in: a checkout, a linked worktree, or a bare one.
+        """Find the repository a path lies in: a checkout, a linked worktree, or a bare one.
 
-        `branch` is the one to take; by default the one that the hub was made with, and for one
-        that is yet to be made, the one that is checked out.
+        `branch` is the one to take; by default the one that the hub was made with, and for a new
+        hub the one that is checked out.
         """
         repo = Path.cwd() / repo
         if not repo.exists():  # git would look for one further up
@@ -74,12 +74,12 @@ class User:
         return cls(repo, theirs, ref, aside)
 
     async def record(self, hub: Git) -> None:
-        """What the hub follows from now on, unless it knows already."""
+        """Record what the hub follows from now on, unless it is recorded already."""
         if not await _recorded(hub):
             await hub("config", FOLLOWED, self.ref)
 
     async def has(self, sha: str) -> bool:
-        """Whether it holds a commit."""
+        """Return whether it holds a commit."""
         found = await self.git("cat-file", "-e", f"{sha}^{{commit}}", codes=(0, 1, 128))
         return found.code == 0
 
@@ -87,11 +87,11 @@ class User:
         return (await self.git("rev-parse", "--show-object-format")).text
 
     async def tip(self) -> str:
-        """Where the branch is."""
+        """Return the commit of the branch."""
         return (await self.git("rev-parse", "--verify", f"{self.ref}^{{commit}}")).text
 
     async def fetch(self, into: Git) -> str:
-        """Copy what the branch holds, and say where it is."""
+        """Copy the branch's commits, and return its tip."""
         await into(
             "fetch",
             "--quiet",
@@ -106,7 +106,7 @@ class User:
         return (await into("rev-parse", "--verify", f"{USER}^{{commit}}")).text
 
     async def check_name(self, branch: str) -> None:
-        """Whether a branch can be called so."""
+        """Raise `UsageError` if a branch cannot have this name."""
         valid = await self.git("check-ref-format", "--branch", branch, codes=(0, 1, 128))
         if valid.code or valid.text != branch:
             raise UsageError(f"{branch!r} cannot be the name of a branch. Fix: [fleet] publish")
@@ -119,7 +119,7 @@ class User:
                 )
 
     async def publish(self, hub: Git, sha: str, branch: str) -> None:
-        """A branch of the user's is made, or moved forward, to a commit of the hub."""
+        """Make a branch of the user's, or move it forward, to a commit of the hub."""
         await self.check_name(branch)
         try:
             await self.git(
@@ -141,7 +141,7 @@ class User:
 
 
 async def _git_folder(repo: Path, git: Git) -> Path:
-    """What git itself would find from there; the file `.git` of a worktree is followed."""
+    """Return the folder that git itself would find; the file `.git` of a worktree is followed."""
     for place in (repo, *repo.parents):
         inner = place / ".git"
         bare = (place / "HEAD").is_file() and (place / "objects").is_dir()

@@ -60,7 +60,7 @@ class Evidence:
         self._older: list[Landing] | None = None
 
     async def document(self, since_s: float = 0.0) -> Doc:
-        """All figures and what goes on now; flows of the last `since_s` seconds, 0: of all time."""
+        """Return all figures and the present state; rates of the last `since_s` seconds."""
         if not (self.folder / FLEET_DATABASE).exists():
             raise UsageError(
                 f"there is no fleet in {self.folder}. Fix: leadhand fleet start --repo PATH"
@@ -114,7 +114,7 @@ class Evidence:
         return self._commits[1]
 
     async def _before(self, epics: Sequence[EpicFacts], landings: list[Landing]) -> list[Landing]:
-        """What was on main before the hub was made, read once, and only where it matters.
+        """Return what was on main before the hub was made, read once, and only if it matters.
 
         A fleet whose folder was lost finds its own commits there, and takes its tasks as done.
         """
@@ -169,7 +169,7 @@ def _landing(commit: Commit) -> Landing:
 
 
 def live_of(folder: Path) -> Doc | None:
-    """What the fleet that is at work said last; None when none is."""
+    """Return the last report of the fleet that is at work; None if none is."""
     try:
         found = json.loads((folder / LIVE).read_text(encoding="utf-8"))
         fresh = time.time() - float(found["at"]) < STALE_S
@@ -180,7 +180,7 @@ def live_of(folder: Path) -> Doc | None:
 
 
 def status_of(folder: Path, run: str) -> str:
-    """How an epic stands; nothing where it has not begun."""
+    """Return the status of an epic; empty if it has not begun."""
     if not (folder / FLEET_DATABASE).exists():
         return ""
     reader = Reader(folder / FLEET_DATABASE)
@@ -192,7 +192,7 @@ def status_of(folder: Path, run: str) -> str:
 
 
 def left_behind(folder: Path) -> list[Doc]:
-    """Agents that were at work when their fleet was killed, with what they had cost."""
+    """Return agents that were at work when their fleet was killed, with their cost."""
     try:
         found = json.loads((folder / LIVE).read_text(encoding="utf-8"))
         names = ("run", "task", "attempt", "coder", "cost")
@@ -204,7 +204,7 @@ def left_behind(folder: Path) -> list[Doc]:
 
 
 def write_live(folder: Path, doc: Doc) -> None:
-    """Say what goes on now, whole or not at all."""
+    """Write the present state, whole or not at all."""
     fresh = folder / f".{LIVE}.{os.getpid()}"
     fresh.write_text(json.dumps(doc), encoding="utf-8")
     fresh.replace(folder / LIVE)

@@ -78,7 +78,7 @@ class Sources(NamedTuple):
 
 
 def attempt_name(note: Doc) -> str:
-    """Which attempt a note of the journal is about."""
+    """Return the attempt that a note of the journal is about."""
     return f"{note.get('run', '')}/{note.get('task', '')}/{note.get('attempt', 0)}"
 
 
@@ -126,7 +126,7 @@ class TaskFacts(msgspec.Struct, kw_only=True):
 
     @property
     def line(self) -> str:
-        """The line's name among all epics: a task and whatever took its place."""
+        """Return the line's name among all epics: a task and its replacements."""
         return f"{self.run}/{self.root or self.task}"
 
 
@@ -211,7 +211,7 @@ def _task(state: State, step: StepState) -> TaskFacts:
 
 
 def _short(why: str) -> str:
-    """The beginning says what it is; the point of a log is in its last lines."""
+    """Shorten a text: keep a third of it from the beginning, the rest from the end."""
     if len(why) <= WHY_CHARS:
         return why
     return f"{why[: WHY_CHARS // 3]}\n…\n{why[-2 * WHY_CHARS // 3 :]}"
@@ -290,7 +290,7 @@ def waited_of(task: TaskFacts, begun: set[str], notes: Sequence[Doc]) -> dict[in
 
 
 def failures_of(task: TaskFacts, begun: set[str], notes: Sequence[Doc]) -> list[tuple[int, str]]:
-    """Those of agents: a fleet that ended while the task stood in line is none."""
+    """Return the failures of agents; attempts that only stood in line do not count."""
     waited = set(waited_of(task, begun, notes).values())
     return [each for each in task.failures if each[0] not in waited]
 
@@ -307,7 +307,7 @@ GRACE = 30 * SECOND
 
 
 def disagreements(sources: Sources) -> list[str]:
-    """Where the log, the journal and git tell different things."""
+    """Return the differences between the log, the journal and git."""
     known = {task.name: task for epic in sources.epics for task in epic.tasks.values()}
     landings: dict[str, list[Landing]] = {}
     for each in sources.landings:
@@ -365,7 +365,7 @@ SHOWN_MAX = 200
 
 
 def figures(sources: Sources) -> Doc:
-    """All of them, as one document."""
+    """Return all figures as one document."""
     tasks = [task for epic in sources.epics for task in epic.tasks.values()]
     agents = _agents(sources)
     of_run: dict[str, list[Doc]] = {}
@@ -397,7 +397,7 @@ def figures(sources: Sources) -> Doc:
 
 
 def intervals(notes: Iterable[Doc], now: int) -> list[tuple[int, int, str]]:
-    """When each agent's process lived: from, to, and its attempt; `to` is `now` while it does."""
+    """Return for each agent's process its start, its end (`now` if it lives) and its attempt."""
     going: dict[str, int] = {}
     found = []
     last = 0
@@ -415,7 +415,7 @@ def intervals(notes: Iterable[Doc], now: int) -> list[tuple[int, int, str]]:
 
 
 def peak(spans: Iterable[tuple[int, int, str]], since: int = 0) -> tuple[int, int]:
-    """The most that were alive at once, and when; an end comes before a beginning."""
+    """Return the highest number alive at once, and when; ends count before beginnings."""
     edges = sorted(
         edge
         for began, ended, _name in spans
@@ -456,14 +456,14 @@ def _state(task: TaskFacts) -> str:
 
 
 def _is_dead(task: TaskFacts) -> bool:
-    """Nobody goes on with it before a person does something."""
+    """Return whether a task cannot go on before a person acts."""
     if task.settled:
         return False
     return task.status == "failed" or (bool(task.question) and task.status not in OVER)
 
 
 def _flow(tasks: Sequence[TaskFacts], sources: Sources) -> Doc:
-    """Where the tasks stand, from left to right."""
+    """Return how many tasks are at each stage, in their order."""
     places = _places(sources.notes) if sources.alive else {}
     counts = Counter[str]()
     for task in tasks:
@@ -484,7 +484,7 @@ def _flow(tasks: Sequence[TaskFacts], sources: Sources) -> Doc:
 
 
 def _places(notes: Iterable[Doc]) -> dict[str, str]:
-    """Where each attempt is that has begun: at work, at the gate, on the train."""
+    """Return the stage of each attempt that has begun: at work, at the gate, on the train."""
     steps = {"agent": "working", "agent ended": "gate", "queued": "train"}
     steps |= dict.fromkeys(LEFT, "gate")
     found: dict[str, str] = {}
@@ -555,7 +555,7 @@ def _landed(sources: Sources) -> Doc:
 
 
 def _queue(sources: Sources) -> Doc:
-    """Changes at the train: those that wait now, and how long the others did."""
+    """Return the changes at the train: those that wait now, and the waiting times of others."""
     waiting: dict[str, int] = {}
     waits = []
     for note in sources.notes:
@@ -600,7 +600,7 @@ def _train(sources: Sources) -> Doc:
 
 
 def _counted(notes: Iterable[Doc]) -> str:
-    """How many tests the last run of the gate had, in words; empty before the first."""
+    """Return the number of tests of the gate's last run as text; empty before the first."""
     found = ""
     for note in notes:
         if note["what"] in ("tested", "looked") and note.get("tests"):
@@ -612,9 +612,9 @@ def _counted(notes: Iterable[Doc]) -> str:
 
 
 def _recovery(sources: Sources, tasks: Sequence[TaskFacts]) -> Doc:
-    """A task that failed is recovered when it landed and no person was needed for it.
+    """Count recoveries: a failed task is recovered if it landed without a person.
 
-    Where others took its place, it is recovered when all of them have landed.
+    A replaced task is recovered when all its replacements have landed.
     """
     begun = begun_in(sources.notes)
     failures = {task.name: failures_of(task, begun, sources.notes) for task in tasks}
@@ -656,7 +656,7 @@ def _recovery(sources: Sources, tasks: Sequence[TaskFacts]) -> Doc:
 
 
 def _ladder(sources: Sources, tasks: Sequence[TaskFacts]) -> Doc:
-    """Without those that only stood in line: the next attempt stands where they would have."""
+    """Return the ladder without attempts that only stood in line; the next attempt counts."""
     found = totals(row for epic in sources.epics for row in epic.ladder)
     begun = begun_in(sources.notes)
     waited = sum(len(waited_of(task, begun, sources.notes)) for task in tasks)
@@ -672,9 +672,10 @@ def _ended_badly(line: Sequence[TaskFacts]) -> bool:
 
 
 def _spend(sources: Sources) -> Doc:
-    """By the notes that the day's limit counts, too; before the first that is kept, by the log.
+    """Return the spending by the notes that the daily limit counts.
 
-    The log does not know what an attempt cost that was lost, cancelled or broke off.
+    Before the first note that is kept, the log counts; it does not know the cost of an attempt that
+    was lost, cancelled or broke off.
     """
     known = sources.notes[0]["at"] if sources.notes else sources.now + 1
     spent = [each for epic in sources.epics for each in epic.spent if each[0] < known]
@@ -698,7 +699,7 @@ def _cost(note: Doc) -> float:
 
 
 def share(values: Sequence[float], part: float) -> float | None:
-    """The value that this part of them does not exceed."""
+    """Return the value that `part` of the values do not exceed; None if there are none."""
     if not values:
         return None
     ordered = sorted(values)

@@ -58,7 +58,7 @@ class Journal:
         self._file = -1
 
     def note(self, what: str, **more: Any) -> None:
-        """Write down that something happened now. Trouble with the disk stops nobody's work."""
+        """Record an event with the present time. Trouble with the disk is ignored: work goes on."""
         if self._file < 0:
             return
         line = json.dumps({"at": time.time_ns() // 1000, "what": what, **more}) + "\n"
@@ -70,7 +70,7 @@ class Journal:
             self._begin_anew()
 
     def _begin_anew(self) -> None:
-        """Where no new file can be had, the old one goes on: it is closed last."""
+        """Begin a new file; if that fails the old one, which is closed last, goes on."""
         full = self._file
         try:
             with contextlib.suppress(FileNotFoundError):  # it was moved the last time
@@ -90,7 +90,7 @@ class Journal:
 
 
 def older(path: Path) -> Path:
-    """Where the lines before those of the file are."""
+    """Return the file with the lines before those of `path`."""
     return path.with_name(f"older-{path.name}")
 
 
@@ -115,7 +115,7 @@ def _lines(path: Path) -> Iterator[Note]:
 
 
 def is_whole(note: Note) -> bool:
-    """Whether it can be counted: a line that a disk or a hand has spoilt is as good as cut off."""
+    """Return whether a note can be counted: a spoilt line is treated as cut off."""
     at, what = note.get("at"), note.get("what")
     if not (isinstance(at, int) and 0 <= at < LATEST and isinstance(what, str)):
         return False
@@ -124,5 +124,5 @@ def is_whole(note: Note) -> bool:
 
 
 def is_sum(value: Any) -> bool:
-    """Whether it is a number that can be added up."""
+    """Return whether a value is a number that can be added up."""
     return isinstance(value, int | float) and 0 <= value < math.inf

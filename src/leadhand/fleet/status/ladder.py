@@ -26,7 +26,7 @@ Doc = dict[str, Any]
 
 
 def ladder(events: Iterable[ev.Event]) -> list[Doc]:
-    """A row for each line, in the order in which they began."""
+    """Return a row for each line of tasks, in the order in which they began."""
     workers: dict[str, str] = {}
     counts: dict[str, Counter[str]] = {}
     notes: Doc = {}
@@ -70,7 +70,7 @@ def roots(events: Iterable[ev.Event]) -> dict[str, str]:
 
 
 def totals(rows: Iterable[Doc]) -> Doc:
-    """How often each rung was stood on."""
+    """Return how often each rung was reached."""
     found: Counter[str] = Counter(dict.fromkeys(RUNGS, 0))
     for row in rows:
         found.update({name: row.get(name, 0) for name in RUNGS})
@@ -84,7 +84,7 @@ def _rung(before: str, worker: str) -> str:
 
 
 def _same(event: ev.AttemptReported) -> bool:
-    """Whether an attempt went on with a conversation: its report says so."""
+    """Return whether an attempt went on with a conversation, as its report says."""
     details = event.data if event.met else (event.failure or {}).get("details")
     return isinstance(details, dict) and details.get("conversation") == "same"
 

@@ -89,12 +89,12 @@ START_S = 0.2
 
 
 def together_s(agents: int, tasks: int) -> float:
-    """How long agents must work so that the first is still at it when the last begins."""
+    """Return how long agents must work so that the first is still at it when the last begins."""
     return START_S * min(agents, tasks)
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
-    """What is tried."""
+    """The setting of a trial."""
 
     agents: int = 20
     tasks: int = 100
@@ -111,11 +111,11 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def names(self) -> list[str]:
-        """The tasks."""
+        """Return the names of the tasks."""
         return [f"m{number:04}" for number in range(self.tasks)]
 
     def fault(self, task: str, attempt: int) -> str:
-        """What this attempt does wrong; nothing: it goes right."""
+        """Return the fault of this attempt; empty if it goes right."""
         if attempt >= TRIES:
             return ""
         draw = random.Random(f"{self.seed}/{task}/{attempt}")  # noqa: S311 - faults, not secrets
@@ -125,7 +125,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
         return draw.choice(kinds) if kinds and draw.random() < self.faults else ""
 
     def claim(self, task: str) -> str:
-        """What a task of a pair claims, as the other does; both are at work at the same time."""
+        """Return what both tasks of a pair claim; both are at work at the same time."""
         pair, whole = int(task[1:]) // 2, int(task[1:]) | 1 < self.tasks
         return f"pair{pair}" if whole and pair % CLAIMED == 0 else ""
 
@@ -137,26 +137,26 @@ class Places(NamedTuple):
 
     @property
     def repo(self) -> Path:
-        """The user's repository."""
+        """Return the user's repository."""
         return self.root / "repo"
 
     @property
     def fleet(self) -> Path:
-        """The fleet's folder."""
+        """Return the fleet's folder."""
         return self.root / "fleet"
 
     @property
     def told(self) -> Path:
-        """What agents may read: the trial, for their faults."""
+        """Return the folder that agents may read: the trial, for their faults."""
         return self.root / "told"
 
     @property
     def outside(self) -> Path:
-        """What no agent may change."""
+        """Return the folder that no agent may change."""
         return self.root / "outside.txt"
 
     def trial(self) -> Trial:
-        """What is tried here."""
+        """Return the trial that was written here."""
         return msgspec.json.decode((self.told / "trial.json").read_bytes(), type=Trial)
 
 
@@ -217,7 +217,7 @@ def git_of(places: Places) -> Git:
 
 
 def config_of(places: Places, trial: Trial) -> FleetConfig:
-    """The fleet that is tried."""
+    """Return the configuration of the fleet on trial."""
     return FleetConfig(
         repo=places.repo,
         folder=places.fleet,

@@ -185,7 +185,7 @@ class Desk:
                 resource.prlimit(engine.pid, resource.RLIMIT_FSIZE, before)
 
     async def _commit(self, task: str, attempt: int) -> bool:
-        """Somebody writes the file that the task is about; whether it came to main in time."""
+        """Commit to the task's file as the user; return whether it came to main in time."""
         async with self._pen:
             sha = await self._written(task, attempt)
         hub = Git(self._places.fleet / "hub" / "hub.git", self._places.root / "gitconfig")
@@ -256,7 +256,7 @@ class TrialEvidence(NamedTuple):
 async def counted(
     places: Places, trial: Trial, desk: Desk, took_s: float, told: Callable[[str], None]
 ) -> Doc:
-    """The document of a trial."""
+    """Return the document of a trial."""
     seen = await _seen(places)
     evidence = await Evidence(places.fleet).document()
     ours = [each for each in seen.commits if each.trailers.get("Leadhand-Task")]
@@ -383,7 +383,7 @@ def _table(trial: Trial, seen: TrialEvidence, desk: Desk, landed: set[str]) -> d
 
 
 def _really(trial: Trial, seen: TrialEvidence, desk: Desk, attempt: Attempt, end: str) -> str:
-    """What went wrong in an attempt: what it was told to do, if it came to that."""
+    """Return the fault that happened in an attempt, if it came to that."""
     name = trial.fault(*attempt)
     if not name or attempt in desk.void:
         return ""

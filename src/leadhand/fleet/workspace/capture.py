@@ -60,18 +60,21 @@ class Within:
         os.close(self._top)
 
     def lstat(self, name: bytes) -> os.stat_result:
-        """Of the file or link itself; FileNotFoundError when the way there is not plain."""
+        """Return the status of the file or link itself.
+
+        Raise `FileNotFoundError` if a link lies on the way.
+        """
         with self._parent(name) as (folder, last):
             return os.stat(last, dir_fd=folder, follow_symlinks=False)
 
     def link(self, name: bytes) -> bytes:
-        """Where a link points."""
+        """Return the target of a link."""
         with self._parent(name) as (folder, last):
             return os.readlink(last, dir_fd=folder)
 
     @contextlib.contextmanager
     def file(self, name: bytes) -> Iterator[IO[bytes]]:
-        """A plain file, to be read; FileNotFoundError for anything else."""
+        """Open a plain file for reading. Raise `FileNotFoundError` for anything else."""
         with self._parent(name) as (folder, last):
             file = os.fdopen(os.open(last, FILE, dir_fd=folder), "rb", buffering=0)
         with file:
@@ -100,7 +103,7 @@ class Within:
 
 
 def chunks(file: IO[bytes], most: int) -> Iterator[bytes]:
-    """The first bytes of a file, and no more than these, should it grow meanwhile."""
+    """Yield at most the first `most` bytes of a file, even if it grows meanwhile."""
     while most > 0 and (chunk := file.read(min(CHUNK, most))):
         most -= len(chunk)
         yield chunk
@@ -136,7 +139,7 @@ _OBJECT = re.compile(rb"(?:[0-9a-f]{2}/[0-9a-f]{38,62}|pack/pack-[0-9a-f]+\.(?:p
 
 
 async def find_elsewhere(hub: Hub, folder: Path, base: str, tree: str) -> dict[str, str]:
-    """Commits by the name they had, whose files are not those taken; they are in the hub now."""
+    """Return commits by their names whose files were not captured; put them into the hub."""
     names = await asyncio.to_thread(_names, os.fsencode(folder))
     names = {name: sha for name, sha in names.items() if sha != base}
     if not names:
@@ -198,9 +201,10 @@ def _names(folder: bytes) -> dict[str, str]:
 
 @contextlib.contextmanager
 def _opened(folder: bytes) -> Iterator[int | None]:
-    """The folder itself: what is in it is reached from here, by no path that a link could bend.
+    """Open the folder itself: its files are reached from here, by no path that a link could bend.
 
-    The agent may still be at work, so to look for links first and open by name later would not do.
+    The agent may still be at work, so checking for links first and opening by name later would be
+    unsafe.
     """
     try:
         top = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -224,7 +228,7 @@ def _walk(name: bytes, top: int, depth: int) -> Iterator[tuple[bytes, list[bytes
 
 
 def _read(name: bytes, here: int, limit: int) -> bytes:
-    """A small file of a folder; links, pipes and large files are nothing."""
+    """Return a small file of a folder; links, pipes and large files count as empty."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         handle = os.open(name, flags, dir_fd=here)
@@ -282,7 +286,7 @@ class CaptureLimits:
 
 @dataclass(frozen=True, slots=True)
 class CapturedWork:
-    """What an agent left: a commit on the base (empty: nothing differs), and what is not in it."""
+    """An agent's work: a commit on the base (empty: nothing differs), and what is not in it."""
 
     head: str
     tree: str
@@ -297,7 +301,7 @@ Mark = tuple[int, int, int]
 
 
 class CaptureRules(Protocol):
-    """What counts when a slot is read."""
+    """The rules for reading a slot."""
 
     @property
     def limits(self) -> CaptureLimits: ...
@@ -307,7 +311,7 @@ class CaptureRules(Protocol):
 
 @dataclass(slots=True)
 class Read:
-    """What was found while reading."""
+    """The findings of reading a slot."""
 
     left_out: dict[str, str] = field(default_factory=dict)
     ignored: tuple[str, ...] = ()
@@ -317,7 +321,7 @@ class Read:
 async def read_files(
     hub: Hub, slot: Path, index: Path, base: str, allowed: CaptureRules
 ) -> tuple[str, Read]:
-    """The tree of the slot's files, and what is not in it."""
+    """Return the tree of the slot's files, and what is not in it."""
     read = Read()
     await to_the_end(asyncio.to_thread(unblock, slot))
     with _copied(index) as copy:
@@ -332,7 +336,7 @@ async def read_files(
 
 
 async def marks(hub: Hub, slot: Path, index: Path, allowed: CaptureRules) -> dict[str, Mark]:
-    """The files that differ from the base now, so that they can be told from later work."""
+    """Return the files that differ from the base now, to distinguish them from later work."""
     with _copied(index) as copy:
         names = await _Reader(hub, slot, copy, allowed.limits, Read(), {}).names()
     found = {}
@@ -470,7 +474,7 @@ class _Reader:
 
 @dataclass(slots=True)
 class _Sorting:
-    """Looks at each file once; what is to be taken is in the stage afterwards."""
+    """Looks at each file once; files to be captured are in the stage afterwards."""
 
     reader: _Reader
     stage: Path
@@ -481,7 +485,7 @@ class _Sorting:
     def sort(
         self, changed: Mapping[str, tuple[str, str]], new: list[str]
     ) -> tuple[list[str], list[str]]:
-        """What is to be taken, and what is gone."""
+        """Return the files to capture, and those that are gone."""
         take, drop, left_out = [], [], self.reader.read.left_out
         with Within(self.reader.slot) as within:
             for name in (*changed, *new):
@@ -513,7 +517,7 @@ class _Sorting:
         return take, drop
 
     def _stage_rules(self, within: Within, names: list[str]) -> None:
-        """Attributes that hold for what is taken, also where they are not taken themselves."""
+        """Stage the attributes that apply to captured files, even if they are not captured."""
         folders = {name[: at + 1] for name in names for at, sign in enumerate(name) if sign == "/"}
         for name in (f"{folder}.gitattributes" for folder in ("", *sorted(folders))):
             with (
@@ -524,7 +528,7 @@ class _Sorting:
                 copy.writelines(chunks(file, RULES_BYTES))
 
     def _staged(self, within: Within, name: str, mode: str, blob: str) -> bool:
-        """Whether a file is to be taken: it is not the very bytes and mode that the base has."""
+        """Return whether a file is to be captured: its bytes or mode differ from the base."""
         limits, left_out = self.reader.limits, self.reader.read.left_out
         with within.file(raw_of(name)) as file:
             found = os.fstat(file.fileno())
@@ -561,7 +565,7 @@ def _mark(found: os.stat_result) -> Mark:
 
 
 def _blob_of(file: IO[bytes], size: int, digits: int) -> str:
-    """The name that git gives to the bytes of a file."""
+    """Return git's name for the bytes of a file."""
     algorithm = hashlib.sha1 if digits == 40 else hashlib.sha256
     digest = algorithm(b"blob %d\0" % size, usedforsecurity=False)
     for chunk in chunks(file, size):

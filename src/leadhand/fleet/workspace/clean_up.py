@@ -36,7 +36,7 @@ RULES = frozenset({b".gitignore", b".gitattributes", b".gitmodules"})
 
 
 def remove(path: Path | bytes) -> None:
-    """A file, a link, a pipe, or a folder with all that is in it; nothing there is fine."""
+    """Remove a file, a link, a pipe, or a folder with its content, if it exists."""
     raw = path if isinstance(path, bytes) else os.fsencode(path)
     try:
         mode = os.lstat(raw).st_mode
@@ -55,7 +55,7 @@ def remove(path: Path | bytes) -> None:
 
 
 def _empty(top: int) -> None:
-    """Whatever depth it has: folders in folders are moved up, so no path is ever long."""
+    """Empty a folder of any depth: nested folders are moved up, so that no path is ever long."""
     moved = itertools.count()
     waiting = _unlinked(top)
     while waiting:
@@ -75,7 +75,7 @@ def _empty(top: int) -> None:
 
 
 def _unlinked(folder: int) -> list[str]:
-    """Remove all of a folder but the folders in it, and name those."""
+    """Remove everything in a folder except folders, and return their names."""
     with os.scandir(folder) as entries:
         found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
     for name, is_folder in found:
@@ -85,12 +85,12 @@ def _unlinked(folder: int) -> list[str]:
 
 
 def open_folder(folder: Path) -> None:
-    """Make one folder readable and writable that somebody closed."""
+    """Make one folder readable and writable again."""
     _open_up(os.fsencode(folder))
 
 
 def open_all(folder: Path | bytes) -> None:
-    """Make folders readable and writable that somebody closed; those too deep for a path stay."""
+    """Make folders readable and writable again, except those too deep for a path."""
     raw = folder if isinstance(folder, bytes) else os.fsencode(folder)
     _open_up(raw)
     for place, folders, _ in os.walk(raw):  # top down, and links are not walked into
@@ -100,10 +100,10 @@ def open_all(folder: Path | bytes) -> None:
 
 
 def unblock(folder: Path) -> None:
-    """Remove pipes that git would open, and then wait for ever for somebody to write.
+    """Remove pipes that git would open, and then wait for ever for a writer.
 
-    They are called like its rules, or lie in a repository within the folder. None is ever taken.
-    Folders too deep for a path are not read by git.
+    Such pipes have the names of git's rule files, or lie in a repository within the folder. No pipe
+    is ever captured. Git does not read folders too deep for a path.
     """
     top = os.fsencode(folder)
     left = [top]
@@ -121,7 +121,7 @@ def unblock(folder: Path) -> None:
 
 @contextlib.contextmanager
 def _opened(folder: bytes) -> Iterator[int]:
-    """A folder that can be read and written from now on; OSError when it is none."""
+    """Open a folder and make it readable and writable. Raise `OSError` if it is none."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         here = os.open(folder, flags)
@@ -138,7 +138,7 @@ def _opened(folder: bytes) -> Iterator[int]:
 
 
 def remove_foreign(root: Path, tracked: Collection[str], keep: Sequence[str]) -> None:
-    """All that is not in the list; `.git` at the top and what is to be kept stay."""
+    """Remove everything that is not `tracked`, except `.git` at the top and `keep`."""
     wanted = {raw_of(name) for name in tracked}
     kept = {raw_of(name.strip("/")) for name in keep}
     folders = {parent for name in wanted | kept for parent in _parents(name)}
@@ -165,7 +165,7 @@ def remove_foreign(root: Path, tracked: Collection[str], keep: Sequence[str]) ->
 
 
 def make_git_folder(slot: Path, hub: Path, base: str, index: Path) -> None:
-    """What `git clone --shared` would make, without a remote: refs, configuration, an index."""
+    """Make what `git clone --shared` would, without a remote: refs, configuration, an index."""
     folder = slot / ".git"
     for inner in ("objects/info", "objects/pack", "refs/heads", "refs/tags", "info"):
         (folder / inner).mkdir(parents=True)

@@ -32,7 +32,7 @@ class TreeLimits:
 
 
 class _Table:
-    """All processes of the machine: parents and resident memory, read once for all who look."""
+    """All processes of the machine: parents and resident memory, read once for all readers."""
 
     def __init__(self) -> None:
         self._at = 0.0
@@ -74,7 +74,7 @@ _TABLE = _Table()
 
 
 async def excess(pid: int, limits: TreeLimits) -> str:
-    """Return what goes beyond the limits, as soon as something does; until then, wait."""
+    """Wait until a process tree exceeds its limits, and return by what."""
     while True:
         count, memory = await asyncio.to_thread(_TABLE.below, pid)
         if limits.processes and count > limits.processes:

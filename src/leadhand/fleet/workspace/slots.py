@@ -88,11 +88,11 @@ class Slot:
 
     @property
     def note(self) -> Path:
-        """Says who holds the slot, for one who finds it held by a process that is dead."""
+        """Return the file that names the slot's holder, for recovery after the holder died."""
         return self.index.with_name(self.index.name + ".held")
 
     async def take(self, message: str = "Work of an agent", author: str = "") -> CapturedWork:
-        """What the agent left, as one commit on the base."""
+        """Capture the agent's work as one commit on the base."""
         await asyncio.to_thread(self._check)
         tree, read = await read_files(self.hub, self.path, self.index, self.base, self)
         changed = await self.hub.changed(await self.hub.tree(self.base), tree)
@@ -103,7 +103,7 @@ class Slot:
         return CapturedWork(head, tree, changed, read.left_out, read.ignored, read.elsewhere)
 
     async def save(self, ref: str) -> str | None:
-        """Keep what is there now under a name in the hub; None: nothing differs from the base."""
+        """Keep the present files under a ref in the hub; None if nothing differs from the base."""
         taken = await self.take("Work in progress")
         before = (await self.hub.kept(ref)).get(ref)
         if not (taken.head or any(taken.elsewhere.values())):
@@ -119,7 +119,7 @@ class Slot:
         return sha
 
     async def settle(self, ref: str) -> str:
-        """Save what an agent that has ended left: why that failed, or nothing."""
+        """Save the work of an agent that has ended; return why that failed, or an empty text."""
         try:
             await self.save(ref)
         except SlotGone:
@@ -140,9 +140,9 @@ class Slot:
 class Slots:
     """A pool of slots in one folder; more are made as they are needed, up to `size`.
 
-    `keep` are paths that outlive a task, such as installed dependencies. They are written by
-    agents, so the next task works with what the last one left there. `setup` prepares a slot each
-    time it is handed over; the files it makes are not taken for the agent's.
+    `keep` are paths that outlive a task, such as installed dependencies. Agents write them, so the
+    next task works with what the last one left there. `setup` prepares a slot each time it is
+    handed over; the files it makes do not count as the agent's.
     """
 
     def __init__(
@@ -173,10 +173,10 @@ class Slots:
 
     @contextlib.asynccontextmanager
     async def lease(self, base: str, tree: str = "", *, saved_as: str = "") -> AsyncIterator[Slot]:
-        """A slot at a commit, for as long as the block lasts.
+        """Hold a slot at a commit while the block runs.
 
-        `tree` are other files for it than the commit's own. `saved_as` is the name under which
-        `rescue` keeps what is in it, should this process die before the block ends.
+        `tree` replaces the commit's own files. `saved_as` is the ref under which `rescue` keeps the
+        content, if this process dies before the block ends.
         """
         await self._waiting.acquire()
         name = self._free.popleft()
@@ -216,7 +216,7 @@ class Slots:
 
     @property
     def told(self) -> dict[str, str]:
-        """Slots that nobody gets since what is in them could not be saved, each with the reason."""
+        """Return the withheld slots, whose content could not be saved, with the reason."""
         return dict(self._withheld)
 
     def _withhold(self, slot: Slot, ref: str, why: str) -> None:
@@ -242,7 +242,7 @@ class Slots:
         self._free_again(slot)
 
     async def rescue(self) -> list[str]:
-        """Save what a process that died had in its slots; the names under which it is kept."""
+        """Save the slots of a process that died; return the refs under which they are kept."""
         found = []
         for name in list(self._free):
             slot = Slot(self.hub, self.folder / name, name, "", self.limits)
@@ -259,7 +259,7 @@ class Slots:
         return found
 
     async def _noted(self, slot: Slot) -> str:
-        """What a note says: the base is put into the slot. Nothing when there is none, or half."""
+        """Return the ref in a slot's note, and put the base into the slot; empty without a note."""
         try:
             held = json.loads(slot.note.read_text())
             slot.base, ref = str(held["base"]), str(held["ref"])

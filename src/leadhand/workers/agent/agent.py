@@ -338,7 +338,7 @@ class Agent:
         return self._book.client(self.model)
 
     async def probe(self, task: Task, context: Context) -> Report | None:
-        """Return None: the effects of a conversation that was cut off cannot be determined."""
+        """Raise `LookupError`: the effects of an interrupted conversation are unknown."""
         raise LookupError(f"{self.name} has no probe")
 
     def check(self, name: str, action: str, data: Any) -> bool:

@@ -147,7 +147,7 @@ class Sandbox:
         return f"http://127.0.0.1:{PORT}" if self.proxy and self.kind != "none" else ""
 
     def through(self, name: str) -> Sandbox:
-        """Return the same sandbox with the door of `name`, or with none if it has none."""
+        """Return the same sandbox with the door for `name`; by default with its own proxy."""
         return replace(self, proxy=self.doors.get(name, self.proxy), doors={})
 
     def wrap(  # noqa: PLR0913 - each with a default
