@@ -295,6 +295,47 @@ def test_the_public_api_has_docstrings_that_name_its_parameters():
     assert not [missing for name, found in public_api() for missing in undocumented(name, found)]
 
 
+NO_VERB = re.compile(
+    r"(?:An?|The|All|Each|Every|Everything|Some|One|It|This|These|Those|Until|Nothing|Nobody"
+    r"|What|Whatever|Whether|Who|Whoever|Whose|Which|How|Where|When|Why)\b"
+)
+"""Words that begin the description of a thing, or a riddle, and no instruction."""
+
+SHOWN = ("property", "setter", "command", "group", "click.", "router.", "worker")
+"""Decorators of functions whose docstrings name a thing, or are printed for users."""
+
+NOT_YET = {"fleet"}
+"""Packages that are still to be written this way."""
+
+
+def undirected(tree: ast.AST) -> Iterator[str]:
+    """Yield the functions of a module whose docstring does not begin with what they do."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        decorated = " ".join(map(ast.unparse, node.decorator_list))
+        if NO_VERB.match(ast.get_docstring(node) or "") and not any(
+            each in decorated for each in SHOWN
+        ):
+            yield node.name
+
+
+def test_docstrings_of_functions_begin_with_what_they_do():
+    """`Return the goal with …`, not `The goal that …`: callers read what a function does."""
+    assert not [
+        f"{relative(path)}: {name}"
+        for path in SOURCES
+        if path.relative_to(ROOT / "src" / "leadhand").parts[0] not in NOT_YET
+        for name in undirected(ast.parse(path.read_text()))
+    ]
+
+
+def test_a_docstring_without_a_verb_is_found():
+    """A rule that cannot fail protects nothing."""
+    found = 'def a(): "The sum."\ndef b(): "Return it."\n@property\ndef c(): "The sum."'
+    assert list(undirected(ast.parse(found))) == ["a"]
+
+
 def test_a_missing_docstring_is_found():
     """A rule that cannot fail protects nothing."""
 

@@ -144,12 +144,12 @@ class RunRow(Struct, kw_only=True):
 
 
 def run_rows(reader: Reader, driver: Driver) -> list[RunRow]:
-    """Return all runs with what is known of them, oldest first; open ones are folded."""
+    """Return a row for each run, oldest first; open ones are folded to be exact."""
     return [run_row(reader, header, driver) for header in reader.runs()]
 
 
 def run_row(reader: Reader, header: RunHeader, driver: Driver) -> RunRow:
-    """Return one run; where something of it is damaged, what can be known, and what is wrong."""
+    """Return the row of one run; for a damaged run, the known parts and the problem."""
     said = summary_of(header)
     pid: int | str = 0
     status = trouble = ""

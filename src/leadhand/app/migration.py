@@ -62,7 +62,7 @@ def move(
 ) -> Migration:
     """Copy a log and prove the copy equal to it. `told` is called with the progress."""
     source, target = _movable(source), _movable(target)
-    if there(target):  # what it holds says more than the anchors beside it
+    if there(target):  # its content says more than the anchors beside it
         with _reading(source) as log, _reading(target) as held:
             common(log, held)
     lines = _anchors(source, target, anchoring)

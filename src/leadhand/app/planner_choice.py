@@ -30,15 +30,15 @@ if TYPE_CHECKING:
     from leadhand.workers.registry import Registry
 
 
-# How far ahead to plan: a goal's mode, and the planner that it comes to.
+# How far ahead to plan: a goal's mode, and the planner that follows from it.
 #
-# direct      one worker can do it from what is there: planning is skipped; a goal in words alone
-#             goes to the only agent, or to one that has the registered functions as its tools
-# next_step   what can start now, and another look after every report
-# whole       the whole plan as one revision, and another look only at a surprise
-# auto        one step where one worker is the cheapest way and affordable, which the goal planner
-#             finds out; direct where the goal is words alone, nobody plans and there is exactly one
-#             agent; else as the planner likes
+# direct      one worker can do it from the given facts: planning is skipped; a goal that is only
+#             text goes to the only agent, or to one with the registered functions as its tools
+# next_step   the steps that can start now, and the planner again after every report
+# whole       the whole plan as one revision, and the planner again only at a surprise
+# auto        one step if one worker is the cheapest way within the budget, which the goal planner
+#             determines; direct if the goal is only text, there is no planner and exactly one
+#             agent; else as the planner decides
 
 
 CONSULT = {"next_step": "every_report", "whole": "on_surprise"}

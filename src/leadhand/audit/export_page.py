@@ -1,8 +1,8 @@
-"""The page of a bundle: one HTML file that loads nothing, runs nothing, and needs nobody.
+"""The page of a bundle: one HTML file that loads nothing and runs nothing.
 
-`templates/export.html` is the page; whatever plans, workers and people wrote is text in it and
-stays text (`codec/html.py`). A policy in the page itself forbids scripts and requests. Lists are
-bounded; the files beside the page hold everything.
+`templates/export.html` is the page; texts of plans, workers and people stay texts in it
+(`codec/html.py`). A policy in the page itself forbids scripts and requests. Lists are bounded; the
+files beside the page hold everything.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def _text_of(result: Any) -> str:
 def _tiles(story: Story) -> Iterator[tuple[str, str, str]]:
     """Yield the name, the figure and a remark of each tile."""
     done = sum(step.status == "succeeded" for step in story.steps)
-    total = sum(step.status != "superseded" for step in story.steps)  # others stand in for those
+    total = sum(step.status != "superseded" for step in story.steps)  # successors stand for those
     tries = sum(len(step.tries) for step in story.steps)
     failed = sum(not each.ok for step in story.steps for each in step.tries)
     won = sum(answer.won is True for answer in story.answers)
@@ -157,7 +157,7 @@ def _verdict(story: Story) -> dict[str, str]:
 
 
 def _checked(story: Story) -> str:
-    """What was checked, and what was not."""
+    """Return a sentence about what was checked, and what was not."""
     done = [step for step in story.steps if step.status == "succeeded"]
     if not done:
         return "No step succeeded, so no result was checked."

@@ -1,8 +1,8 @@
 r"""HTML pages from Jinja2 templates, in which text stays text.
 
-Whatever a template prints is escaped (autoescape), and characters that hide or turn round what
-stands beside them are shown as `\u....`: both hold without a word in the template. A name that is
-not given is an error (StrictUndefined). Jinja2 is imported with the first page.
+All output of a template is escaped (autoescape), and characters that hide or reverse other text are
+shown as `\u....`, without any code in the template. A missing name is an error (StrictUndefined).
+Jinja2 is imported with the first page.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _HIDDEN = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
 def render(package: str, template: str, values: dict[str, Any]) -> str:
     """Return a template of `package` (a folder `templates` beside its modules) with `values`.
 
-    Raises jinja2.UndefinedError where the template names what `values` does not hold.
+    Raise `jinja2.UndefinedError` if the template names a missing value.
     """
     return _environment(package).get_template(template).render(values)
 
@@ -53,7 +53,7 @@ def short(value: object, limit: int = TEXT_MAX) -> str:
 
 
 def _visible(value: Any) -> Any:
-    """Return a text with its hidden characters shown; anything else, markup too, as it is."""
+    """Return a text with its hidden characters shown; any other value, markup too, unchanged."""
     if type(value) is not str or (value.isascii() and value.isprintable()):
         return value
     return "".join(map(_shown, escape_deceptive(value)))

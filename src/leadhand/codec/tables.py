@@ -1,16 +1,16 @@
-"""Tables of leadhand.toml: types of their values, and one translator of what is wrong with them.
+"""Tables of leadhand.toml: types of their values, and one translator of errors.
 
 A table is declared as a msgspec struct: the fields are its keys, with their types and defaults.
-`read` converts a value and raises `TableError` with every mistake in it, each with its path and
-the end of a sentence: "must be a whole number from 1", "is not known; did you mean timeout?".
+`read` converts a value and raises `TableError` with every mistake in it, each with its path and the
+end of a sentence: "must be a whole number from 1", "is not known; did you mean timeout?".
 
     class CopyTable(msgspec.Struct):
         files: Texts
         timeout: Seconds = 60.0
         depth: Annotated[int, Meta(ge=1, le=9)] = 1
 
-What no type can say is checked by `__post_init__`, or by the function of a `reader` type; both
-raise ValueError with the end of a sentence. `Meta(description="a port")` gives a type its words.
+Checks beyond types are in `__post_init__`, or in the function of a `reader` type; both raise
+ValueError with the end of a sentence. `Meta(description="a port")` names a type in messages.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 
 class Mistake(NamedTuple):
-    """One thing that is wrong in a value."""
+    """One mistake in a value."""
 
     path: tuple[str | int, ...]
-    """The keys and numbers that lead to it; empty for the value itself."""
+    """The keys and indexes that lead to it; empty for the value itself."""
     what: str
     """The end of a sentence that begins with the place."""
 
@@ -57,7 +57,7 @@ class Mistake(NamedTuple):
 
 
 class TableError(ValueError):
-    """A value is not what its type says; `mistakes` are all of them."""
+    """A value does not fit its type; `mistakes` lists every problem."""
 
     def __init__(self, mistakes: Iterable[Mistake]) -> None:
         self.mistakes = tuple(mistakes)
@@ -66,7 +66,7 @@ class TableError(ValueError):
 
 
 class Misplaced(ValueError):
-    """Raised by a reader for one part of its value: the path of the part, and what is wrong."""
+    """Raised by a reader for one part of its value: the path of the part, and the problem."""
 
     def __init__(self, path: tuple[str | int, ...], what: str) -> None:
         self.path = path
@@ -94,7 +94,7 @@ def reader(function: Callable[[Any], Any], words: str) -> Any:
 
 
 def read(value: Any, kind: Any) -> Any:
-    """Return a value of a table as its type says. Raise TableError with every mistake in it."""
+    """Return a value of a table as its type. Raise `TableError` with every mistake in it."""
     if kind is Any:
         return value
     try:
@@ -105,9 +105,9 @@ def read(value: Any, kind: Any) -> Any:
 
 
 def read_table(place: str, value: Any, schema: type[S]) -> S:
-    """Return a table by its schema. Raise UsageError with its place and the first mistake.
+    """Return a table by its schema. Raise `UsageError` with its place and the first mistake.
 
-    What stands in it is not shown: it may be a key.
+    The message does not show its content: it may be a key.
     """
     try:
         found: S = read(value, schema)
@@ -135,7 +135,7 @@ def unknown(word: str, known: Iterable[str]) -> str:
     )
 
 
-# What is wrong with a value, where conversion says that something is.
+# Finding the mistakes in a value that was refused.
 
 
 def _mistakes(value: Any, kind: Any) -> Iterator[Mistake]:
@@ -170,13 +170,13 @@ def _wrong(value: Any, kind: Any) -> Iterator[Mistake]:
 
 
 class _Missing(NamedTuple):
-    """Stands for the type of a key that should not be there, or is not."""
+    """Stands for the type of a key that is unknown or missing."""
 
     what: str
 
 
 def _parts(value: Any, kind: Any) -> Iterator[tuple[str | int, Any, Any]]:
-    """Yield the parts of a value with their types, where it has the form that its type says."""
+    """Yield the parts of a value with their types, if it has the form of its type."""
     kind = _bare(kind)
     origin = get_origin(kind)
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct) and isinstance(value, Mapping):
@@ -203,7 +203,7 @@ def _bare(kind: Any) -> Any:
 
 
 def _described(kind: Any) -> str:
-    """Return the words that a type was given, or nothing."""
+    """Return the description of a type, or ""."""
     if get_origin(kind) is Annotated:
         own = (each.description for each in kind.__metadata__ if isinstance(each, Meta))
         return next(filter(None, own), "") or _described(get_args(kind)[0])
@@ -213,7 +213,7 @@ def _described(kind: Any) -> str:
 
 
 def _words(kind: Any) -> str:
-    """Return what a value of a type is, for people."""
+    """Describe the values of a type, for people."""
     if own := _described(kind):
         return own
     meta = _limits(kind)
@@ -299,7 +299,7 @@ class TableSchema(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class Table:
-    """One table that is being read; what is wrong with it is added to `problems`."""
+    """A table being read; mistakes are added to `problems`."""
 
     def __init__(self, place: str, values: Mapping[str, Any], problems: list[str]) -> None:
         self.place = place
@@ -307,15 +307,15 @@ class Table:
         self.problems = problems
 
     def problem(self, key: str, message: str) -> None:
-        """Note what is wrong with a key, or with the table where the key is empty."""
+        """Add a problem of a key, or of the table if the key is empty."""
         text = f"{self.place}.{key}: {message}" if key else f"{self.place}: {message}"
         if text not in self.problems:
             self.problems.append(text)
 
     def known(self, schema: type[msgspec.Struct], also: Iterable[str] = ()) -> dict[str, Any]:
-        """Return what the schema knows of the table, and note the other keys.
+        """Return the values of keys in the schema, and add a problem for each other key.
 
-        `also`: keys that belong elsewhere, and may be what was meant by one that is not known.
+        `also`: keys of other tables, as suggestions for an unknown key.
         """
         there = keys(schema)
         for key in self.values:
@@ -324,10 +324,10 @@ class Table:
         return {key: value for key, value in self.values.items() if key in there}
 
     def read(self, schema: type[S], also: Iterable[str] = ()) -> S | None:
-        """Return the table by its schema, and note what is wrong with it.
+        """Return the table by its schema, and add its problems.
 
-        Values that are wrong are left out, so that what depends on the others can be checked too;
-        None where that does not do.
+        Malformed values are left out, so that checks of the others can run; None if the rest is not
+        enough.
         """
         values = self.known(schema, also)
         for _ in range(2):

@@ -34,7 +34,7 @@ class DirectPlanner:
         self.proposal = proposal
 
     async def decide(self, _view: PlannerView) -> Decision:
-        """Everything it had to say was said when the run started."""
+        """Give up: the whole plan was part of the start."""
         return GiveUp("one worker was to do it, and nobody plans beyond that (mode direct)")
 
 

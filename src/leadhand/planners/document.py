@@ -32,7 +32,7 @@ class DocumentPlanner:
         self.proposal = None if doc is None else _proposal(doc)
 
     async def decide(self, _view: PlannerView) -> Decision:
-        """Everything it had to say was said when the run started."""
+        """Give up: the whole plan was part of the start."""
         return GiveUp("the plan is a given document, and there is nothing to add to it")
 
 

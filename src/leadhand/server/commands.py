@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class _Serve(click.Group):
-    """Serves when no further word is given."""
+    """A group that serves if no subcommand is given."""
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         formatter.write_paragraph()
@@ -35,12 +35,12 @@ class _Serve(click.Group):
         super().format_help_text(ctx, formatter)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Those of serving, and then the words that do something else."""
+        """Write the options of serving, and then the subcommands."""
         click.Command.format_options(start, ctx, formatter)
         self.format_commands(ctx, formatter)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """The options of `leadhand serve` are those of its unnamed command."""
+        """Parse the options of `leadhand serve` as those of its unnamed command."""
         if not args or args[0] not in ("token", "-h", "--help"):
             args = ["start", *args]
         return super().parse_args(ctx, args)
@@ -120,7 +120,7 @@ async def _serve(console: Console, wanted: Serve) -> int:
 
 
 async def _until(signals: Signals, up: Running) -> None:
-    """Until somebody wants it to end, or it cannot go on."""
+    """Wait until the server is to end, or raise the error that ends it."""
     await first_of(signals.came.wait(), up.failed())
 
 
@@ -204,6 +204,6 @@ def list_(console: Console) -> int:
 token.add_command(add)
 token.add_command(remove)
 token.add_command(list_)
-start.hidden = True  # what `leadhand serve` does without a further word
+start.hidden = True  # the behaviour of `leadhand serve` without a subcommand
 serve.add_command(start)
 serve.add_command(token)

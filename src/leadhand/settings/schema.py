@@ -1,7 +1,7 @@
 """Every table of the settings as a schema: its keys, their types and defaults.
 
-A struct's field is a key, and its type says what the key may hold; `codec.tables` reads values by
-it and says what is wrong. Tables of products are declared in the same way: see `sections`.
+A struct's field is a key, and its type defines the allowed values; `codec.tables` reads values by
+it and reports mistakes. Tables of products are declared in the same way: see `sections`.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class PolicyTable(
         "cancel_grace_s": "cancel_grace",
     },
 ):
-    """`[policy]`: each field is the one of `Policy` that its key fills."""
+    """`[policy]`: each key sets the field of `Policy` with the field's name."""
 
     max_concurrency: Count = DEFAULTS.max_concurrency
     worker_concurrency: dict[str, Count] = msgspec.field(default_factory=dict)
@@ -187,7 +187,7 @@ SCHEMAS: dict[str, type[msgspec.Struct]] = {
     "audit": AuditTable,
 }
 NAMED: dict[str, Callable[[str, str, Any], Any]] = {"models": read_model}
-"""Tables of tables: by place, name and content."""
+"""Tables of tables: readers by place, name and content."""
 APPROVERS = PublicKey
-"""What each key of `[approvers]` holds."""
+"""The type of each key of `[approvers]`."""
 TABLES = (*SCHEMAS, "approvers", *NAMED, "workers", "agents", "mcp", "context")

@@ -37,7 +37,7 @@ class AppendRequest(NamedTuple):
 
 
 def misfit(run: str, expected: int, entries: Sequence[Entry]) -> Bug | None:
-    """Return the bug if entries cannot follow seq `expected` of a run, whatever the log holds."""
+    """Return the bug if entries cannot follow seq `expected` of a run in any log."""
     if not run or not entries:
         return Bug("an append needs a run and at least one entry")
     for seq, entry in enumerate(entries, expected + 1):
@@ -163,16 +163,16 @@ def name_list(runs: Collection[str]) -> dict[str, int | bytes]:
     return {"count": len(names), "places": b"".join(places), "names": b"".join(names)}
 
 
-# The one thread that commits the appends of all runs, whatever the database.
+# The thread that commits the appends of all runs, for every database.
 #
 #     event loop                        writer thread
-#     append() ── request ──► queue ──► take all that waits
+#     append() ── request ──► queue ──► take everything queued
 #                                       commit it together            (a store's own part)
 #     futures  ◄── one call per loop ── outcomes
-#                                       what is due after the answers (a store's own part)
+#                                       work after the answers        (a store's own part)
 #
-# What is queued while a group is being committed makes up the next: nobody waits longer for it, and
-# a burst pays for one commit. `ask` has something else done by the same thread, in turn.
+# Appends queued while a group is being committed form the next group: none waits longer for it, and
+# a burst pays for one commit. `ask` runs another task in the same thread, in turn.
 
 
 C = TypeVar("C")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 GROUP = "stores"
 ADDRESS = re.compile(r"postgres(ql)?:|[a-z][a-z0-9+.-]*://", re.IGNORECASE)
-"""What is no path of a file: taken as one, a folder would be named after a password."""
+"""Texts that are no file path: taken as one, a folder would be named after a password."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,20 +51,20 @@ Place: TypeAlias = Path | StoreAddress
 
 
 class Listening(Protocol):
-    """Hears what other processes say to a host."""
+    """Receives messages of other processes to a host."""
 
     async def open(self) -> None:
-        """Begin to listen."""
+        """Start to listen."""
 
     async def close(self) -> None:
-        """Stop."""
+        """Stop listening."""
 
 
 class StoreKind:
     """How logs of one kind are found and opened. An entry point names an instance.
 
-    What is not overridden suits a store whose host is reached on this machine only, and whose lock
-    is a `stores.sqlite.lock.HostLock` on the `home` of the address.
+    The defaults suit a store whose host is reached on this machine only, and whose lock is a
+    `stores.sqlite.lock.HostLock` on the `home` of the address.
     """
 
     def address_of(self, text: str, folder: Path) -> StoreAddress:
@@ -103,7 +103,7 @@ class StoreKind:
         return 1
 
     def holder(self, place: Any) -> dict[str, Any] | None:
-        """Return who hosts a log now."""
+        """Return the current host of a log, or None."""
         from leadhand.stores.sqlite.lock import HostLock
 
         return HostLock(home(place)).holder()
@@ -112,12 +112,12 @@ class StoreKind:
     """Whether `service` and `ask` say how a host is reached; else by a socket on this machine."""
 
     def service(self, place: Any, answer: Callable[[bytes], Awaitable[bytes]]) -> Listening | None:
-        """Return what hears for a host what other processes say to it."""
+        """Return the listener for messages of other processes to a host."""
         del place, answer
         return None
 
     async def ask(self, place: Any, request: bytes, wait_s: float) -> bytes | None:
-        """Say one thing to the host of a log; None if it has none."""
+        """Send one request to the host of a log; None if it has none."""
         raise NotImplementedError
 
 

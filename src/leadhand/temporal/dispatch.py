@@ -3,8 +3,8 @@
 Each activity is attempted once. Whether to retry, where, and when is the core's decision; an
 activity that Temporal retried would be a second mechanism, and would run a step twice.
 
-    machine silent, or killed      heartbeat time-out        lost: nobody knows, as law 6 has it
-    nobody serves the queue        schedule-to-start         unavailable, nothing happened: it parks
+    machine silent, or killed      heartbeat time-out        lost: the outcome is unknown (law 6)
+    no machine serves the queue    schedule-to-start         unavailable, nothing happened: it parks
     stopped                        cancelled                 the report that the attempt was stopped
     stopped, or over, before it began                        nothing happened, and nothing will
     an activity that breaks        an error                  lost, too

@@ -1,4 +1,4 @@
-"""What crosses between a workflow and its activities. JSON, versioned by what it holds: events
+"""The data between a workflow and its activities. JSON, versioned by what it holds: events
 have their version, a run its `decide_version`, and everything else here `ORDER_VERSION`.
 """
 

@@ -412,7 +412,7 @@ def _of(task: PlanningTask, costs: Sequence[float], chosen: frozenset[int]) -> l
 def _over_states(
     task: PlanningTask, costs: Sequence[float], limit: float, work: _Work
 ) -> Generator[None, None, ExactResult]:
-    """A* over states, for tasks in which something is dropped."""
+    """Search by A* over states, for tasks in which facts are dropped."""
     numbers = [number for number, cost in enumerate(costs) if cost < inf]
     bound, _ = landmarks(task, task.start, costs, work)
     heap: list[tuple[float, float, int, float, int]] = []

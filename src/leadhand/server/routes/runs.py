@@ -140,7 +140,7 @@ def _place(key: Keyed | None) -> dict[str, str]:
 
 
 async def _known(office: AppState, key: Keyed) -> documents.RunBegun | None:
-    """The run that was started with this key, perhaps by an earlier server."""
+    """Return the run that was started with this key, perhaps by an earlier server."""
 
     def look(desk: CachedReader) -> documents.RunBegun | None:
         if desk.store.header(key.run_id) is None:

@@ -25,7 +25,7 @@ def need_driver() -> None:
 
 
 class PostgresKind(StoreKind):
-    """Databases that a team shares; hosts are locked out, and spoken to, through the database."""
+    """Databases that a team shares; hosts are locked and contacted through the database."""
 
     is_asked_by_itself = True
 
@@ -44,7 +44,7 @@ class PostgresKind(StoreKind):
         self, place: Address, *, socket: str, beside: bool, check: Callable[[KeptStore], None]
     ) -> tuple[KeptStore, Lock]:
         """Open the database, then lock it."""
-        del socket  # its host hears through the database
+        del socket  # its host is contacted through the database
         need_driver()
         from leadhand.stores.postgres.lock import PostgresLock
         from leadhand.stores.postgres.store import PostgresStore
@@ -73,7 +73,7 @@ class PostgresKind(StoreKind):
         return schema.migrations()[-1].number
 
     def holder(self, place: Address) -> dict[str, Any] | None:
-        """Return who holds the lock."""
+        """Return the holder of the lock, or None."""
         need_driver()
         from leadhand.stores.postgres.lock import holder
 
@@ -82,7 +82,7 @@ class PostgresKind(StoreKind):
     def service(
         self, place: Address, answer: Callable[[bytes], Awaitable[bytes]]
     ) -> Listening | None:
-        """Return a service that hears through the database."""
+        """Return a listener that receives through the database."""
         from leadhand.stores.postgres.host_messages import WordService
 
         return WordService(place, answer)

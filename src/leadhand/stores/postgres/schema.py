@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from leadhand.stores.postgres.address import Address
 
 
-# Who may do what to a log in PostgreSQL: three kinds of role, each with no more than it needs.
+# Rights in a log in PostgreSQL: three kinds of role, each with no more than it needs.
 #
-#     owner     made the tables; runs `leadhand migrate`. Nobody works with it day by day.
-#     writer    hosts runs, answers, reviews: may read, append and keep results, and cannot
-#               change or remove what is there.
-#     reader    looks: `ls`, `show`, `watch`, `verify`, dashboards, figures.
+#     owner     created the tables; runs `leadhand migrate`. Not used in daily work.
+#     writer    hosts runs, answers, reviews: may read, append and store results, and cannot
+#               change or remove existing rows.
+#     reader    reads: `ls`, `show`, `watch`, `verify`, dashboards, metrics.
 #
 # The log itself is changed through two functions that run as their owner (001-initial.sql), so
-# a writer has no right to insert into, update or delete from it. Roles are made by whoever runs the
-# server; here they are only given their rights, and rights they had before are taken first.
+# a writer has no right to insert into, update or delete from it. Roles are created by the
+# operator of the server; here they only get their rights, after earlier rights are revoked.
 
 
 FILE = FOLDER / "roles.sql"

@@ -120,12 +120,12 @@ class Fail:
 
     @classmethod
     def too_long(cls) -> Fail:
-        """The model's context is exceeded."""
+        """Return the error for an exceeded context."""
         return cls(400, kind="context_length")
 
     @classmethod
     def no_credit(cls) -> Fail:
-        """The account is empty: trying again soon does not help."""
+        """Return the error for an account without credit: retrying soon does not help."""
         return cls(429, kind="quota")
 
 

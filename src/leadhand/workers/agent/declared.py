@@ -82,7 +82,7 @@ class AgentTable(AgentOptions):
 def declared_agents(
     tables: Mapping[str, Any], folder: Path | str, registry: Registry
 ) -> list[Agent]:
-    """The agents of these tables; UsageError lists everything that is wrong with them."""
+    """Return the agents of these tables. Raise `UsageError` with every problem in them."""
     problems: list[str] = []
     found: list[Agent] = []
     for name, given in tables.items():
@@ -148,7 +148,7 @@ def _commands(table: Table, values: AgentTable, folder: Path) -> list[CommandToo
 
 
 def _returns(table: Table, value: Any, folder: Path) -> Any:
-    """A schema as a table, or the name of a JSON file that holds one."""
+    """Return a schema given as a table, or as the name of a JSON file that holds one."""
     if isinstance(value, str):
         try:
             value = msgspec.json.decode((folder / value).read_bytes())

@@ -151,7 +151,7 @@ class AgentLoop:
         self._calls = 0
 
     async def run(self, task: Task, context: Context) -> Report:
-        """Until it ended; raises ModelFailure when the model cannot be asked."""
+        """Run the conversation to its end. Raise `ModelFailure` if the model cannot be called."""
         hide: Callable[[Any], Any] = getattr(context, "hide", _as_it_is)
         self._turns = [UserMessage(told(task, context, hide))]
         for number in range(1, self._bounds.turns + 1):

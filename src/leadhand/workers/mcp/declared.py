@@ -104,25 +104,14 @@ class ServerTable(TermsTable):
 
 
 def declared_servers(tables: Mapping[str, Any], folder: Path) -> dict[str, McpServer]:
-    """The servers of these tables; UsageError lists everything that is wrong with them."""
+    """Return the servers of these tables. Raise `UsageError` with every problem in them."""
     return {name: server for name, (server, _) in _read(tables, folder).items()}
 
 
 def declared_tools(
     tables: Mapping[str, Any], folder: Path, left_out: dict[str, str] | None = None
 ) -> list[McpTool]:
-    """The workers of these tables. Servers that are not pinned are asked, all at once.
-
-    A tool that its server describes wrongly is left out, and nothing else of that server.
-
-    Args:
-        tables: the `[mcp.NAME]` tables by name.
-        folder: of the file they stand in.
-        left_out: gets the workers that are left out, by name, with the reason.
-    Raises:
-        UsageError: a table is wrong, names a tool that its server does not list, or a server that
-            is not pinned does not answer.
-    """
+    """Return the workers of these tables. Servers that are not pinned are asked, all at once."""
     found = _read(tables, folder)
     asked = [server for server, _ in found.values() if not server.is_known]
     if asked:

@@ -59,7 +59,7 @@ class Edge(httpx2.AsyncBaseTransport):
         self._below = httpx2.AsyncHTTPTransport(verify=tls, trust_env=False)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """One exchange; of a POST, a failure comes back as an answer."""
+        """Handle one exchange; a failure of a POST is returned as an answer."""
         if request.method != "POST":
             return await self._below.handle_async_request(await self._ready(request))
         try:

@@ -127,7 +127,7 @@ class McpServer:
     # Its tools.
 
     def tool(self, tool: str, **terms: Any) -> McpTool:
-        """One tool as a worker; `terms` are those of `McpTool`. Connects to nothing."""
+        """Return one tool as a worker; `terms` are those of `McpTool`. Connects to nothing."""
         return McpTool(self, tool, **terms)
 
     def tools(self, **terms: Any) -> list[McpTool]:

@@ -377,7 +377,7 @@ class Process:
         self.boot_id = started.boot_id
 
     async def wait(self) -> Finished:
-        """Until nothing of it is left. Being cancelled here leaves the command running."""
+        """Wait until nothing of it is left. Cancelling the wait leaves the command running."""
         return await asyncio.shield(self._job.finished)
 
     async def end(self, grace_s: float) -> Finished:

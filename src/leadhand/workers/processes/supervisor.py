@@ -136,7 +136,7 @@ class Supervisor:
             self.flush()
 
     def timeout_ms(self) -> float | None:
-        """Until the next grace ends, or the next look at a kill that takes its time."""
+        """Return the time until the next grace ends, or until the next look at a slow kill."""
         times = [command.kill_at or 0.0 for command in self.graced.values()]
         now = time.monotonic()
         if self.unsure or any(command.kill_at is None for command in self.closing.values()):
