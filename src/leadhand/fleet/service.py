@@ -355,7 +355,7 @@ class Fleet:
         await self._give()
 
     def events(self, ident: str) -> list[tuple[int, Event]]:
-        """Everything that happened in an epic."""
+        """Return all events of an epic."""
         entries = self.host.store.read(ident)
         return [(entry.at, decode(entry.version, entry.body)) for entry in entries]
 

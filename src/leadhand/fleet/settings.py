@@ -62,13 +62,13 @@ HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?(:[0-9]{1,5})?"
 
 
 def is_host(text: str) -> bool:
-    """A name, with a port or without."""
+    """Return whether a text is a host name, with a port or without."""
     port = text.partition(":")[2]
     return bool(HOST.fullmatch(text)) and 0 < int(port or 443) < 65536
 
 
 def is_url(text: str) -> bool:
-    """The address of a service; no key stands in it."""
+    """Return whether a text is the address of a service, without a key in it."""
     try:
         parts = urlsplit(text)
         named, port = parts.hostname, parts.port
@@ -340,7 +340,7 @@ def fleet_settings(given: Mapping[str, Any], folders: Mapping[str, Path]) -> Fle
 
 
 def fleet_rows(settings: FleetSettings) -> dict[str, Any]:
-    """Every value of `[fleet]` as plain data, for views."""
+    """Return every value of `[fleet]` as plain data, for views."""
     return {f"fleet.{key}": _plain(getattr(settings, key)) for key in FleetTable.__struct_fields__}
 
 
@@ -357,7 +357,7 @@ def _plain(value: Any) -> Any:
 
 
 def read_coder(origin: str, name: str, value: Any) -> CoderSettings:
-    """A `[coders.NAME]` table; UsageError says what is wrong, and where."""
+    """Read a `[coders.NAME]` table. Raise `UsageError`, which names the problem and its place."""
     place = f"{origin}: [coders.{name}]"
     if not NAME.fullmatch(name):
         raise UsageError(f"{place}: a name has small letters, digits, - and _")

@@ -93,7 +93,7 @@ def plant_hooks(outside: str) -> None:
 
 
 def half(task: str) -> None:
-    """Some work, not all of it."""
+    """Do some of the work, not all of it."""
     write(f"modules/{task}.py", '"""Half of it."""\n')
 
 

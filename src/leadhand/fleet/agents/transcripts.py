@@ -91,7 +91,7 @@ def lines(path: Path, start: int = 0) -> tuple[list[dict[str, Any]], int]:
 
 
 def all_lines(path: Path) -> list[dict[str, Any]]:
-    """Everything that is kept of an attempt."""
+    """Return all kept lines of an attempt."""
     return lines(path.with_suffix(OLDER))[0] + lines(path)[0]
 
 

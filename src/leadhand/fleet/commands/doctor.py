@@ -45,7 +45,10 @@ OTHER_MB = 300.0
 
 
 def looks(settings: Settings, *, fix: bool = False) -> Iterator[DoctorCheck]:
-    """All of it; a problem only where a fleet is configured. `fix` has nothing to mend here."""
+    """Yield all checks; a problem only if a fleet is configured.
+
+    `fix` has nothing to repair here.
+    """
     del fix
     wanted = bool(fleet_of(settings).coders)
     yield _git(wanted=wanted)
@@ -89,7 +92,7 @@ def _secrets() -> DoctorCheck:
 
 
 def _programs(settings: Settings) -> Iterator[DoctorCheck]:
-    """Each kind that is known or configured: where it is, and its version."""
+    """Check each known or configured kind: its path, and its version."""
     for name, kind in KINDS.items():
         if any(coder.kind == name for coder in fleet_of(settings).coders.values()):
             continue
@@ -118,7 +121,7 @@ def _configured(settings: Settings, coder: CoderSettings) -> DoctorCheck:
 
 
 def _version(path: str) -> str:
-    """What a program says of itself, in a home of nobody."""
+    """Return the version that a program prints, run with an empty home folder."""
     env = {"PATH": os.environ.get("PATH", ""), "HOME": "/nonexistent", "DISABLE_AUTOUPDATER": "1"}
     try:
         done = subprocess.run(
@@ -137,7 +140,7 @@ def _version(path: str) -> str:
 
 
 def _room(settings: Settings) -> DoctorCheck:
-    """How many agents fit, and what is in the way of more."""
+    """Check how many agents fit, and what limits their number."""
     from leadhand.fleet.governor import room_of
 
     folder = next(each for each in (settings.root, *settings.root.parents) if each.exists())
@@ -163,14 +166,14 @@ def _room(settings: Settings) -> DoctorCheck:
 
 
 def fitting(memory_mb: float, each_mb: float, disk_mb: float, slot_mb: float, cores: int) -> int:
-    """How many agents fit: by memory, by disk, by cores, whichever is the least."""
+    """Return how many agents fit: by memory, by disk and by cores, the least of these."""
     by_memory = max(0.0, memory_mb - RESERVE_MB) / each_mb
     by_disk = max(0.0, disk_mb - RESERVE_MB) / slot_mb
     return int(min(by_memory, by_disk, cores * AGENTS_A_CORE))
 
 
 def slot_mb(repo: Path | None) -> float:
-    """What a checkout of a repository takes, as its tracked files say."""
+    """Return the size of a checkout of a repository, by its tracked files."""
     git = shutil.which("git")
     if repo is None or git is None:
         return SLOT_MB

@@ -113,7 +113,7 @@ def simulate(console: Console, **options: Any) -> int:
 
 
 def _figure(value: object) -> str:
-    """One of a trial's figures for people; --json has them as they are."""
+    """Return one of a trial's figures for people; --json has the exact value."""
     if isinstance(value, dict):
         if set(value) == {"times", "recovered", "rate"}:
             return f"{value['recovered']} of {value['times']}"
@@ -135,7 +135,7 @@ def _kinds(only: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _catalogue(rows: Doc) -> Iterator[str]:
-    """The faults that agents made, each with the right answer and with what was done."""
+    """Yield lines about the faults that agents made, each with the right and the actual answer."""
     if rows:
         yield ""
         yield f"{'fault':<17} {'catalogue':<9} {'the right answer':<36} times handled  answered by"

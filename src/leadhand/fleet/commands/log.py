@@ -66,7 +66,7 @@ def log(
 
 
 def _list(console: Console, place: Path) -> int:
-    """The tasks, those that were heard of last at the end."""
+    """Print the tasks, the most recently active last."""
     from urllib.parse import unquote
 
     folders = [each for each in place.glob("*/*") if each.is_dir()]
@@ -83,7 +83,7 @@ def _list(console: Console, place: Path) -> int:
 
 
 def _transcript(place: Path, task: str, attempt: int | None) -> tuple[Path, int]:
-    """The file of an attempt, and how many of the task there are."""
+    """Return the file of an attempt, and how many the task has."""
     from urllib.parse import unquote
 
     from leadhand.fleet.agents import transcripts

@@ -48,7 +48,7 @@ class News:
         self._next = 0.0
 
     def look(self) -> None:
-        """What could not be taken or given, and how far the epics are."""
+        """Print tasks that could not be taken or given, and the progress of the epics."""
         for name, why in self._fleet.refused.items():
             if self._refused.get(name) != why:
                 self._refused[name] = why
@@ -58,7 +58,7 @@ class News:
             self.stand()
 
     def stand(self) -> None:
-        """How far each epic is, where that has changed."""
+        """Print the progress of each epic, if it has changed."""
         for state in self._fleet.states:
             words = _standing(state)
             if words and self._stood.get(state.run) != words:
@@ -101,7 +101,7 @@ def folder_option(function: F) -> F:
 
 
 def settings_for(folder: str | None, executes: Console | None = None) -> Settings:
-    """The settings, with the fleet's folder put in; `executes` as in `settings_of`."""
+    """Return the settings with the fleet's folder; `executes` as in `settings_of`."""
     settings = settings_of(executes=executes)
     if folder is None:
         return settings
@@ -171,7 +171,7 @@ async def _start(console: Console, settings: Settings, fleet: Fleet, options: Do
 async def _served(
     console: Console, settings: Settings, station: Station, options: Doc
 ) -> AsyncIterator[None]:
-    """The API and the page of the fleet's database, unless they are not wanted."""
+    """Serve the API and the page of the fleet's database, unless disabled."""
     if options["no_serve"]:
         yield
         return
@@ -238,7 +238,7 @@ def _say_hello(console: Console, station: Station) -> None:
 async def _until(
     console: Console, signals: Signals, station: Station, news: News, *, until_idle: bool
 ) -> None:
-    """Until somebody wants it to end, everything is done, or it cannot go on."""
+    """Wait until a person ends it, everything is done, or it cannot continue."""
     loop = asyncio.get_running_loop()
     waits: list[asyncio.Task[Any]]
     waits = [loop.create_task(signals.came.wait()), loop.create_task(station.drained.wait())]

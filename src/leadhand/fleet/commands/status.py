@@ -59,7 +59,7 @@ def status(console: Console, watch: bool, folder: str | None) -> int:  # noqa: F
 
 
 def lines(doc: Doc) -> Iterator[str]:
-    """The figures for a person."""
+    """Yield the figures as lines for people."""
     live, agents = doc["live"], doc["agents"]
     yield f"fleet      {_fleet_word(live)}"
     if live and live["held_back"]:

@@ -92,7 +92,7 @@ class Ran:
 
 
 def listed(names: Collection[str]) -> str:
-    """Some names, and how many more."""
+    """Return some names, and how many more there are."""
     some = sorted(names)[:NAMED]
     more = f" and {len(names) - len(some)} more" if len(names) > len(some) else ""
     return ", ".join(some) + more

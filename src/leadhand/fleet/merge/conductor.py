@@ -163,7 +163,7 @@ class Conductor:
     # --- for those who wait ----------------------------------------------------------------
 
     async def land(self, change: QueuedChange) -> Landed | Ejected:
-        """Until it is on main, or has to go back. Being cancelled withdraws it."""
+        """Wait until it is on main, or has to go back. Cancelling the wait withdraws it."""
         began = time.monotonic()
         told = self._before(change) or await self._refusal(change) or self._replaced(change)
         if told is not None:

@@ -298,7 +298,7 @@ def _overlaps(tasks: Sequence[Planned], ground: Ground, dropped: frozenset[str])
 
 
 def _all_waits(task: Planned, tasks: Sequence[Planned]) -> set[str]:
-    """Everything it waits for, tasks of the wave gone through."""
+    """Return all direct and indirect dependencies within the wave."""
     by_id = {each.id: each for each in tasks}
     found: set[str] = set()
     stack = list(task.depends_on)

@@ -153,7 +153,7 @@ class EpicFacts(msgspec.Struct, kw_only=True):
 
 
 def facts_of(state: State, log: Sequence[tuple[int, ev.Event]]) -> EpicFacts:
-    """Everything that figures need of a run."""
+    """Return everything that figures need of a run."""
     goal: Any = state.started.goal if state.started is not None else ""
     title = str(goal.get("text", "")) if isinstance(goal, dict) else str(goal)
     found = EpicFacts(run=state.run, title=title, status=run_status(state))

@@ -95,7 +95,7 @@ def older(path: Path) -> Path:
 
 
 def read(folder: Path) -> list[Note]:
-    """Everything that is kept, oldest first."""
+    """Return all kept entries, oldest first."""
     path = folder / NAME
     return [note for each in (older(path), path) for note in _lines(each)]
 

@@ -18,7 +18,7 @@ from leadhand.fleet.trial.scenario import Places, coders, config_of
 
 
 async def live(places: Places) -> None:
-    """Until all is done."""
+    """Run until all tasks are done."""
     trial = places.trial()
     async with Fleet(config_of(places, trial), coders(places)) as fleet:
         waiting = asyncio.get_running_loop().create_task(fleet.idle())

@@ -199,7 +199,7 @@ async def _repository(places: Places) -> None:
 
 
 def mark_of(repo: Path) -> str:
-    """Everything of the user's checkout and configuration that a fleet must leave as it is."""
+    """Return a digest of the user's checkout and configuration, which a fleet must not change."""
     digest = hashlib.sha256()
     skipped = {"objects", "refs", "logs"}
     for path in sorted(path for path in repo.rglob("*") if path.is_file()):

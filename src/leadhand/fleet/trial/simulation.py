@@ -86,7 +86,7 @@ class Desk:
         """Of the engine, in MB, each second."""
 
     async def run(self) -> float:
-        """Until the engine says that all is done; how long it took."""
+        """Run until the engine reports that all is done; return how long it took."""
         began = time.monotonic()
         looking = asyncio.get_running_loop().create_task(self._look())
         try:

@@ -15,7 +15,7 @@ def _tell(name, outcome):
 
 
 def pytest_runtest_logreport(report):
-    """How one part of a test ended: it passed when its call did, and neither end of it failed."""
+    """Record one phase of a test: it passed if its call did, and no other phase failed."""
     if report.failed:
         _tell(report.nodeid, "failed")
     elif report.skipped:
@@ -25,14 +25,14 @@ def pytest_runtest_logreport(report):
 
 
 def pytest_collectreport(report):
-    """A file that cannot be imported has no tests, and is one that failed."""
+    """Record a file that cannot be imported as one failed test."""
     if report.failed:
         _tell(report.nodeid, "failed")
 
 
 @pytest.hookimpl(hookwrapper=True, tryfirst=True)
 def pytest_cmdline_main():
-    """The run has ended when pytest itself says so."""
+    """Record the end of the run when pytest itself ends."""
     yield
     if _add is not None:
         _add("end")

@@ -9,7 +9,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - any 
 
 
 def _next():
-    """The sitecustomize.py that would have run without this one."""
+    """Return the sitecustomize.py that would have run without this one."""
     for place in sys.path:
         path = os.path.join(place or os.curdir, "sitecustomize.py")  # noqa: PTH118
         if os.path.abspath(place or os.curdir) != HERE and os.path.isfile(path):  # noqa: PTH100, PTH113
