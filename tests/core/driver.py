@@ -20,19 +20,12 @@ from leadhand.core.decide.planner_answer import record_answer
 from leadhand.core.policy import Policy
 from leadhand.core.state.evolve import evolve
 from leadhand.core.state.model import Now, State
+from tests.support.plans import step
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND
 MOVES_MAX = 20_000
 """More than this without an input is a loop that never ends."""
-
-
-def step(ident, *after, worker="w", **more):
-    """A step document: its id, what it waits for, and whatever else it says."""
-    doc = {"id": ident, "worker": worker, **more}
-    if after:
-        doc["depends_on"] = list(after)
-    return doc
 
 
 def finished(ident):

@@ -1,6 +1,7 @@
 """Lint and proposals: every rule, everything at once, bounded cost."""
 
 import copy
+import functools
 import json
 import time
 from pathlib import Path
@@ -16,6 +17,9 @@ from leadhand.core.lint.plan import lint as full_lint
 from leadhand.core.lint.proposal import proposal
 from leadhand.core.lint.rules import RULES
 from leadhand.core.plan.model import Plan
+from tests.support import plans
+
+step = functools.partial(plans.step, worker="any")
 
 
 def lint(doc, catalog, **more):
@@ -63,10 +67,6 @@ CATALOG = Catalog(
         ),
     ]
 )
-
-
-def step(id_="a", **fields):
-    return {"id": id_, "worker": "any", **fields}
 
 
 def build(id_="a", **parameters):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from typing import Any
 
@@ -12,8 +13,11 @@ from leadhand.core.catalog import Catalog, Offer, WorkerSpec
 from leadhand.core.lint.plan import lint
 from leadhand.core.lint.rules import RULES
 from leadhand.core.wording import shown
+from tests.support import plans
 
 TEXT = {"type": "string"}
+
+step = functools.partial(plans.step, worker="any")
 
 
 def worker(name: str, **offer: Any) -> WorkerSpec:
@@ -50,11 +54,6 @@ CATALOG = Catalog(
 )
 
 
-def step(ident: str = "a", who: str = "any", *after: str, **fields: Any) -> dict[str, Any]:
-    made: dict[str, Any] = {"id": ident, "worker": who, **fields}
-    return made | ({"depends_on": list(after)} if after else {})
-
-
 def plan(*steps: dict[str, Any], **fields: Any) -> dict[str, Any]:
     return {"steps": list(steps), **fields}
 
@@ -66,50 +65,55 @@ def goal(*want: str, **more: Any) -> dict[str, Any]:
 ALWAYS = {"promise-widened"}
 """Warnings that are told before every run: what does not count is not left out in silence."""
 
-A, B, C = step("a"), step("b", "any", "a"), step("c", "any", "b")
+A, B, C = step("a"), step("b", "a"), step("c", "b")
 EST = {"est": "1 minute"}
 
 CASES = [
     # structure
-    ("step-orphan", "steps[3]", plan(A, B, C, step("d")), plan(A, B, C, step("d", "any", "a"))),
+    (
+        "step-orphan",
+        "steps[3]",
+        plan(A, B, C, step("d")),
+        plan(A, B, C, step("d", "a")),
+    ),
     ("step-orphan", "steps[3]", plan(A, B, C, step("d")), plan(A, step("b"), step("c"))),
     ("step-orphan", "steps[3]", plan(A, B, C, step("d")), plan(A, B, step("c"), step("d"))),
     (
         "step-orphan",
         "steps[3]",
-        plan(A, B, C, step("d", "raw"), goal=goal("pdf"), final=False),
-        plan(A, B, C, step("d", "raw"), goal=goal("raw")),
+        plan(A, B, C, step("d", worker="raw"), goal=goal("pdf"), final=False),
+        plan(A, B, C, step("d", worker="raw"), goal=goal("raw")),
     ),
     (
         "plan-empty",
         "goal.want",
-        plan(step("a", "raw"), goal=goal("table")),
-        plan(step("a", "raw"), goal=goal("raw")),
+        plan(step("a", worker="raw"), goal=goal("table")),
+        plan(step("a", worker="raw"), goal=goal("raw")),
     ),
     (
         "plan-empty",
         "goal.want",
-        plan(step("a", "raw"), goal=goal("table")),
-        plan(step("a", "raw"), goal=goal("table", have={"table": 1})),
+        plan(step("a", worker="raw"), goal=goal("table")),
+        plan(step("a", worker="raw"), goal=goal("table", have={"table": 1})),
     ),
     (
         "plan-empty",
         "goal.want",
-        plan(step("a", "raw"), goal=goal("table")),
-        plan(step("a", "raw"), goal=goal("table"), final=False),
+        plan(step("a", worker="raw"), goal=goal("table")),
+        plan(step("a", worker="raw"), goal=goal("table"), final=False),
     ),
     # semantics
     (
         "need-unmet",
         "steps[0]",
-        plan(step("a", "clean"), goal=goal("table")),
-        plan(step("r", "raw"), step("a", "clean", "r"), goal=goal("table")),
+        plan(step("a", worker="clean"), goal=goal("table")),
+        plan(step("r", worker="raw"), step("a", "r", worker="clean"), goal=goal("table")),
     ),
     (
         "need-unmet",
         "steps[1]",
-        plan(step("r", "raw"), step("a", "clean"), goal=goal("table")),
-        plan(step("a", "clean"), goal=goal("table", have={"raw": 1})),
+        plan(step("r", worker="raw"), step("a", worker="clean"), goal=goal("table")),
+        plan(step("a", worker="clean"), goal=goal("table", have={"raw": 1})),
     ),
     (
         "need-unmet",
@@ -120,77 +124,102 @@ CASES = [
     (
         "need-unmet",
         "steps[0]",
-        plan(step("a", "typist"), goal=goal("raw", have={"raw": 1})),
-        plan(step("a", "typist", parameters={"text": "x"}), goal=goal("raw", have={"raw": 1})),
+        plan(step("a", worker="typist"), goal=goal("raw", have={"raw": 1})),
+        plan(
+            step("a", worker="typist", parameters={"text": "x"}), goal=goal("raw", have={"raw": 1})
+        ),
     ),
     (
         "goal-undone",
         "steps[2]",
-        plan(step("r", "raw"), step("c", "clean", "r"), step("x", "burn", "c"), goal=goal("table")),
         plan(
-            step("r", "raw"), step("c", "clean", "r"), step("x", "renew", "c"), goal=goal("table")
+            step("r", worker="raw"),
+            step("c", "r", worker="clean"),
+            step("x", "c", worker="burn"),
+            goal=goal("table"),
+        ),
+        plan(
+            step("r", worker="raw"),
+            step("c", "r", worker="clean"),
+            step("x", "c", worker="renew"),
+            goal=goal("table"),
         ),
     ),
     (
         "fact-dropped",
         "steps[1]",
-        plan(step("r", "raw"), step("x", "burn", "r"), step("c", "clean", "r"), goal=goal("raw")),
-        plan(step("r", "raw"), step("c", "clean", "r"), step("x", "burn", "c"), goal=goal("raw")),
+        plan(
+            step("r", worker="raw"),
+            step("x", "r", worker="burn"),
+            step("c", "r", worker="clean"),
+            goal=goal("raw"),
+        ),
+        plan(
+            step("r", worker="raw"),
+            step("c", "r", worker="clean"),
+            step("x", "c", worker="burn"),
+            goal=goal("raw"),
+        ),
     ),
     (
         "fact-dropped",
         "steps[1]",
-        plan(step("r", "raw"), step("x", "burn", "r"), step("c", "clean", "x"), goal=goal("table")),
         plan(
-            step("r", "raw"),
-            step("x", "burn", "r"),
-            step("s", "raw", "x"),
-            step("c", "clean", "s"),
+            step("r", worker="raw"),
+            step("x", "r", worker="burn"),
+            step("c", "x", worker="clean"),
+            goal=goal("table"),
+        ),
+        plan(
+            step("r", worker="raw"),
+            step("x", "r", worker="burn"),
+            step("s", "x", worker="raw"),
+            step("c", "s", worker="clean"),
             goal=goal("table"),
         ),
     ),
     (
         "gives-useless",
         "steps[1]",
-        plan(step("r", "raw"), step("x", "report"), goal=goal("raw")),
-        plan(step("r", "raw"), step("x", "report"), goal=goal("raw", "pdf")),
+        plan(step("r", worker="raw"), step("x", worker="report"), goal=goal("raw")),
+        plan(step("r", worker="raw"), step("x", worker="report"), goal=goal("raw", "pdf")),
     ),
     (
         "rollback-partial",
         "steps[0]",
         plan(
-            step("a", "deployer"),
-            step("b", "any", "a", undo={"worker": "any"}, failure_action="rollback"),
+            step("a", worker="deployer"),
+            step("b", "a", undo={"worker": "any"}, failure_action="rollback"),
         ),
         plan(
-            step("a", "deployer", undo={"worker": "any"}),
-            step("b", "any", "a", failure_action="rollback"),
+            step("a", worker="deployer", undo={"worker": "any"}),
+            step("b", "a", failure_action="rollback"),
         ),
     ),
     (
         "rollback-partial",
         "steps[0]",
         plan(
-            step("a", "deployer"),
-            step("b", "any", "a", undo={"worker": "any"}, failure_action="rollback"),
+            step("a", worker="deployer"),
+            step("b", "a", undo={"worker": "any"}, failure_action="rollback"),
         ),
         plan(
-            step("a", "deployer"),
-            step("b", "any", "a", undo={"worker": "any"}, failure_action="rollback"),
+            step("a", worker="deployer"),
+            step("b", "a", undo={"worker": "any"}, failure_action="rollback"),
             rollback_plan="the-old-one",
         ),
     ),
     (
         "need-unmet",
         "steps[1]",
-        plan(step("a", gives="luck"), step("b", "clean", "a")),
-        plan(step("a", gives="raw"), step("b", "clean", "a")),
+        plan(step("a", gives="luck"), step("b", "a", worker="clean")),
+        plan(step("a", gives="raw"), step("b", "a", worker="clean")),
     ),
     (
         "promise-widened",
         "steps[0].gives",
-        plan(step("a", gives="raw"), step("b", "clean", "a")),
-        plan(step("a", "raw", gives="raw"), step("b", "clean", "a")),
+        plan(step("a", gives="raw"), step("b", "a", worker="clean")),
+        plan(step("a", worker="raw", gives="raw"), step("b", "a", worker="clean")),
     ),
     (
         "promise-widened",
@@ -201,29 +230,39 @@ CASES = [
     (
         "promise-widened",
         "steps[1].needs",
-        plan(step("r", "raw"), step("a", "clean", "r", needs=[])),
-        plan(step("r", "raw"), step("a", "clean", "r", needs=["raw", "mood"])),
+        plan(step("r", worker="raw"), step("a", "r", worker="clean", needs=[])),
+        plan(step("r", worker="raw"), step("a", "r", worker="clean", needs=["raw", "mood"])),
     ),
     (
         "promise-widened",
         "steps[0].writes",
-        plan(step("a", "filer", parameters={"n": 1}, writes=["elsewhere"])),
+        plan(step("a", worker="filer", parameters={"n": 1}, writes=["elsewhere"])),
         plan(step("a", parameters={"n": 1}, writes=["elsewhere"])),
     ),
     (
         "fact-unchecked",
         "steps[0]",
-        plan(step("r", "claim"), step("c", "clean", "r"), goal=goal("table")),
-        plan(step("r", "raw"), step("c", "clean", "r"), goal=goal("table")),
+        plan(step("r", worker="claim"), step("c", "r", worker="clean"), goal=goal("table")),
+        plan(step("r", worker="raw"), step("c", "r", worker="clean"), goal=goal("table")),
     ),
     # contract
-    ("criteria-missing", "steps[0]", plan(step("a", "mute")), plan(step("a", "checked"))),
-    ("criteria-missing", "steps[0]", plan(step("a", "mute")), plan(step("a", "command"))),
     (
         "criteria-missing",
         "steps[0]",
-        plan(step("a", "mute")),
-        plan(step("a", "mute", success_criteria="data.n > 1")),
+        plan(step("a", worker="mute")),
+        plan(step("a", worker="checked")),
+    ),
+    (
+        "criteria-missing",
+        "steps[0]",
+        plan(step("a", worker="mute")),
+        plan(step("a", worker="command")),
+    ),
+    (
+        "criteria-missing",
+        "steps[0]",
+        plan(step("a", worker="mute")),
+        plan(step("a", worker="mute", success_criteria="data.n > 1")),
     ),
     (
         "criteria-idle",
@@ -234,10 +273,15 @@ CASES = [
     (
         "result-undeclared",
         "steps[0]",
-        plan(step("a", "mute"), step("b", parameters={"x": "${{ steps.a.data }}"})),
+        plan(step("a", worker="mute"), step("b", parameters={"x": "${{ steps.a.data }}"})),
         plan(A, step("b", parameters={"x": "${{ steps.a.data }}"})),
     ),
-    ("boundary-undeclared", "steps[0]", plan(step("a", "deployer")), plan(step("a", "bounded"))),
+    (
+        "boundary-undeclared",
+        "steps[0]",
+        plan(step("a", worker="deployer")),
+        plan(step("a", worker="bounded")),
+    ),
     (
         "dependency-outside",
         "steps[0].description",
@@ -263,7 +307,7 @@ CASES = [
         "step-repeated",
         "steps[1]",
         plan(step("a"), step("b")),
-        plan(step("a"), step("b", "checked")),
+        plan(step("a"), step("b", worker="checked")),
     ),
     # granularity
     ("step-fine", "steps[0].est", plan(step(est=0.001)), plan(step(est=1))),
@@ -274,7 +318,12 @@ CASES = [
         plan(step("a", est=10), step("b", est=10), step("c", est=10)),
     ),
     ("estimate-missing", "steps[1]", plan(step("a", **EST), B), plan(A, B)),
-    ("estimate-over-timeout", "steps[0]", plan(step("a", "slow")), plan(step("a", "slow", est=5))),
+    (
+        "estimate-over-timeout",
+        "steps[0]",
+        plan(step("a", worker="slow")),
+        plan(step("a", worker="slow", est=5)),
+    ),
     (
         "estimate-over-timeout",
         "steps[0].est",
@@ -292,13 +341,13 @@ CASES = [
         "write-conflict",
         "steps[1].writes",
         plan(step("a", writes=["x"]), step("b", writes=["x/deep/file"])),
-        plan(step("a", writes=["x"]), step("b", "any", "a", writes=["x/deep/file"])),
+        plan(step("a", writes=["x"]), step("b", "a", writes=["x/deep/file"])),
     ),
     (
         "write-conflict",
         "steps[1]",
-        plan(step("a", "logger"), step("b", "logger")),
-        plan(step("a", "single"), step("b", "single")),
+        plan(step("a", worker="logger"), step("b", worker="logger")),
+        plan(step("a", worker="single"), step("b", worker="single")),
     ),
     (
         "write-conflict",
@@ -327,56 +376,68 @@ CASES = [
     (
         "write-conflict",
         "steps[1]",
-        plan(step("a", "logger"), step("b", "logger")),
-        plan(step("a", "logger"), step("b", "logger"), limits={"workers": {"logger": 1}}),
+        plan(step("a", worker="logger"), step("b", worker="logger")),
+        plan(
+            step("a", worker="logger"),
+            step("b", worker="logger"),
+            limits={"workers": {"logger": 1}},
+        ),
     ),
     (
         "write-conflict",
         "steps[1]",
-        plan(step("a", "single", alternatives=["any"]), step("b", "single")),
-        plan(step("a", "single"), step("b", "single")),
+        plan(step("a", worker="single", alternatives=["any"]), step("b", worker="single")),
+        plan(step("a", worker="single"), step("b", worker="single")),
     ),
     (
         "read-conflict",
         "steps[1]",
-        plan(step("a", "pure"), step("b", "reader")),
-        plan(step("a", "pure"), step("b", "reader", "a")),
+        plan(step("a", worker="pure"), step("b", worker="reader")),
+        plan(step("a", worker="pure"), step("b", "a", worker="reader")),
     ),
     (
         "wait-needless",
         "steps[1].depends_on[0]",
-        plan(step("a", "pure"), step("b", "apart", "a")),
-        plan(step("a", "pure"), step("b", "reader", "a")),
+        plan(step("a", worker="pure"), step("b", "a", worker="apart")),
+        plan(step("a", worker="pure"), step("b", "a", worker="reader")),
     ),
     (
         "wait-needless",
         "steps[1].depends_on[0]",
-        plan(step("a", "pure"), step("b", "apart", "a")),
-        plan(step("a", "pure", success_criteria="data.n > 1"), step("b", "apart", "a")),
+        plan(step("a", worker="pure"), step("b", "a", worker="apart")),
+        plan(
+            step("a", worker="pure", success_criteria="data.n > 1"), step("b", "a", worker="apart")
+        ),
     ),
     (
         "wait-needless",
         "steps[1].depends_on[0]",
-        plan(step("a", "pure"), step("b", "apart", "a")),
-        plan(step("a", "pure"), step("b", "apart", "a", effects=["a call"])),
+        plan(step("a", worker="pure"), step("b", "a", worker="apart")),
+        plan(step("a", worker="pure"), step("b", "a", worker="apart", effects=["a call"])),
     ),
     (
         "wait-needless",
         "steps[1].depends_on[0]",
-        plan(step("a", effects=[], writes=["x"]), step("b", "any", "a", effects=[], writes=["y"])),
-        plan(step("a", "pure"), step("b", "any", "a")),
+        plan(
+            step("a", effects=[], writes=["x"]),
+            step("b", "a", effects=[], writes=["y"]),
+        ),
+        plan(step("a", worker="pure"), step("b", "a")),
     ),
     (
         "wait-needless",
         "steps[1].depends_on[0]",
-        plan(step("a", "pure"), step("b", "apart", "a")),
-        plan(step("a", "pure"), step("b", "apart", "a", parameters={"x": "${{ steps.a.data }}"})),
+        plan(step("a", worker="pure"), step("b", "a", worker="apart")),
+        plan(
+            step("a", worker="pure"),
+            step("b", "a", worker="apart", parameters={"x": "${{ steps.a.data }}"}),
+        ),
     ),
     (
         "parallel-none",
         "steps",
-        plan(A, B, C, step("d", "any", "c"), step("e", "any", "d")),
-        plan(A, B, C, step("d", "any", "c"), step("e", "any", "a")),
+        plan(A, B, C, step("d", "c"), step("e", "d")),
+        plan(A, B, C, step("d", "c"), step("e", "a")),
     ),
     (
         "write-hot",
@@ -388,10 +449,15 @@ CASES = [
     (
         "provider-single",
         "goal.want",
-        plan(step("a", "report"), goal=goal("pdf")),
-        plan(step("a", "raw"), goal=goal("raw")),
+        plan(step("a", worker="report"), goal=goal("pdf")),
+        plan(step("a", worker="raw"), goal=goal("raw")),
     ),
-    ("timeout-missing", "steps[0]", plan(step("a", "deployer")), plan(step("a", "bounded"))),
+    (
+        "timeout-missing",
+        "steps[0]",
+        plan(step("a", worker="deployer")),
+        plan(step("a", worker="bounded")),
+    ),
     (
         "timeout-missing",
         "steps[0]",
@@ -401,20 +467,20 @@ CASES = [
     (
         "timeout-missing",
         "steps[0]",
-        plan(step("a", "deployer", effects=[])),
-        plan(step("a", "bounded", effects=[])),
+        plan(step("a", worker="deployer", effects=[])),
+        plan(step("a", worker="bounded", effects=[])),
     ),
     (
         "budget-short",
         "budget",
-        plan(step("a", "dear"), budget=2),
-        plan(step("a", "dear"), budget=3),
+        plan(step("a", worker="dear"), budget=2),
+        plan(step("a", worker="dear"), budget=3),
     ),
     (
         "budget-short",
         "goal.budget",
-        plan(step("a", "dear"), goal={"budget": {"cost": 2}}),
-        plan(step("a", "dear"), goal={"budget": {"cost": 3}}),
+        plan(step("a", worker="dear"), goal={"budget": {"cost": 2}}),
+        plan(step("a", worker="dear"), goal={"budget": {"cost": 3}}),
     ),
     (
         "budget-short",
@@ -440,7 +506,12 @@ CASES = [
         plan(step(failure_action="replan")),
         plan(step(failure_action="replan"), planner="anthropic:claude-haiku-4-5"),
     ),
-    ("goal-unchecked", "goal", plan(A, goal="Be happy"), plan(step("a", "checked"), goal="Be")),
+    (
+        "goal-unchecked",
+        "goal",
+        plan(A, goal="Be happy"),
+        plan(step("a", worker="checked"), goal="Be"),
+    ),
     (
         "goal-unchecked",
         "goal",
@@ -502,12 +573,15 @@ def test_without_a_catalogue_facts_are_not_judged():
 
 def test_a_plan_that_does_not_speak_of_facts_is_not_judged_by_them():
     """A worker's needs matter only where the plan is about facts."""
-    assert not fired(plan(step("a", "clean")), "need-unmet")
+    assert not fired(plan(step("a", worker="clean")), "need-unmet")
 
 
 def test_what_a_worker_writes_in_general_is_not_certain():
     """A worker that writes into a folder may take another file each time: a warning."""
-    doc = plan(step("a", "filer", parameters={"n": 1}), step("b", "filer", parameters={"n": 2}))
+    doc = plan(
+        step("a", worker="filer", parameters={"n": 1}),
+        step("b", worker="filer", parameters={"n": 2}),
+    )
     found = [each for each in lint(doc, CATALOG) if each.rule == "write-conflict"]
     assert [each.level for each in found] == ["warning"]
     assert not lint(doc, CATALOG, advice=False)
@@ -517,7 +591,7 @@ def test_what_a_worker_writes_in_general_is_not_certain():
 
 def test_a_need_says_who_could_meet_it():
     """The step that gives it, else the worker, else that nobody does."""
-    by = {"x": plan(step("r", "raw"), step("a", needs="raw"))}
+    by = {"x": plan(step("r", worker="raw"), step("a", needs="raw"))}
     by["y"] = plan(step("a", needs="raw"))
     by["z"] = plan(step("a", needs="peace"))
     fixes = [each.fix for doc in by.values() for each in lint(doc, CATALOG, advice=False)]
@@ -531,16 +605,16 @@ def test_a_need_says_who_could_meet_it():
 def test_of_many_givers_the_nearest_count():
     """A fact that is given and taken back again and again is followed all the same."""
     who = ("raw", "burn")
-    chain = [step(f"s{i}", who[i % 2], *([f"s{i - 1}"] if i else [])) for i in range(99)]
-    good = plan(*chain, step("end", "clean", "s98"), goal=goal("table"))
+    chain = [step(f"s{i}", *([f"s{i - 1}"] if i else []), worker=who[i % 2]) for i in range(99)]
+    good = plan(*chain, step("end", "s98", worker="clean"), goal=goal("table"))
     assert not lint(good, CATALOG, advice=False)
-    bad = plan(*chain[:98], step("end", "clean", "s97"), goal=goal("table"))
+    bad = plan(*chain[:98], step("end", "s97", worker="clean"), goal=goal("table"))
     assert [each.rule for each in lint(bad, CATALOG, advice=False)] == ["fact-dropped"]
 
 
 def test_findings_name_their_step():
     """In the text and in the document."""
-    (found,) = lint(plan(step("deploy", "nobody")), CATALOG, advice=False)
+    (found,) = lint(plan(step("deploy", worker="nobody")), CATALOG, advice=False)
     assert found.step == "deploy"
     assert f"at steps[0].worker, step {shown('deploy')}: no worker" in str(found)
     assert to_builtins(found.document()) | {"message": "", "fix": ""} == {
@@ -552,7 +626,7 @@ def test_findings_name_their_step():
         "message": "",
         "fix": "",
     }
-    inner = plan(A, rollback_plan=plan(step("back", "nobody")))
+    inner = plan(A, rollback_plan=plan(step("back", worker="nobody")))
     assert [each.step for each in lint(inner, CATALOG, advice=False)] == ["back"]
 
 
@@ -571,7 +645,7 @@ def lanes(count: int) -> dict[str, Any]:
     for i in range(count):
         after = [f"s{i - 10}"] if i >= 10 else []
         own = [f"out/{i % 10}/{i}.csv", f"log/{i % 10}"]
-        steps.append(step(f"s{i}", "any", *after, writes=own, reads=["out/**"], gives=[f"f{i}"]))
+        steps.append(step(f"s{i}", *after, writes=own, reads=["out/**"], gives=[f"f{i}"]))
         steps[-1]["needs"] = [f"f{i - 10}"] if i >= 10 else []
     return plan(*steps)
 
@@ -583,9 +657,7 @@ def shared(count: int) -> dict[str, Any]:
 
 def chained(count: int) -> dict[str, Any]:
     """A chain that writes one thing again and again."""
-    chain = (
-        step(f"s{i}", "any", *([f"s{i - 1}"] if i else []), writes=["x"]) for i in range(count)
-    )
+    chain = (step(f"s{i}", *([f"s{i - 1}"] if i else []), writes=["x"]) for i in range(count))
     return plan(*chain)
 
 

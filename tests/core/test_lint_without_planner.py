@@ -7,14 +7,11 @@ from typing import Any
 import pytest
 
 from leadhand.core.lint.plan import lint
+from tests.support.plans import step
 
 
 def plan(*steps: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {"goal": "g", "steps": list(steps), **more}
-
-
-def step(**more: Any) -> dict[str, Any]:
-    return {"id": "a", "worker": "w", **more}
 
 
 def unused(doc: Any) -> list[Any]:

@@ -45,6 +45,7 @@ from leadhand.testing.endpoint import (
     Truncated,
     Wrong,
 )
+from tests.support.plans import call
 
 CALLS_MAX = 60
 """How often a provider may be asked in one run: two dozen useless revisions, and some feedback."""
@@ -155,25 +156,19 @@ def crew(world: World) -> list[Any]:
     return [fetch, broken, busy, web, dear, clean, approve, publish, pay, look_out, nap]
 
 
-def step(ident: str, name: str, after: Sequence[str] = (), **parameters: Any) -> dict[str, Any]:
-    """One step of a proposal."""
-    found: dict[str, Any] = {"id": ident, "worker": name, "parameters": parameters}
-    return found | ({"depends_on": list(after)} if after else {})
-
-
 def propose(*steps: Any, **more: Any) -> dict[str, Any]:
     """A proposal."""
     return {"kind": "propose", "because": "it seems right", "steps": list(steps), **more}
 
 
-F = step("f", "fetch", city="Oslo")
-C = step("c", "clean", ["f"], raw="${{ steps.f.data }}")
-A = step("a", "approve", ["c"], table="${{ steps.c.data }}")
-P = step("p", "publish", ["a"], table="${{ steps.c.data }}")
+F = call("f", "fetch", city="Oslo")
+C = call("c", "clean", ["f"], raw="${{ steps.f.data }}")
+A = call("a", "approve", ["c"], table="${{ steps.c.data }}")
+P = call("p", "publish", ["a"], table="${{ steps.c.data }}")
 RIGHT = propose(F, C, A, P)
 FINISH = {"kind": "finish", "because": "it is published", "result": "published"}
 DONE = [RIGHT, FINISH]
-BROKEN = propose(step("b", "broken", city="Oslo"))
+BROKEN = propose(call("b", "broken", city="Oslo"))
 DROPS = FINISH | {"drop": [{"id": "b", "reason": "fetch did it"}]}
 LIST = "1. fetch\n2. clean\n3. approve\n4. publish"
 
@@ -190,7 +185,7 @@ def busy_with(name: str, **given: Any) -> Callable[[], Any]:
     def make() -> Any:
         def answer(number: int) -> Any:
             said = {k: v(number) if callable(v) else v for k, v in given.items()}
-            return Data(propose(step(f"s{number}", name, **said)))
+            return Data(propose(call(f"s{number}", name, **said)))
 
         return numbered(answer)
 
@@ -317,32 +312,32 @@ BEHAVIOURS = [
     # Wrong order and unmet needs.
     Behaviour(
         "wrong order: then right",
-        once(propose(step("c", "clean"), F)),
+        once(propose(call("c", "clean"), F)),
         says="clean",
     ),
     Behaviour("wrong order: the same for ever", forever(propose(P, A))),
     Behaviour(
         "wrong order: another one each time",
-        lambda: numbered(lambda n: Data(propose(step(f"c{n}", "clean", raw=f"made up {n}")))),
+        lambda: numbered(lambda n: Data(propose(call(f"c{n}", "clean", raw=f"made up {n}")))),
     ),
     Behaviour(
         "skips the approval",
-        once(propose(F, C, step("p", "publish", ["c"], table="${{ steps.c.data }}"))),
+        once(propose(F, C, call("p", "publish", ["c"], table="${{ steps.c.data }}"))),
         says="approved:table, which is not true",
     ),
     Behaviour("ends short: final before the goal", once(propose(F, C, final=True)), says="report"),
     # Strangers and look-alikes.
     Behaviour(
-        "unknown worker: then right", once(propose(step("f", "fetcher", city="x"))), says="fetch"
+        "unknown worker: then right", once(propose(call("f", "fetcher", city="x"))), says="fetch"
     ),
-    Behaviour("unknown worker: for ever", forever(propose(step("f", "wizard", city="x")))),
+    Behaviour("unknown worker: for ever", forever(propose(call("f", "wizard", city="x")))),
     Behaviour(
-        "look-alike: a Cyrillic e in fetch", once(propose(step("f", "f\u0435tch", city="x")))
+        "look-alike: a Cyrillic e in fetch", once(propose(call("f", "f\u0435tch", city="x")))
     ),
     Behaviour(
-        "look-alike: a character nobody sees", once(propose(step("f", "fetch\u200b", city="x")))
+        "look-alike: a character nobody sees", once(propose(call("f", "fetch\u200b", city="x")))
     ),
-    Behaviour("look-alike: FETCH", once(propose(step("f", "FETCH", city="x")))),
+    Behaviour("look-alike: FETCH", once(propose(call("f", "FETCH", city="x")))),
     Behaviour("an action that nobody named", [propose(F | {"action": "all"}, C, A, P), FINISH]),
     # Claims.
     Behaviour(
@@ -351,7 +346,7 @@ BEHAVIOURS = [
     Behaviour(
         "claims: publish needs nothing",
         once(
-            propose(F, C, step("p", "publish", ["c"], table="${{ steps.c.data }}") | {"needs": []})
+            propose(F, C, call("p", "publish", ["c"], table="${{ steps.c.data }}") | {"needs": []})
         ),
     ),
     Behaviour(
@@ -360,22 +355,22 @@ BEHAVIOURS = [
             propose(
                 F,
                 C | {"gives": ["table", "approved:table"]},
-                step("p", "publish", ["c"], table="${{ steps.c.data }}"),
+                call("p", "publish", ["c"], table="${{ steps.c.data }}"),
             )
         ),
     ),
     Behaviour(
         "claims: a payment is idempotent",
-        once(propose(step("y", "pay", amount=5) | {"idempotent": True})),
+        once(propose(call("y", "pay", amount=5) | {"idempotent": True})),
     ),
     Behaviour(
         "claims: a payment changes nothing",
-        once(propose(step("y", "pay", amount=5) | {"effects": []})),
+        once(propose(call("y", "pay", amount=5) | {"effects": []})),
         ends=EITHER,
     ),
     Behaviour(
         "claims: a payment is of low risk",
-        once(propose(step("y", "pay", amount=5) | {"risk_level": "low"})),
+        once(propose(call("y", "pay", amount=5) | {"risk_level": "low"})),
     ),
     Behaviour("claims: drops nothing, costs nothing", once(propose(F | {"drops": [], "cost": 0}))),
     Behaviour(
@@ -386,7 +381,7 @@ BEHAVIOURS = [
         "claims: it is approved already, in a note",
         [
             propose(F, C, notes="approved:table is true"),
-            propose(step("p", "publish", ["c"], table="${{ steps.c.data }}")),
+            propose(call("p", "publish", ["c"], table="${{ steps.c.data }}")),
             propose(A, P),
             FINISH,
         ],
@@ -400,13 +395,13 @@ BEHAVIOURS = [
     ),
     Behaviour(
         "refers to a step that is not there",
-        once(propose(step("c", "clean", raw="${{ steps.z.data }}"))),
+        once(propose(call("c", "clean", raw="${{ steps.z.data }}"))),
     ),
     Behaviour("one id twice", once(propose(F, F)), says="f"),
     Behaviour("an id of before", [propose(F), propose(F, C, A, P), propose(C, A, P), FINISH]),
     Behaviour(
         "too many steps at once",
-        once(propose(*(step(f"w{i}", "look_out") for i in range(201)))),
+        once(propose(*(call(f"w{i}", "look_out") for i in range(201)))),
         says="too many",
     ),
     # Nothing, and what is no answer.
@@ -432,21 +427,21 @@ BEHAVIOURS = [
         "nested: 100 levels", once(propose(F | {"parameters": json.loads("[" * 60 + "]" * 60)}))
     ),
     # Ids.
-    Behaviour("ids: emoji", [propose(step("\U0001f680", "fetch", city="Oslo")), *DONE]),
+    Behaviour("ids: emoji", [propose(call("\U0001f680", "fetch", city="Oslo")), *DONE]),
     Behaviour(
-        "ids: Arabic letters", [propose(step("\u0628\u064a\u062a", "fetch", city="Oslo")), *DONE]
+        "ids: Arabic letters", [propose(call("\u0628\u064a\u062a", "fetch", city="Oslo")), *DONE]
     ),
     Behaviour(
         "ids: a path",
         [
-            propose(step("../../etc", "fetch", city="Oslo")),
-            propose(step("c", "clean", raw="${{ steps.etc.data }}"), A, P),
+            propose(call("../../etc", "fetch", city="Oslo")),
+            propose(call("c", "clean", raw="${{ steps.etc.data }}"), A, P),
             FINISH,
         ],
     ),
     Behaviour(
         "ids: 5,000 characters",
-        [propose(step("x" * 5000, "fetch", city="Oslo")), propose(*RIGHT["steps"]), FINISH],
+        [propose(call("x" * 5000, "fetch", city="Oslo")), propose(*RIGHT["steps"]), FINISH],
     ),
     # Parameters.
     Behaviour(
@@ -457,14 +452,14 @@ BEHAVIOURS = [
     Behaviour(
         "parameters: one too many", once(propose(F | {"parameters": {"city": "Oslo", "depth": 3}}))
     ),
-    Behaviour("parameters: of the wrong type", once(propose(step("y", "pay", amount="much")))),
+    Behaviour("parameters: of the wrong type", once(propose(call("y", "pay", amount="much")))),
     Behaviour(
         "parameters: data that it made up",
-        once(propose(step("c", "clean", raw={"ticket": "raw-1"}))),
+        once(propose(call("c", "clean", raw={"ticket": "raw-1"}))),
     ),
     Behaviour(
         "parameters: a secret",
-        once(propose(step("f", "fetch", city="ghp_" + "a1B2" * 9))),
+        once(propose(call("f", "fetch", city="ghp_" + "a1B2" * 9))),
         says="secret",
     ),
     # Repeats and useless work.
@@ -473,7 +468,7 @@ BEHAVIOURS = [
         "repeats: what failed for good",
         [
             BROKEN,
-            propose(step("b2", "broken", city="Oslo")),
+            propose(call("b2", "broken", city="Oslo")),
             RIGHT,
             DROPS,
         ],
@@ -548,15 +543,15 @@ BEHAVIOURS = [
     Behaviour(
         "changes its mind: cancels what waits",
         [
-            propose(F, C, A, step("d", "nap", ["a"])),
-            propose(step("p", "publish", ["a"], table="${{ steps.c.data }}")),
+            propose(F, C, A, call("d", "nap", ["a"])),
+            propose(call("p", "publish", ["a"], table="${{ steps.c.data }}")),
             FINISH,
         ],
     ),
     Behaviour(
         "cancels a step under way",
         hasty(
-            propose(step("n", "nap", seconds=0.5), F),
+            propose(call("n", "nap", seconds=0.5), F),
             propose(C, cancel=["n"]),
             propose(C, A, P),
             FINISH,
@@ -574,7 +569,7 @@ BEHAVIOURS = [
         "supersedes a step that is done",
         hasty(
             propose(F),
-            propose(step("f2", "fetch", city="Oslo") | {"supersedes": "f"}),
+            propose(call("f2", "fetch", city="Oslo") | {"supersedes": "f"}),
             propose(C, A, P),
             FINISH,
         ),
@@ -585,20 +580,20 @@ BEHAVIOURS = [
     # Money, failures, strangers' words.
     Behaviour(
         "over budget: a worker for 100 of 5",
-        once(propose(step("f", "dear", city="Oslo"))),
+        once(propose(call("f", "dear", city="Oslo"))),
         budget=5.0,
         ends=("succeeded", "failed"),
     ),
     Behaviour(
         "a worker that is broken, then it gives up",
         [
-            propose(step("b", "broken", city="Oslo")),
+            propose(call("b", "broken", city="Oslo")),
             Loop(Data({"kind": "give_up", "because": "x", "reason": "broken"})),
         ],
     ),
     Behaviour(
         "a worker that is busy once, step by step",
-        patient(propose(step("f", "busy", city="Oslo")), propose(C), propose(A, P), FINISH),
+        patient(propose(call("f", "busy", city="Oslo")), propose(C), propose(A, P), FINISH),
         style="next_step",
     ),
     # Waiting and dropping.
@@ -648,8 +643,8 @@ BEHAVIOURS = [
     Behaviour(
         "injection: obeys what a page says",
         [
-            propose(step("f", "web", city="Oslo")),
-            propose(step("y", "pay", amount=1000)),
+            propose(call("f", "web", city="Oslo")),
+            propose(call("y", "pay", amount=1000)),
             propose(C, A, P),
             FINISH,
         ],
@@ -658,8 +653,8 @@ BEHAVIOURS = [
     Behaviour(
         "injection: obeys, without wanted facts",
         [
-            propose(step("f", "web", city="Oslo")),
-            Loop(Data(propose(step("y", "pay", amount=1000)))),
+            propose(call("f", "web", city="Oslo")),
+            Loop(Data(propose(call("y", "pay", amount=1000)))),
         ],
         goal=WORDS,
         ends=ASKED,

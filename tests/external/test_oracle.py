@@ -13,6 +13,7 @@ from leadhand.testing import Deadlock
 from tests.external import evals, graph_families, graph_world, oracle
 from tests.external.graph_families import Case, draw
 from tests.external.graph_world import Fault, Graph, Job, Method, World, best
+from tests.support.plans import call
 
 DEAR, CHEAP = (Job("dear", ("a",), ("c",), cost=9.0), Job("cheap", ("a",), ("b",), cost=1.0))
 LAST = Job("last", ("b",), ("c",), cost=2.0, idempotent=False)
@@ -107,11 +108,6 @@ def does(*decisions: Any) -> Any:
     return planner
 
 
-def step(ident: str, worker: str, **parameters: Any) -> dict[str, Any]:
-    """One step of a planted planner."""
-    return {"id": ident, "worker": worker, "parameters": parameters}
-
-
 A, B = "${{ params.a }}", "${{ steps.b.data }}"
 
 
@@ -134,7 +130,7 @@ def test_a_planner_that_says_done_is_caught(monkeypatch):
 
 def test_a_wrong_result_is_caught(monkeypatch):
     """What is wanted is there, and what is returned is something else."""
-    verdict = played(monkeypatch, does(Propose((step("d", "dear", a=A),)), Finish("nice")))
+    verdict = played(monkeypatch, does(Propose((call("d", "dear", a=A),)), Finish("nice")))
     assert verdict.reached
     assert verdict.wrong_result == "result 'nice', wanted {'c': 'c by dear #1'}"
     assert not verdict.false_success
@@ -149,7 +145,7 @@ def test_a_planner_that_gives_up_early_is_caught(monkeypatch):
 
 def test_a_dear_way_is_caught(monkeypatch):
     """The line of the table is missed."""
-    steps = does(Propose((step("d", "dear", a=A),), final=True))
+    steps = does(Propose((call("d", "dear", a=A),), final=True))
     verdict = played(monkeypatch, steps)._replace(family="costs")
     assert (verdict.spent, verdict.optimum) == (9.0, 3.0)
     (line,) = [line for line in evals.graphs_lines([verdict]) if "optimum" in line.what]
@@ -158,10 +154,10 @@ def test_a_dear_way_is_caught(monkeypatch):
 
 def test_invented_data_and_unmet_needs_are_caught(monkeypatch):
     """A worker was called without what it needs."""
-    verdict = played(monkeypatch, does(Propose((step("l", "last", b="invented"),), final=True)))
+    verdict = played(monkeypatch, does(Propose((call("l", "last", b="invented"),), final=True)))
     assert verdict.impossible == ("last as l: b is not true",)
     steps = does(
-        Propose((step("b", "cheap", a=A),)), Propose((step("l", "last", b="invented"),), final=True)
+        Propose((call("b", "cheap", a=A),)), Propose((call("l", "last", b="invented"),), final=True)
     )
     verdict = played(monkeypatch, steps)
     assert verdict.impossible == ("last as l: b is given as 'invented', not 'b by cheap #1'",)
@@ -170,9 +166,9 @@ def test_invented_data_and_unmet_needs_are_caught(monkeypatch):
 def test_a_finished_step_that_runs_again_is_caught(monkeypatch):
     """Under another name too, as long as what it gave is still there."""
     steps = does(
-        Propose((step("b", "cheap", a=A),)),
-        Propose((step("l", "last", b=B),)),
-        Propose((step("m", "last", b=B),), final=True),
+        Propose((call("b", "cheap", a=A),)),
+        Propose((call("l", "last", b=B),)),
+        Propose((call("m", "last", b=B),), final=True),
     )
     assert played(monkeypatch, steps).repeated == ("last as m",)
 
@@ -180,7 +176,7 @@ def test_a_finished_step_that_runs_again_is_caught(monkeypatch):
 def test_blind_repeats_are_caught(monkeypatch):
     """What failed for good is tried again on the same input, though no person said so."""
     broken = GRAPH._replace(jobs=(DEAR._replace(fault=Fault("permanent")), CHEAP, LAST))
-    tries = [Propose((step(f"d{i}", "dear", a=A),)) for i in (1, 2)]
+    tries = [Propose((call(f"d{i}", "dear", a=A),)) for i in (1, 2)]
     verdict = played(monkeypatch, does(*tries, GiveUp("no")), broken)
     assert len(verdict.blind) == 1
     world = World.of(broken)

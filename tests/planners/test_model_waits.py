@@ -12,11 +12,12 @@ from leadhand.planners.model import answers, prompt
 from leadhand.planners.model.planner import ModelPlanner
 from leadhand.stores.memory import MemoryStore
 from leadhand.testing.models import ScriptedModel
-from tests.planners.test_model_planner import FINISH, GOAL, PLAN, WORKERS, last, run, step
+from tests.planners.test_model_planner import FINISH, GOAL, PLAN, WORKERS, last, run
+from tests.support.plans import call
 
 WAIT = {"kind": "wait", "because": "it is under way"}
 EMPTY = {"kind": "propose", "because": "nothing to add", "steps": []}
-BROKEN = PLAN | {"steps": [step("x", "broken", city="Oslo")]}
+BROKEN = PLAN | {"steps": [call("x", "broken", city="Oslo")]}
 
 
 @worker(gives="raw", idempotent=True)
@@ -43,14 +44,14 @@ async def quick():
 
 
 ALL = [*WORKERS, slow, broken, busy, quick]
-REST = [step("b", "average", raw="${{ steps.a.data }}"), PLAN["steps"][2]]
+REST = [call("b", "average", raw="${{ steps.a.data }}"), PLAN["steps"][2]]
 
 
 @pytest.mark.parametrize("nothing", [WAIT, EMPTY])
 @pytest.mark.parametrize("name", ["slow", "busy"])
 async def test_it_waits_while_something_is_under_way_or_tried_again(nothing, name):
     """An empty proposal during a backoff was refused, and a person disturbed."""
-    first = PLAN | {"steps": [step("a", name, city="Oslo"), step("q", "quick")]}
+    first = PLAN | {"steps": [call("a", name, city="Oslo"), call("q", "quick")]}
     begun = []
 
     def answer(request):

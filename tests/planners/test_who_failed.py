@@ -14,11 +14,12 @@ from leadhand.models import call_record
 from leadhand.models.recordings import recording
 from leadhand.planners.model.planner import ModelPlanner
 from leadhand.testing import ScriptedModel
-from tests.planners.test_model_planner import GOAL, PLAN, WORKERS, step
+from tests.planners.test_model_planner import GOAL, PLAN, WORKERS
 from tests.support.cli import Folder
+from tests.support.plans import call
 
 ALONE = Policy(**({"no_input": True} if "no_input" in Policy.__struct_fields__ else {}))
-WRONG = {"kind": "propose", "because": "at once", "steps": [step("a", "nobody", city="Oslo")]}
+WRONG = {"kind": "propose", "because": "at once", "steps": [call("a", "nobody", city="Oslo")]}
 
 
 @worker(effects=())
