@@ -10,7 +10,7 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from msgspec import UNSET, Struct, UnsetType, to_builtins
+from msgspec import UNSET, Struct, UnsetType, field, to_builtins
 
 from leadhand.app.reader import Reader, summary_of
 from leadhand.audit.anchors import file_of
@@ -432,6 +432,19 @@ def timeline_document(reader: Reader, state: State) -> list[SpanRow]:
 
 def _keys(table: str) -> tuple[str, ...]:
     return SCHEMAS[table].__struct_encode_fields__
+
+
+class SettingRow(Struct, kw_only=True):
+    """A value that is configured, and where it came from."""
+
+    value: Any
+    source: str = field(name="from")
+
+
+def settings_table(settings: Settings) -> dict[str, SettingRow]:
+    """Return every setting by its key."""
+    rows = setting_rows(settings)
+    return {key: SettingRow(value=value, source=origin) for key, value, origin in rows}
 
 
 def setting_rows(settings: Settings) -> Iterator[tuple[str, Any, str]]:

@@ -6,15 +6,18 @@ from collections import Counter
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec import UNSET, Struct, UnsetType, field
+from msgspec.structs import asdict
+
 from leadhand.app.reader import summary_of
 from leadhand.core import events as ev
 from leadhand.core.calendar import iso
+from leadhand.core.plan.model import Doc
 from leadhand.errors import StoreError
 
 if TYPE_CHECKING:
     from leadhand.app.reader import Reader
     from leadhand.core.library import SavedPlan
-    from leadhand.core.plan.model import Doc
     from leadhand.ports import RunHeader
 
 
@@ -53,57 +56,123 @@ def recoveries(reader: Reader, run: str) -> Counter[str]:
     return Counter(event.strategy for _, event in log if isinstance(event, ev.RecoveryDecided))
 
 
-def record(found: list[LibraryUse]) -> Doc:
+class UseTotals(Struct, kw_only=True):
+    """How often a plan of the library was used, and how well that went."""
+
+    uses: int
+    outcomes: dict[str, int]
+    """Runs by status."""
+    median_s: float | None
+    """How long runs took that succeeded."""
+    last_used: str | None
+
+
+class LibraryRow(Struct, kw_only=True):
+    """A plan of the library."""
+
+    name: str
+    version: int
+    hash: str
+    saved: str
+    by: str
+    source: str = field(name="from")
+    goal: str
+    params: list[str]
+    steps: int
+    uses: int | UnsetType = UNSET
+    """In lists, as the next ones: the runs of all its versions."""
+    outcomes: dict[str, int] | UnsetType = UNSET
+    median_s: float | UnsetType | None = UNSET
+    last_used: str | UnsetType | None = UNSET
+
+
+class VersionRow(Struct, kw_only=True):
+    """A version of a plan of the library, with how it fared."""
+
+    version: int
+    hash: str
+    saved: str
+    by: str
+    source: str = field(name="from")
+    uses: int
+    outcomes: dict[str, int]
+    median_s: float | None
+    last_used: str | None
+    recoveries: dict[str, int]
+    """Answers to failures by strategy."""
+    runs: list[str]
+
+
+class LibraryPlan(LibraryRow, kw_only=True):
+    """A plan of the library, whole, with how its versions fared."""
+
+    document: Doc
+    history: list[VersionRow]
+
+
+def record(found: list[LibraryUse]) -> UseTotals:
     """Return totals of some uses: their number, outcomes and durations."""
     ended = [use.took_s for use in found if use.status == "succeeded"]
-    return {
-        "uses": len(found),
-        "outcomes": dict(Counter(use.status for use in found)),
-        "median_s": round(median(ended), 3) if ended else None,
-        "last_used": max((use.started for use in found), default=None),
-    }
+    last = max((use.started for use in found), default=None)
+    return UseTotals(
+        uses=len(found),
+        outcomes=dict(Counter(use.status for use in found)),
+        median_s=round(median(ended), 3) if ended else None,
+        last_used=iso(last) if last else None,
+    )
 
 
-def saved_row(saved: SavedPlan) -> Doc:
-    """Return a plan of the library as a row of its lists."""
+def saved_row(saved: SavedPlan) -> LibraryRow:
+    """Return a plan of the library as a row of its lists, without its uses."""
     goal = saved.document.get("goal", "")
-    return {
-        "name": saved.name,
-        "version": saved.version,
-        "hash": saved.hash,
-        "saved": saved.at,
-        "by": saved.actor,
-        "from": saved.source,
-        "goal": goal.get("text", "") if isinstance(goal, dict) else goal,
-        "params": list(saved.document.get("params", {})),
-        "steps": len(saved.document.get("steps", ())),
-    }
+    return LibraryRow(
+        name=saved.name,
+        version=saved.version,
+        hash=saved.hash,
+        saved=iso(saved.at),
+        by=saved.actor,
+        source=saved.source,
+        goal=goal.get("text", "") if isinstance(goal, dict) else goal,
+        params=list(saved.document.get("params", {})),
+        steps=len(saved.document.get("steps", ())),
+    )
 
 
-def timed_saved(row: Doc) -> Doc:
-    """Return the row with ISO 8601 times."""
-    return row | {key: iso(row[key]) for key in ("saved", "last_used") if row.get(key)}
+def library_rows(reader: Reader) -> list[LibraryRow]:
+    """Return the plans of the library in their latest versions, with their uses."""
+    used, rows = uses(reader), []
+    for name, versions in sorted(reader.library().plans.items()):
+        row, told = saved_row(versions[-1]), record([use for use in used if use.name == name])
+        row.uses, row.outcomes = told.uses, told.outcomes
+        row.median_s, row.last_used = told.median_s, told.last_used
+        rows.append(row)
+    return rows
 
 
-def history_rows(reader: Reader, versions: list[SavedPlan], used: list[LibraryUse]) -> list[Doc]:
+def library_plan(reader: Reader, saved: SavedPlan) -> LibraryPlan:
+    """Return a plan of the library, whole, with the history of all its versions."""
+    used = [use for use in uses(reader) if use.name == saved.name]
+    history = history_rows(reader, reader.library().plans[saved.name], used)
+    return LibraryPlan(**asdict(saved_row(saved)), document=saved.document, history=history)
+
+
+def history_rows(
+    reader: Reader, versions: list[SavedPlan], used: list[LibraryUse]
+) -> list[VersionRow]:
     """Return the history of each version."""
     found = []
     for saved in versions:
         mine = [use for use in used if use.version == saved.version]
         answers: Counter[str] = sum((recoveries(reader, use.run) for use in mine), Counter())
-        told = record(mine)
-        if told["last_used"]:
-            told["last_used"] = iso(told["last_used"])
-        found.append(
-            {
-                "version": saved.version,
-                "hash": saved.hash,
-                "saved": iso(saved.at),
-                "by": saved.actor,
-                "from": saved.source,
-                **told,
-                "recoveries": dict(answers),
-                "runs": [use.run for use in mine],
-            }
+        row = VersionRow(
+            version=saved.version,
+            hash=saved.hash,
+            saved=iso(saved.at),
+            by=saved.actor,
+            source=saved.source,
+            **asdict(record(mine)),
+            recoveries=dict(answers),
+            runs=[use.run for use in mine],
         )
+        found.append(row)
     return found

@@ -4,21 +4,54 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec import Struct
+
 from leadhand.app.documents import run_row
 from leadhand.core.calendar import iso
 from leadhand.core.views.metrics import Metrics
-from leadhand.core.views.recovery_stats import win_rates
+from leadhand.core.views.recovery_stats import WinRate, win_rates
 from leadhand.core.views.run import ENDED
 from leadhand.errors import StoreError
 
 if TYPE_CHECKING:
     from leadhand.app.documents import Driver
     from leadhand.app.reader import Reader
-    from leadhand.core.plan.model import Doc
 
 
 Counted = dict[str, tuple[int, Metrics]]
 """The counts of runs that have ended, and the length of their logs then."""
+
+
+class CircuitRow(Struct, kw_only=True):
+    """A worker that all runs leave alone, and until when."""
+
+    worker: str
+    until: str
+    times: int
+
+
+class MetricsDocument(Struct, kw_only=True):
+    """What all runs amount to, as `leadhand metrics --json`."""
+
+    runs: dict[str, int]
+    """By status."""
+    attempts: int
+    steps_tried: int
+    first_pass: int
+    first_pass_rate: float | None
+    failed_steps: int
+    recovered: int
+    recovery_rate: float | None
+    planner_calls: int
+    cost: float
+    money: float
+    origins: dict[str, int]
+    """Runs that ended without success, by origin of the failure."""
+    questions: int
+    answered_by_default: int
+    recovery: list[WinRate]
+    open_circuits: list[CircuitRow]
+    unreadable: list[str]
 
 
 class Figures(NamedTuple):
@@ -26,35 +59,35 @@ class Figures(NamedTuple):
 
     runs: dict[str, int]
     found: Metrics
-    circuits: list[Doc]
+    circuits: list[CircuitRow]
     unread: list[str]
     cost: float
     """The cost of all runs: money, and the cost units of workers."""
     money: float
     """The part of it that is money, in dollars."""
 
-    def document(self) -> Doc:
-        """Return the totals in the form of `metrics --json`."""
+    def document(self) -> MetricsDocument:
+        """Return the figures in the form that `metrics --json` prints."""
         found = self.found
-        return {
-            "runs": self.runs,
-            "attempts": found.attempts,
-            "steps_tried": found.tried,
-            "first_pass": found.first_pass,
-            "first_pass_rate": found.first_pass_rate,
-            "failed_steps": found.failed_steps,
-            "recovered": found.recovered,
-            "recovery_rate": found.recovery_rate,
-            "planner_calls": found.planner_calls,
-            "cost": round(self.cost, 6),
-            "money": round(self.money, 6),
-            "origins": dict(sorted(found.origins.items())),
-            "questions": found.questions,
-            "answered_by_default": found.answered_by_default,
-            "recovery": win_rates(found.answers),
-            "open_circuits": self.circuits,
-            "unreadable": self.unread,
-        }
+        return MetricsDocument(
+            runs=self.runs,
+            attempts=found.attempts,
+            steps_tried=found.tried,
+            first_pass=found.first_pass,
+            first_pass_rate=found.first_pass_rate,
+            failed_steps=found.failed_steps,
+            recovered=found.recovered,
+            recovery_rate=found.recovery_rate,
+            planner_calls=found.planner_calls,
+            cost=round(self.cost, 6),
+            money=round(self.money, 6),
+            origins=dict(sorted(found.origins.items())),
+            questions=found.questions,
+            answered_by_default=found.answered_by_default,
+            recovery=win_rates(found.answers),
+            open_circuits=self.circuits,
+            unreadable=self.unread,
+        )
 
 
 def figures(
@@ -89,10 +122,10 @@ def figures(
     return Figures(counts, found, open_circuits(reader), unread, cost, money)
 
 
-def open_circuits(reader: Reader) -> list[Doc]:
+def open_circuits(reader: Reader) -> list[CircuitRow]:
     """Return the workers with an open circuit, and until when."""
     circuits = reader.host_state().circuits
     return [
-        {"worker": name, "until": iso(each.until), "times": each.trips}
+        CircuitRow(worker=name, until=iso(each.until), times=each.trips)
         for name, each in sorted(circuits.items())
     ]

@@ -6,30 +6,31 @@ from typing import Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
-from leadhand.app.documents import RunDocument, RunRow
+from leadhand.app.documents import RunDocument, RunRow, SettingRow, WorkerRow
+from leadhand.app.library_history import LibraryRow
 from leadhand.app.run_limits import SpendingLimits
 from leadhand.core.lint.findings import FindingRow
+from leadhand.core.plan.diff import ChangeRow
 from leadhand.core.review.approval import ApprovalRow
 
 Doc = dict[str, Any]
+Decision = Literal["let through", "one person", "two people", "refused"]
 
 
-class Document(Struct, kw_only=True):
-    """A document; more fields may come."""
-
-
-class ProblemDocument(Document, kw_only=True):
+class ProblemDocument(Struct, kw_only=True):
     """RFC 9457: why a request was not carried out."""
 
     type: str
     title: str
     status: int
     detail: str
-    fix: str | UnsetType | None = UNSET
-    findings: list[FindingRow] | UnsetType | None = UNSET
+    fix: str | UnsetType = UNSET
+    findings: list[FindingRow] | UnsetType = UNSET
+    errors: list[str] | UnsetType = UNSET
+    """What is wrong with the form of the request."""
 
 
-class SessionDocument(Document, kw_only=True):
+class SessionDocument(Struct, kw_only=True):
     """Who is signed in."""
 
     person: str
@@ -54,14 +55,14 @@ class ShownRun(RunDocument, kw_only=True):
     """The cursor of the next page of steps."""
 
 
-class RunPage(Document, kw_only=True):
+class RunPage(Struct, kw_only=True):
     """Runs, the latest first."""
 
     items: list[RunRow]
     next: str | None
 
 
-class RevisionRow(Document, kw_only=True):
+class RevisionRow(Struct, kw_only=True):
     """One version of a run's plan."""
 
     number: int
@@ -76,7 +77,7 @@ class RevisionRow(Document, kw_only=True):
     approvals: list[ApprovalRow]
 
 
-class RevisionPage(Document, kw_only=True):
+class RevisionPage(Struct, kw_only=True):
     """All versions of a run's plan."""
 
     items: list[RevisionRow]
@@ -90,7 +91,7 @@ class RevisionDocument(RevisionRow, kw_only=True):
     heirs: dict[str, str]
 
 
-class LedgerLine(Document, kw_only=True):
+class LedgerLine(Struct, kw_only=True):
     """One line of a ledger."""
 
     seq: int
@@ -101,35 +102,37 @@ class LedgerLine(Document, kw_only=True):
     step: str | None
 
 
-class LedgerPage(Document, kw_only=True):
+class LedgerPage(Struct, kw_only=True):
     """What happened, oldest first."""
 
     items: list[LedgerLine]
     next: str | None
 
 
-class CommandDone(Document, kw_only=True):
-    """A word that a run has heard; it is durable."""
+class CommandDone(Struct, kw_only=True):
+    """A command that a run has accepted; it is durable."""
 
     run: str
     status: str
+    question: str | UnsetType = UNSET
+    """The question that was answered."""
+    changes: list[ChangeRow] | UnsetType = UNSET
+    """What an amendment changed."""
+    step: str | UnsetType = UNSET
+    """The new id of a step that was reassigned."""
 
 
-class StepReassigned(CommandDone, kw_only=True):
-    """A step that somebody else does now, under a new id."""
-
-    step: str
-
-
-class RunBegun(CommandDone, kw_only=True):
+class RunBegun(Struct, kw_only=True):
     """A run that has begun."""
 
+    run: str
+    status: str
     goal: str
     steps: int
     seq: int
 
 
-class DraftReach(Document, kw_only=True):
+class DraftReach(Struct, kw_only=True):
     """What a plan may do, at most."""
 
     workers: list[str]
@@ -143,94 +146,59 @@ class DraftReach(Document, kw_only=True):
     """In cost units, as workers declare them."""
 
 
-class DraftDocument(Document, kw_only=True):
+class DraftDocument(Struct, kw_only=True):
     """A plan that does not run yet."""
 
     plan: Doc
     findings: list[FindingRow]
     reach: DraftReach | None
-    decision: Literal["let through", "one person", "two people", "refused"]
+    decision: Decision
     reason: str
     limits: SpendingLimits | None
     """What a run of it may spend, and how often its planner is asked; of a refused plan nothing."""
 
 
-class LintDocument(Document, kw_only=True):
+class LintDocument(Struct, kw_only=True):
     """What there is to say about a plan."""
 
     valid: bool
     findings: list[FindingRow]
 
 
-class LibraryRow(Document, kw_only=True):
-    """A plan of the library."""
-
-    name: str
-    version: int
-    hash: str
-    saved: str
-    by: str
-    goal: str
-    params: list[str]
-    steps: int
-
-
-class LibraryPage(Document, kw_only=True):
+class LibraryPage(Struct, kw_only=True):
     """The plans of the library."""
 
     items: list[LibraryRow]
     next: None
 
 
-class LibraryPlan(LibraryRow, kw_only=True):
-    """A plan of the library, whole, with how its versions fared."""
-
-    document: Doc
-    history: list[Doc]
-
-
-class LibraryChange(Document, kw_only=True):
+class LibraryChange(Struct, kw_only=True):
     """What the library did."""
 
     name: str
 
 
-class WorkersDocument(Document, kw_only=True):
+class WorkersDocument(Struct, kw_only=True):
     """Who can do what."""
 
     digest: str
-    workers: list[Doc]
+    workers: list[WorkerRow]
     contexts: list[str]
     planners: list[str]
 
 
-class MetricsDocument(Document, kw_only=True):
-    """What all runs amount to, as `leadhand metrics --json`."""
-
-    runs: dict[str, int]
-    attempts: int
-    cost: float
-    money: float
-    origins: dict[str, int]
-    recovery: list[Doc]
-
-
-class SettingRow(Document, kw_only=True):
-    """A value, and where it came from."""
-
-    value: Any
-
-
-class SettingsDocument(Document, kw_only=True):
+class SettingsDocument(Struct, kw_only=True):
     """Everything that is configured, without secrets."""
 
     settings: dict[str, SettingRow]
     files: list[str]
     version: str
     store: str
+    unhosted: dict[str, str]
+    """Runs that nobody drives, and why."""
 
 
-class StopState(Document, kw_only=True):
+class StopState(Struct, kw_only=True):
     """Whether anything may start."""
 
     stopped: bool

@@ -24,6 +24,7 @@ from leadhand.errors import (
     Unreachable,
     UsageError,
 )
+from leadhand.server.documents import ProblemDocument
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -72,15 +73,15 @@ class RequestRefused(Exception):
             self.headers.setdefault("Retry-After", str(RETRY_S))
         self.more = more
 
-    def document(self) -> Doc:
+    def document(self) -> ProblemDocument:
         """Return the problem document."""
-        return {
-            "type": f"urn:leadhand:problem:{self.kind}",
-            "title": title_of(self.status),
-            "status": self.status,
-            "detail": self.detail,
+        return ProblemDocument(
+            type=f"urn:leadhand:problem:{self.kind}",
+            title=title_of(self.status),
+            status=self.status,
+            detail=self.detail,
             **self.more,
-        }
+        )
 
     def body(self) -> bytes:
         """Return the problem document in bytes."""

@@ -18,6 +18,7 @@ from leadhand.core.state.model import State
 from leadhand.engine.library_store import find
 from leadhand.errors import Conflict, NotAllowed, PlanInvalid, UsageError
 from leadhand.server.bodies import apart
+from leadhand.server.documents import Decision, DraftDocument, DraftReach
 from leadhand.server.problems import finding_document
 from leadhand.server.request_forms import plan_document
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from leadhand.server.request_forms import StartForm
 
 
-DECISIONS = {0: "let through", 1: "one person", 2: "two people"}
+DECISIONS: dict[int, Decision] = {0: "let through", 1: "one person", 2: "two people"}
 
 
 class PreparedRun(NamedTuple):
@@ -147,7 +148,7 @@ def _refuse_planner(name: Any, planners: Planners | None) -> None:
         raise UsageError(f"{wrong[0]}. Fix: {wrong[1]}")
 
 
-async def draft(office: AppState, form: StartForm, actor: str) -> Doc:
+async def draft(office: AppState, form: StartForm, actor: str) -> DraftDocument:
     """Return the plan that would run, its findings, its reach, and the required approvals."""
     ready = await prepared(office, form, actor)
     lead, what = ready.lead, ready.what
@@ -172,19 +173,19 @@ async def draft(office: AppState, form: StartForm, actor: str) -> Doc:
     return _judged(lead, doc, ready, findings)
 
 
-def _refused(doc: Doc, findings: list[Any]) -> Doc:
+def _refused(doc: Doc, findings: list[Any]) -> DraftDocument:
     wrong = sum(getattr(each, "level", "error") == "error" for each in findings)
-    return {
-        "plan": doc,
-        "findings": [finding_document(each) for each in findings],
-        "reach": None,
-        "decision": "refused",
-        "reason": f"the plan has {wrong} errors",
-        "limits": None,
-    }
+    return DraftDocument(
+        plan=doc,
+        findings=[finding_document(each) for each in findings],
+        reach=None,
+        decision="refused",
+        reason=f"the plan has {wrong} errors",
+        limits=None,
+    )
 
 
-def _judged(lead: Lead, doc: Doc, ready: PreparedRun, findings: list[Any]) -> Doc:
+def _judged(lead: Lead, doc: Doc, ready: PreparedRun, findings: list[Any]) -> DraftDocument:
     catalog = lead.registry.catalog()
     state = State()
     state.policy, state.catalog = ready.policy, catalog
@@ -192,22 +193,21 @@ def _judged(lead: Lead, doc: Doc, ready: PreparedRun, findings: list[Any]) -> Do
     wanted = reach(doc.get("steps", ()), catalog, doc.get("risk_level"))
     found = ruling(state, wanted, None)
     reached = wanted.to_doc()
-    decision = "refused" if found.refused else DECISIONS.get(found.people, "two people")
-    return {
-        "plan": doc,
-        "findings": [finding_document(each) for each in findings],
-        "reach": {
-            "workers": reached["workers"],
-            "effects": reached["effects"],
-            "writes": reached["scope"],
-            "risk": wanted.declared,
-            "policy_risk": reached["risk"],
-            "cost": wanted.cost,
-        },
-        "decision": decision,
-        "reason": found.reason,
-        "limits": limits_doc(_policy(lead, ready)),
-    }
+    return DraftDocument(
+        plan=doc,
+        findings=[finding_document(each) for each in findings],
+        reach=DraftReach(
+            workers=reached["workers"],
+            effects=reached["effects"],
+            writes=reached["scope"],
+            risk=wanted.declared,
+            policy_risk=reached["risk"],
+            cost=wanted.cost,
+        ),
+        decision="refused" if found.refused else DECISIONS.get(found.people, "two people"),
+        reason=found.reason,
+        limits=limits_doc(_policy(lead, ready)),
+    )
 
 
 def _policy(lead: Lead, ready: PreparedRun) -> Policy:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from leadhand.app.documents import setting_rows
+from leadhand.app.documents import setting_rows, settings_table
 from leadhand.app.loading import planner_of, planner_problem, registry_of
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
@@ -238,7 +238,7 @@ def _document(looks: list[DoctorCheck], settings: Settings | None, *, healthy: b
         checks.append(row | {"problem": look.problem or None, "fix": look.fix or None})
     doc: Doc = {"healthy": healthy, "checks": checks}
     if settings is not None:
-        doc["settings"] = {key: {"value": v, "from": o} for key, v, o in setting_rows(settings)}
+        doc["settings"] = settings_table(settings)
     return doc
 
 

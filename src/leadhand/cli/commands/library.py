@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import UNSET, to_builtins
 
 from leadhand.app.loading import planner_name, same_planner
 from leadhand.cli.commands.diff import print_changes
@@ -15,11 +16,13 @@ from leadhand.cli.group import command
 from leadhand.cli.options import actor_of, read_plan, reading, settings_of, store_option
 from leadhand.cli.plan_source import is_plan
 from leadhand.cli.rendering.text import clean, moment, table
+from leadhand.core.calendar import from_iso
 from leadhand.errors import PlanInvalid, UsageError
 from leadhand.stores.location import there
 from leadhand.stores.postgres.address import Address
 
 if TYPE_CHECKING:
+    from leadhand.app.library_history import LibraryRow, VersionRow
     from leadhand.core.library import LibraryState, SavedPlan
     from leadhand.core.plan.model import Doc
     from leadhand.settings import Settings
@@ -77,18 +80,15 @@ def save(console: Console, name: str, what: str, store: str | None) -> int:
 @store_option
 def list_(console: Console, store: str | None) -> int:
     """List the plans of the library, with how often and how well they ran."""
-    from leadhand.app.library_history import record, saved_row, timed_saved, uses
+    from leadhand.app.library_history import library_rows
 
-    rows: list[Doc] = []
+    rows: list[LibraryRow] = []
     settings = settings_of(store)
     if there(settings.store):
         with reading(settings) as reader:
-            used = uses(reader)
-            for name, versions in sorted(reader.library().plans.items()):
-                told = record([use for use in used if use.name == name])
-                rows.append(saved_row(versions[-1]) | told)
+            rows = library_rows(reader)
     if console.json:
-        console.document([timed_saved(row) for row in rows])
+        console.document(rows)
         return 0
     if not rows:
         console.say(f"the library in {settings.store} is empty")
@@ -109,23 +109,19 @@ def list_(console: Console, store: str | None) -> int:
 @store_option
 def show(console: Console, name: str, store: str | None) -> int:
     """Print a plan of the library as YAML, and its history: versions, uses, recoveries."""
-    from leadhand.app.library_history import history_rows, saved_row, timed_saved, uses
+    from leadhand.app.library_history import library_plan
     from leadhand.codec.documents import write_yaml
 
     with reading(settings_of(store)) as reader:
-        state = reader.library()
-        saved = _found(state, name)
-        used = [use for use in uses(reader) if use.name == saved.name]
-        history = history_rows(reader, state.plans[saved.name], used)
+        saved = _found(reader.library(), name)
+        doc = library_plan(reader, saved)
     if console.json:
-        console.document(
-            {**timed_saved(saved_row(saved)), "document": saved.document, "history": history}
-        )
+        console.document(doc)
         return 0
     console.text(write_yaml(saved.document).rstrip("\n"))
     console.say()
     head = ("VERSION", "SAVED", "BY", "FROM", "USES", "OUTCOMES", "MEDIAN", "RECOVERIES")
-    for line in table(head, (_history_cells(row) for row in history)):
+    for line in table(head, (_history_cells(row) for row in doc.history)):
         console.say(line)
     return 0
 
@@ -173,7 +169,7 @@ def export(console: Console, name: str, output: str | None, store: str | None) -
     as_yaml = output.lower().endswith((".yaml", ".yml"))
     Path(output).write_text((write_yaml if as_yaml else write_json)(doc), encoding="utf-8")
     if console.json:
-        console.document({"file": output, **saved_row(saved)})
+        console.document({"file": output, **to_builtins(saved_row(saved)), "saved": saved.at})
     else:
         console.say(f"{saved.label} was written to {output}, hash {saved.hash[:12]}")
     return 0
@@ -282,16 +278,16 @@ def _found(state: LibraryState, name: str) -> SavedPlan:
     return find(state, name)
 
 
-def _cells(row: Doc) -> tuple[str, ...]:
+def _cells(row: LibraryRow) -> tuple[str, ...]:
     return (
-        row["name"],
-        str(row["version"]),
-        str(row["uses"]),
-        str(row["outcomes"].get("succeeded", 0)),
-        _span(row["median_s"]),
-        moment(row["saved"]),
-        clean(" ".join(row["params"]), 40),
-        clean(row["goal"], 60),
+        row.name,
+        str(row.version),
+        str(row.uses or 0),
+        str((row.outcomes or {}).get("succeeded", 0)),
+        _span(None if row.median_s is UNSET else row.median_s),
+        moment(from_iso(row.saved)),
+        clean(" ".join(row.params), 40),
+        clean(row.goal, 60),
     )
 
 
@@ -301,17 +297,17 @@ def _span(seconds: float | None) -> str:
     return "" if seconds is None else text(seconds)
 
 
-def _history_cells(row: Doc) -> tuple[str, ...]:
+def _history_cells(row: VersionRow) -> tuple[str, ...]:
     def told(counts: dict[str, int]) -> str:
         return ", ".join(f"{number} {word}" for word, number in counts.items())
 
     return (
-        str(row["version"]),
-        row["saved"][:19].replace("T", " "),
-        clean(row["by"], 30),
-        clean(row["from"], 40),
-        str(row["uses"]),
-        told(row["outcomes"]),
-        _span(row["median_s"]),
-        told(row["recoveries"]),
+        str(row.version),
+        row.saved[:19].replace("T", " "),
+        clean(row.by, 30),
+        clean(row.source, 40),
+        str(row.uses),
+        told(row.outcomes),
+        _span(row.median_s),
+        told(row.recoveries),
     )

@@ -90,4 +90,4 @@ def _print(console: Console, told: Figures) -> None:
         console.out("Recovery:")
         print_rates(console, rates)
     for row in told.circuits:
-        console.out(f"left alone  {clean(row['worker'])} until {row['until']}")
+        console.out(f"left alone  {clean(row.worker)} until {row.until}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -37,7 +37,7 @@ AMENDED = "amended"
 """The reason of a pending revision that a person replaced."""
 
 
-def ledger_of(event: ev.Event) -> str:
+def ledger_of(event: ev.Event) -> Literal["intent", "execution"]:
     """Return the ledger an event belongs to: intent or execution."""
     return "intent" if isinstance(event, ev.INTENT) else "execution"
 

@@ -10,6 +10,7 @@ from fastapi import Query, Request, Response
 from leadhand.app.approvals import approver_key
 from leadhand.core.views.run import run_status
 from leadhand.server.app_state import answer, app_state_of, person_of
+from leadhand.server.documents import CommandDone
 from leadhand.server.openapi import PROBLEM, answered
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ async def said(request: Request, run: str, saying: Saying, told: Doc | None = No
     await office.conductor.update_workers(hosted)
     await hosted.submit_and_wait(saying)
     await office.conductor.drive(hosted)
-    return answer({"run": run, "status": run_status(hosted.state), **(told or {})})
+    return answer(CommandDone(run=run, status=run_status(hosted.state), **(told or {})))
 
 
 def key_of(person: Person) -> PrivateKey | None:

@@ -6,10 +6,10 @@ import asyncio
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
+from msgspec import Struct
 from pydantic import Field
 
 from leadhand.errors import UsageError
-from leadhand.server import documents
 from leadhand.server.app_state import answer, app_state_of, person_of
 from leadhand.server.problems import missing
 from leadhand.server.request_forms import Form, ReasonForm, Text
@@ -28,13 +28,13 @@ class MessageForm(Form):
     text: Text = Field(min_length=1)
 
 
-class FleetDocument(documents.Document, kw_only=True):
+class FleetDocument(Struct, kw_only=True):
     """A fleet's figures, as `leadhand fleet status --json`; null where there is none."""
 
     fleet: dict[str, Any] | None
 
 
-class AgentWords(documents.Document, kw_only=True):
+class AgentWords(Struct, kw_only=True):
     """What the last agent of a task said and did."""
 
     run: str
@@ -43,7 +43,7 @@ class AgentWords(documents.Document, kw_only=True):
     lines: list[dict[str, Any]]
 
 
-class AgentTold(documents.Document, kw_only=True):
+class AgentTold(Struct, kw_only=True):
     """What was done."""
 
     task: str
@@ -58,7 +58,7 @@ async def fleet(
     """The figures of the fleet, and who is at work."""
     station = app_state_of(request).station
     found = None if station is None else await station.figures(float(since))
-    return answer({"fleet": found}, headers={"Cache-Control": "private, no-cache"})
+    return answer(FleetDocument(fleet=found), headers={"Cache-Control": "private, no-cache"})
 
 
 @router.get("/fleet/{run}/{task}/words", responses=done(AgentWords))

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Request, Response
 
-from leadhand.app.documents import setting_rows, worker_rows
+from leadhand.app.documents import settings_table, worker_rows
 from leadhand.app.loading import planner_name
-from leadhand.app.metrics import figures
+from leadhand.app.metrics import MetricsDocument, figures
 from leadhand.errors import StoreError, UsageError
 from leadhand.models.names import TIERS
 from leadhand.server import documents
@@ -18,7 +18,6 @@ from leadhand.server.request_forms import ReasonForm
 from leadhand.server.routes.common import PROBLEMS, document, done
 
 if TYPE_CHECKING:
-    from leadhand.core.plan.model import Doc
     from leadhand.server.cached_reader import CachedReader
 
 
@@ -38,21 +37,21 @@ async def workers(request: Request) -> Response:
     tiers = [tier for tier in TIERS if tier in settings.tiers]
     planners = dict.fromkeys(name for name in ("goal", planner_name(settings), *tiers) if name)
     return answer(
-        {
-            "digest": registry.catalog().digest(),
-            "workers": worker_rows(registry),
-            "contexts": list(settings.contexts),
-            "planners": list(planners),
-        }
+        documents.WorkersDocument(
+            digest=registry.catalog().digest(),
+            workers=worker_rows(registry),
+            contexts=list(settings.contexts),
+            planners=list(planners),
+        )
     )
 
 
-@router.get("/metrics", responses=document(documents.MetricsDocument))
+@router.get("/metrics", responses=document(MetricsDocument))
 async def metrics(request: Request) -> Response:
     """What all runs amount to."""
     counted = app_state_of(request).counted
 
-    def make(desk: CachedReader) -> Doc:
+    def make(desk: CachedReader) -> MetricsDocument:
         return figures(desk, desk.driver, counted).document()
 
     return await seen(request, of_database, make)
@@ -62,14 +61,13 @@ async def metrics(request: Request) -> Response:
 async def settings(request: Request) -> Response:
     """Everything that is configured and where it came from; secrets never."""
     office = app_state_of(request)
-    rows = {key: {"value": value, "from": o} for key, value, o in setting_rows(office.settings)}
-    found: Doc = {
-        "settings": rows,
-        "files": [str(path) for path in office.settings.files],
-        "version": office.version,
-        "store": str(office.settings.store),
-        "unhosted": office.conductor.unhosted,
-    }
+    found = documents.SettingsDocument(
+        settings=settings_table(office.settings),
+        files=[str(path) for path in office.settings.files],
+        version=office.version,
+        store=str(office.settings.store),
+        unhosted=office.conductor.unhosted,
+    )
     return answer(found)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import APIRouter, Path, Request, Response
 
 from leadhand.app.contexts import in_context
-from leadhand.app.library_history import history_rows, record, saved_row, timed_saved, uses
+from leadhand.app.library_history import LibraryPlan, library_plan, library_rows
 from leadhand.app.loading import planner_problem
 from leadhand.core.library import find, parse_label
 from leadhand.core.lint.plan import lint as check
@@ -42,7 +42,7 @@ async def linted(request: Request, form: LintForm) -> Response:
     office = app_state_of(request)
     kept = await office.desks.read(_library_plans)
 
-    def look() -> Doc:
+    def look() -> documents.LintDocument:
         settings, registry = office.conductor.place(form.context or "")
         catalog = registry.catalog() if len(registry) else None
         doc = plan_document(form.plan)
@@ -59,7 +59,9 @@ async def linted(request: Request, form: LintForm) -> Response:
             planners=partial(planner_problem, settings=settings, served=True),
         )
         valid = not any(each.level == "error" for each in found)
-        return {"valid": valid, "findings": [finding_document(each) for each in found]}
+        return documents.LintDocument(
+            valid=valid, findings=[finding_document(each) for each in found]
+        )
 
     return answer(await apart(look))
 
@@ -76,30 +78,22 @@ def _library_plans(desk: CachedReader) -> dict[str, Doc]:
 async def library(request: Request) -> Response:
     """The plans that are kept, with how often and how well they ran."""
 
-    def make(desk: CachedReader) -> Doc:
-        used = uses(desk)
-        rows = [
-            timed_saved(saved_row(versions[-1]) | record([u for u in used if u.name == name]))
-            for name, versions in sorted(desk.library().plans.items())
-        ]
-        return {"items": rows, "next": None}
+    def make(desk: CachedReader) -> documents.LibraryPage:
+        return documents.LibraryPage(items=library_rows(desk), next=None)
 
     return await seen(request, of_database, make)
 
 
-@router.get("/library/{name}", responses=document(documents.LibraryPlan))
+@router.get("/library/{name}", responses=document(LibraryPlan))
 async def kept(request: Request, name: Name) -> Response:
     """A plan of the library, NAME or NAME@VERSION, whole, with how its versions fared."""
 
-    def make(desk: CachedReader) -> Doc:
-        state = desk.library()
+    def make(desk: CachedReader) -> LibraryPlan:
         try:
-            saved = find(state, name)
+            saved = find(desk.library(), name)
         except UsageError as error:
             raise missing(str(error)) from None
-        used = [use for use in uses(desk) if use.name == saved.name]
-        history = history_rows(desk, state.plans[saved.name], used)
-        return {**timed_saved(saved_row(saved)), "document": saved.document, "history": history}
+        return library_plan(desk, saved)
 
     return await seen(request, of_database, make)
 

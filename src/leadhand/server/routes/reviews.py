@@ -112,7 +112,7 @@ async def amend(request: Request, run: str, form: AmendForm) -> Response:
     return await said(request, run, Saying(word), told)
 
 
-@router.post("/runs/{run}/steps/{step}/reassign", responses=done(documents.StepReassigned))
+@router.post("/runs/{run}/steps/{step}/reassign", responses=done(documents.CommandDone))
 async def reassign(request: Request, run: str, step: str, form: ReassignForm) -> Response:
     """Have another worker do a step that is not under way; it makes a new revision."""
     person, told = person_of(request), dict[str, Any]()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from fastapi import APIRouter, Query, Request, Response
+from msgspec.structs import asdict
 
 from leadhand.app.comparison import DiffDocument, compared, numbered
 from leadhand.app.step_graph import (
@@ -28,7 +29,6 @@ from leadhand.server.problems import RequestRefused, missing
 from leadhand.server.routes.common import PROBLEMS, Cursor, Limit, document
 
 if TYPE_CHECKING:
-    from leadhand.core.plan.model import Doc
     from leadhand.core.plan.revisions import RevisedPlan
     from leadhand.core.state.model import StepState
     from leadhand.server.cached_reader import CachedReader
@@ -101,8 +101,8 @@ async def output(
 async def revisions(request: Request, run: str) -> Response:
     """Every version of a run's plan."""
 
-    def make(desk: CachedReader) -> Doc:
-        return {"items": _rows(desk, run), "next": None}
+    def make(desk: CachedReader) -> documents.RevisionPage:
+        return documents.RevisionPage(items=_rows(desk, run), next=None)
 
     return await seen(request, of_run(run), make)
 
@@ -111,13 +111,13 @@ async def revisions(request: Request, run: str) -> Response:
 async def revision(request: Request, run: str, number: int) -> Response:
     """One version of a run's plan, whole."""
 
-    def make(desk: CachedReader) -> Doc:
+    def make(desk: CachedReader) -> documents.RevisionDocument:
         try:
             found = numbered(_revisions(desk, run), number, run)
         except UsageError as error:
             raise missing(str(error)) from None
-        row = next(each for each in _rows(desk, run) if each["hash"] == found.hash)
-        return {**row, "plan": found.doc, "heirs": found.heirs}
+        row = next(each for each in _rows(desk, run) if each.hash == found.hash)
+        return documents.RevisionDocument(**asdict(row), plan=found.doc, heirs=found.heirs)
 
     return await seen(request, of_run(run), make)
 
@@ -127,22 +127,22 @@ def _revisions(desk: CachedReader, run: str) -> list[RevisedPlan]:
     return all_revisions(event for _entry, event in desk.events(run))
 
 
-def _rows(desk: CachedReader, run: str) -> list[Doc]:
+def _rows(desk: CachedReader, run: str) -> list[documents.RevisionRow]:
     """Return every revision, with the digest of what was shown, and its approvals."""
     log = [(entry.at, event) for entry, event in desk.events(run)]
     shown, given = digests(log), approvals_in_log(log)
     return [
-        {
-            "number": revision.number,
-            "hash": revision.hash,
-            "digest": shown.get(revision.hash, ""),
-            "author": revision.author,
-            "status": revision.status,
-            "steps": len(revision.doc.get("steps", ())),
-            "approvals": [each for each in given if each.revision == revision.number]
+        documents.RevisionRow(
+            number=revision.number,
+            hash=revision.hash,
+            digest=shown.get(revision.hash, ""),
+            author=revision.author,
+            status=revision.status,
+            steps=len(revision.doc.get("steps", ())),
+            approvals=[each for each in given if each.revision == revision.number]
             if revision.status != "amended"
             else [],
-        }
+        )
         for revision in _revisions(desk, run)
     ]
 
@@ -174,26 +174,25 @@ async def ledger(
     """What was meant and what was done, a line each, oldest first."""
     after = _after(cursor)
 
-    def make(desk: CachedReader) -> Doc:
+    def make(desk: CachedReader) -> documents.LedgerPage:
         desk.header(run)
-        found: list[Doc] = []
+        found: list[documents.LedgerLine] = []
         for entry in desk.entries(run, after):
             if len(found) == limit:
-                return {"items": found, "next": str(found[-1]["seq"])}
+                return documents.LedgerPage(items=found, next=str(found[-1].seq))
             event = decode(entry.version, entry.body)
             book = ledger_of(event)
             if kind in ("all", book):
-                found.append(
-                    {
-                        "seq": entry.seq,
-                        "at": iso(entry.at),
-                        "type": type(event).__name__,
-                        "ledger": book,
-                        "text": describe(event),
-                        "step": getattr(event, "step", None) or None,
-                    }
+                line = documents.LedgerLine(
+                    seq=entry.seq,
+                    at=iso(entry.at),
+                    type=type(event).__name__,
+                    ledger=book,
+                    text=describe(event),
+                    step=getattr(event, "step", None) or None,
                 )
-        return {"items": found, "next": None}
+                found.append(line)
+        return documents.LedgerPage(items=found, next=None)
 
     return await seen(request, of_run(run), make)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, Request, Response
 
@@ -14,7 +14,6 @@ from leadhand.server.request_forms import SignIn
 from leadhand.server.routes.common import PROBLEMS, done
 
 if TYPE_CHECKING:
-    from leadhand.core.plan.model import Doc
     from leadhand.server.accounts import Person
     from leadhand.server.app_state import AppState
 
@@ -60,14 +59,17 @@ async def sign_out(request: Request) -> Response:
     return gone
 
 
-async def _document(office: AppState, person: Person, ends: int | None) -> Doc:
+async def _document(
+    office: AppState, person: Person, ends: int | None
+) -> documents.SessionDocument:
     shared = await office.conductor.shared()
-    return {
-        "person": person.name,
-        "role": person.role,
-        "expires": iso(ends * 1_000_000) if ends is not None else None,
-        "version": office.version,
-        "store": str(office.settings.store),
-        "stopped": shared.stopped,
-        "stopped_by": shared.stopped_by,
-    }
+    role: Any = person.role
+    return documents.SessionDocument(
+        person=person.name,
+        role=role,
+        expires=iso(ends * 1_000_000) if ends is not None else None,
+        version=office.version,
+        store=str(office.settings.store),
+        stopped=shared.stopped,
+        stopped_by=shared.stopped_by,
+    )
