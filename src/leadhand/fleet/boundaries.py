@@ -1,4 +1,4 @@
-"""Who may change what, right now: no two agents at work may write the same.
+"""Boundaries: the paths that each agent at work may write; no two of them overlap.
 
 A task holds the paths that it may write from its start until it has landed or failed. One that
 would overlap with a holder waits, first come first served, so that nobody is passed over (one
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
 
 
-# Whether a file lies within what somebody may write.
+# Path patterns: whether a file matches the paths that an agent may write.
 #
 # The texts are those of steps (`core/paths.py`): parts between slashes, `*` and `?` within a part,
 # `**` for any number of parts; a text without wildcards means the file or all that lies below it.

@@ -1,4 +1,4 @@
-"""What was spent on this day, counted on across restarts. A day is one of UTC.
+"""The daily budget: what was spent on this day (UTC), counted across restarts.
 
 Agents are held back by the governor, who gives them their places. Whoever else costs money
 (planners, reviewers) needs no place, and asks the purse instead, before each call.

@@ -1,4 +1,4 @@
-"""How much a fleet would land, before there is one: its deciders in virtual time. PURE.
+"""Capacity of a planned fleet: how much it would land, simulated in virtual time. PURE.
 
     agent works ─► its own gate ─► the train ─► main, and the next task
          ▲             │ red           │ red

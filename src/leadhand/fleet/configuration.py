@@ -1,4 +1,4 @@
-"""A fleet from its settings: `[fleet]` and `[coders]` of leadhand.toml become what runs.
+"""The configuration of a fleet, made from `[fleet]` and `[coders]` of leadhand.toml.
 
 A coder's key is read from the variable that the settings name. In a sandbox an agent never holds
 it: Claude Code and Codex reach their provider by a route of a proxy, which adds the key. A command

@@ -1,4 +1,4 @@
-"""What coders of one repository share, and how far an agent of theirs may go."""
+"""The context that coders of one repository share, and the limits of their attempts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Handing in an epic: a file in the folder that a fleet looks at, whether or not one is at work."""
+"""The folder of epics: submitting an epic as a file, with or without a fleet at work."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def with_priority(text: str, priority: int) -> str:
     return text[: block.end()] + head + text[end:]
 
 
-# Taking epics from the folder that they are put into: each once, when nobody writes it.
+# Taking epics from the folder: each once, when its file is complete.
 
 
 Mark = tuple[int, int]

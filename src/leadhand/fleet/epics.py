@@ -1,4 +1,4 @@
-"""Epics and tasks: what people hand to a fleet, and the plan that it comes to.
+"""Epics and tasks as people submit them, and the plan made of them.
 
     # Add a search                      <- the first heading is the title
     What is wanted, in words.           <- all of it is the goal that the planner reads

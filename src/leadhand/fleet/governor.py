@@ -1,4 +1,4 @@
-"""How many agents work at once: as many as there is room, work and patience for.
+"""The governor: how many agents work at once, by free resources, work and failures.
 
 The number of places rises by one after a stretch without trouble and is halved by trouble
 (additive increase, multiplicative decrease), between 1 and the configured most. Trouble is what

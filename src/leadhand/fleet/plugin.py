@@ -1,4 +1,4 @@
-"""What the command line knows of the fleet before its command is used."""
+"""The entry point of the fleet's commands, which keeps their imports lazy."""
 
 from leadhand.plugins import CommandPart
 

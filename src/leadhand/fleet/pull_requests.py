@@ -1,4 +1,4 @@
-"""What the user's repository gets: a branch that moves with main, and a pull request for each epic.
+"""Results for the user's repository: a branch that follows main, a pull request per epic.
 
 The branch is given by a fetch in the user's repository (`fleet/repository/user_repository.py`):
 nothing else of it is touched. A pull request is made by a command of the user's own, once for each

@@ -1,4 +1,4 @@
-"""What is protected needs a stronger reviewer than the gate: a person, or a coder that is named.
+"""Review of protected changes, beyond the gate: by a person, or by a named coder.
 
 A coder that reviews is above all others that write, as the settings see to; what it wrote itself
 is for a person.

@@ -391,7 +391,7 @@ def _mark(folder: Path) -> str:
     return hashlib.sha256(str(folder.absolute()).encode()).hexdigest()[:12]
 
 
-# What a standing fleet puts away, so that it does not grow with each epic for ever.
+# Retention: what a standing fleet removes, so that it does not grow with each epic.
 #
 # The homes of agents go when their epic has ended: nobody goes on with those conversations. Of an
 # epic that failed those of open tasks stay, since `redo` takes it up again. The hub's loose objects

@@ -1,4 +1,4 @@
-"""A fleet's station: where others see it and speak to it while it is at work.
+"""The station of a fleet at work: other processes read its status and send it orders here.
 
 Other processes leave orders as files in `orders/`, and find the answer beside them: so nothing is
 lost when a fleet is not there, and nobody needs a port. The server of the same process calls the

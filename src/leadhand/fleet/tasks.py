@@ -1,4 +1,4 @@
-"""A task as it stands in a plan, what an agent left of it, and how that is reported."""
+"""A task of a plan, the work that an agent left, and its report."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from leadhand.ports import Task as Attempt
 
 
-# Trouble of the machine is nobody's fault: it is waited for, and uses up no try.
+# Trouble of the machine: it is waited for, and uses up no try.
 #
 # A disk that is full, a package index that does not answer, a process that cannot be started:
 # whoever comes next fares no better, so no other agent is asked, and what an agent has finished is
@@ -129,7 +129,7 @@ async def endure(
         await asyncio.sleep(pause_s)
 
 
-# A task's turn: the paths that it may write, and a place for its agent.
+# Admission of a task: the paths that it may write, and a place for its agent.
 #
 # Paths come first, so that no place is taken by somebody who cannot start. But a task that has its
 # paths and waits for a place keeps others from them; should one of these be more urgent, it gives
@@ -151,7 +151,7 @@ async def turn(
                 continue
 
 
-# Changes that are done and could not be brought to main, for trouble of the machine.
+# Deferred landing: finished changes that trouble of the machine kept from main.
 #
 # They are kept under a name in the hub, and the failure of their attempt says where. The next
 # attempt goes on with the change as it is: nobody is paid for it twice.
@@ -588,7 +588,7 @@ def _wip(assignment: Assignment) -> str:
     return ref_of("wip", assignment.run, assignment.task, assignment.attempt)
 
 
-# The agents of a fleet as workers, each with the one behind it.
+# The agents of a fleet as workers, each with its fallback.
 #
 #     coder ─► coder@fresh ─► coder@strong ─► …
 #

@@ -1,4 +1,4 @@
-"""JSON that a model wrote, read without trust: it may be half of one, or nested beyond all sense.
+"""JSON that a model wrote, parsed without trust: it may be incomplete or nested too deeply.
 
 What is nested too deeply for others to walk through (schemas, the guard, the log) counts as no
 JSON at all, before anybody tries.

@@ -1,4 +1,4 @@
-"""What the log keeps of a call: digests always, contents where they are recorded.
+"""The log's record of a call: digests always, contents if the settings say so.
 
 A digest of the question is the one that a tape knows it by; so a log and a tape of the same run
 find each other. `[telemetry] contents = true` has the contents in the log as well: as texts, cut

@@ -1,4 +1,4 @@
-"""What can go wrong with a model, as failure classes: the one table for all providers.
+"""Failures of models as failure classes: one table for all providers.
 
     rate limited (429)                      rate_limited, with the wait that was asked for
     overloaded, 5xx, connection, cut off    transient

@@ -1,4 +1,4 @@
-"""What is said to a model and what it answers, in our own words: plain, frozen, JSON.
+"""Requests to a model and its answers, in one form for all providers: plain, frozen, JSON.
 
 A conversation is a system text and turns. The last turn is ours: a text, or the results of tools
 that the model called. The answer is a text, tool calls, or data in the form that was asked for,

@@ -1,4 +1,4 @@
-"""Who pays for a call, and whether there is money for it.
+"""Metering of calls: the payer of a call, and whether its budget allows it.
 
 Before a call its most is reserved, after it the real cost is settled: so whatever goes on at the
 same time, a budget is never passed by more than a provider's own miscount. The engine says who

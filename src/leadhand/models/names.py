@@ -1,4 +1,4 @@
-"""Which model: names that people write, in flags, plans and `leadhand.toml`.
+"""Names of models, as people write them in flags, plans and `leadhand.toml`.
 
 anthropic:claude-sonnet-5         a provider that pydantic-ai knows, its key from where it looks
 chat:qwen3@http://127.0.0.1:8080/v1 any address that speaks OpenAI's Chat Completions

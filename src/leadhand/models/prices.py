@@ -1,4 +1,4 @@
-"""What tokens cost, and what a call may cost at most.
+"""Prices of tokens, and the highest cost of a call.
 
 Prices come from genai-prices, or from the configuration, which comes first. An address of one's
 own costs nothing unless the configuration says so. A price that nobody knows is None: with a

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from leadhand.models.names import ModelName
 
 
-# Forms that a provider holds a model to: what strict providers can keep, and what they cannot.
+# Schemas that a provider enforces, and the parts that strict providers cannot.
 #
 # Some providers (Anthropic's native output) take closed forms only: every object names all of its
 # properties, every value has a type. A form with open parts, such as the parameters of a step,

@@ -1,4 +1,4 @@
-"""Model traffic on tape: recorded once with a provider, played in tests for ever after.
+"""Recordings of model traffic: recorded once with a provider, played back in tests.
 
     with playing("tests/tapes/competitors.json"): ...      # nothing is asked of anybody
     LEADHAND_TAPE=tapes/x.json leadhand run ...            # the same for the command line

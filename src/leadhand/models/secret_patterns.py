@@ -1,4 +1,4 @@
-"""What looks like a secret goes neither to a model nor out of one: fixed patterns, no judgement.
+"""Patterns of secrets, which are kept out of models' requests and answers.
 
 Known secrets (parameters of the type `secret`, variables a worker declares) are taken out by the
 engine, by value. This catches the others, by their form: keys of well-known services, private

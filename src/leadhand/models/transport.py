@@ -1,4 +1,4 @@
-"""The connection to an address of one's own: no redirects, no proxies, no endless answers.
+"""HTTP to an address of the user's own: no redirects, no proxies, bounded answers.
 
 A redirect could carry the key elsewhere. What a server sends is held in memory by the provider's
 package until an event is whole, so it is counted here, before that.

@@ -1,4 +1,4 @@
-"""No planning: a goal that one worker can reach from what is there is one step.
+"""Direct mode: a goal that one worker can reach from the given facts is one step.
 
 It is a revision all the same: recorded, reviewed where its risk asks for that, and bounded. When
 the step fails, the ladder answers; beyond it a person is asked, since there is nobody else.

@@ -1,4 +1,4 @@
-"""Whether a planner's revisions bring the goal nearer: a brake on work that is valid and useless.
+"""Progress of revisions towards the goal: a brake on work that is valid and useless.
 
 Activity does not count, relevance does. For a goal with wanted facts these are progress:
 

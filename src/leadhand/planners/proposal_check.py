@@ -1,4 +1,4 @@
-"""Whether a proposal can be carried out from where things stand: lint, then a rehearsal.
+"""The check of a proposal against the present state: lint, then a rehearsal.
 
 What a worker needs must be true when its step starts: given with the goal, given by a step that
 has succeeded or by a person, or promised by one that this one waits for. What counts as promised

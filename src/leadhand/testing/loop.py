@@ -1,4 +1,4 @@
-"""An event loop without time, sockets or threads: the floor of every simulation.
+"""An event loop without time, sockets or threads: the base of every simulation.
 
 Laws of this file
 1. Time is virtual. When nothing is ready the clock jumps to the next timer; nothing waits.

@@ -1,4 +1,4 @@
-"""Doubles that do what they are told: scripted workers and planners.
+"""Test doubles: scripted workers and planners.
 
     fetch = scripted("fetch", [RateLimited("busy", retry_after_s=3), after(5, {"rows": 7})])
     lead = Lead(workers=[fetch], planner=ScriptedPlanner([Propose([...]), Finish()]))

@@ -1,4 +1,4 @@
-"""What a worker's version covers, in a form that people can read."""
+"""The coverage of a worker's version, in a form that people can read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From what a worker did to a report: returned values, exceptions, and reports as documents.
+"""Reports of workers: from returned values, from exceptions, and as documents.
 
 One table says what an exception means; nothing else in the package reads exception types.
 The class decides what may follow (retry, another worker, a smaller task, a person), the

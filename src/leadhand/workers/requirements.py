@@ -1,4 +1,4 @@
-"""What a worker takes beside its parameters: programs, environment names, hosts, people.
+"""Requirements of a worker beside its parameters: programs, variables, hosts, people.
 
 A program that is missing is found before anybody approves the plan (`missing_programs`).
 

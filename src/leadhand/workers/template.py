@@ -1,4 +1,4 @@
-"""Texts with holes: `--to={environment}`, `/v1/{name}`, `{files...}`.
+"""Texts with placeholders: `--to={environment}`, `/v1/{name}`, `{files...}`.
 
 A template is cut into pieces once, when a worker is declared. Filling it puts each value
 where its hole was and never looks at the value again, so a value that itself holds braces,

@@ -1,4 +1,4 @@
-"""Coding agents: what they are given, what is heard of them, what they claim in the end.
+"""Coding agents: the assignment they get, the events they report, the result they claim.
 
 A coder takes an assignment, works in a slot inside a sandbox, and ends. Whether anything came of
 it is not for it to say.

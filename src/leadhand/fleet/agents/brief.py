@@ -1,4 +1,4 @@
-"""What an agent is told: its task, its bounds, and what those before it left."""
+"""The brief of an agent: its task, its limits, and the work of earlier attempts."""
 
 from __future__ import annotations
 

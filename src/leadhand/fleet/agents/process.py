@@ -1,4 +1,4 @@
-"""Coders that are programs: what all of them have in common.
+"""Coding agents as processes: start, supervision, clocks, and the class of a failure.
 
 An adapter says what to start (`launch`) and how to read what it prints (`reading`). The rest is
 here: the private home of each task, the sandbox, stopping, and messages.
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
 
 
-# What went wrong, in the core's own words: from a status or a message to a failure class.
+# Failure classes: from a status or a message to a failure class of the core.
 #
 # Coders say their troubles in prose, and each in its own; what they have in common are the
 # providers behind them. A status is believed before a message, and a message is searched for the
@@ -121,7 +121,7 @@ def retry_after(message: str) -> float | None:
     return float(found[1]) * scale
 
 
-# What of the disk a coder's program needs to be seen to run: itself, and its own package.
+# Files that a coder's program needs to run in a sandbox: itself, and its own package.
 #
 # A program is one file, as most are that stand in a folder such as ``~/bin``; or it is part of a
 # package, below ``node_modules`` or ``site-packages``, whose other files it reads. What lies beside
@@ -165,7 +165,7 @@ def _package(file: Path) -> Path | None:
     return None
 
 
-# Attending to one process of a coder: what it says, its three clocks, and its end.
+# Supervision of one coder's process: its events, its three clocks, and its end.
 #
 #     process    it is alive; when it ends, that is all there is, result or not
 #     events     it speaks: anything but another try at the same request counts
@@ -184,7 +184,7 @@ def _package(file: Path) -> Path | None:
 # under it: a host that is killed leaves no agent behind, and an agent that daemonises is found.
 
 
-# What a coder prints, as documents: one JSON object on each line, in bounded memory.
+# A coder's output as documents: one JSON object on each line, in bounded memory.
 #
 # A line that is longer than the most is dropped up to its end, and counted: a tool result of a
 # hundred megabytes must neither fill our memory nor end the conversation. What is no JSON is kept

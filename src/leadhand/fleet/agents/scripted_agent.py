@@ -1,4 +1,4 @@
-"""A scripted agent: a real process that does a task, or goes wrong as it is told to.
+"""A scripted agent: a real process that does a task, or fails as its script says.
 
     python scripted_agent.py TASK ATTEMPT FOLDER
 

@@ -1,4 +1,4 @@
-"""Any command line as a coder: an argument list with places to fill in.
+"""Any command line as a coder: an argument list with placeholders.
 
     command = ["aider", "--yes", "--message-file", "{brief_file}", "--model", "{model}"]
 

@@ -1,4 +1,4 @@
-"""What agents say and do, one file for each attempt: live for whoever watches, kept for later.
+"""Transcripts of agents, one file for each attempt: readable while it runs, kept for later.
 
 A line is one event, without what looks like a secret. Files are bounded: when one is full, it
 becomes the older half and a new one begins, so the newest words are always there. The number of

@@ -1,1 +1,1 @@
-"""The gate: what a change must pass before it may land, and what it must not touch."""
+"""The gate: the commands a change must pass before it lands, and the files it must not touch."""

@@ -1,4 +1,4 @@
-"""The gate: what a change must pass, run by us, on exactly one commit.
+"""The gate: the commands that a change must pass, run by the fleet on exactly one commit.
 
 An agent's word for its tests counts for nothing. The gate checks a commit out into a slot of its
 own and runs the acceptance commands and then the gate's own, in the sandbox, without a network,
@@ -587,7 +587,7 @@ def _printed(done: Finished) -> str:
     return "".join(said)
 
 
-# Whether main passes its own gate, seen before the first agent is sent.
+# Health of main: whether it passes its own gate, checked before the first agent starts.
 #
 # A gate that is red on a main that nobody has touched is red for every change: a command that is
 # mistyped, a tool that is not in the sandbox, a repository that is broken. Every agent would be

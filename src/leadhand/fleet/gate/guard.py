@@ -1,4 +1,4 @@
-"""What a change touches that the gate depends on, and what it must not hold at all.
+"""The guard: gate files and tests that a change touches, and content that must not land.
 
 Two answers, both from git alone, before anything of the change is run:
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from leadhand.fleet.repository.hub import Hub
 
 
-# Which files decide what a gate's command does: its own, and those that shadow or configure it.
+# Gate files: the files that decide what a gate's command does, or shadow or configure it.
 #
 # A change of a file that decides what "green" means could make everything green: at once, or for
 # the change that comes after it. So these files are protected (`fleet/review.py`): a person reads

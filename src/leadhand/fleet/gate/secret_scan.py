@@ -1,4 +1,4 @@
-"""Secrets in what a change adds, found by a maintained detector, offline.
+"""Secrets in the lines that a change adds, found offline by a maintained detector.
 
 `detect-secrets` (Apache-2.0, the extra `fleet`) knows the tokens of providers, private keys and
 credentials in addresses. Its searches by entropy and its verification over the network stay off:

@@ -1,4 +1,4 @@
-"""Which tests ran, and how they ended: read from reports of runners, compared with main's.
+"""Test runs: which tests ran and how they ended, read from runners' reports.
 
 An exit code of 0 says that a command ended well, and nothing of what it did. So what is compared is
 what ran: every test that passed on main must pass with a change, by name and as often.

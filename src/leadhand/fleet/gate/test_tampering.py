@@ -308,7 +308,7 @@ def _script(source: bytes) -> dict[str, list[int]]:
     return found
 
 
-# What a change does to tests that main has, and what a test does to others: for a person to see.
+# Edits of main's tests, and tests that influence others.
 #
 # A test that is weakened while the code is still right is green, with main's tests too; the change
 # that comes after it breaks the code, and nothing objects. So an edit of a test that main has may

@@ -1,4 +1,4 @@
-"""The conductor: does what the train decides, and is the only one who moves main.
+"""The conductor: carries out what the train decides; nothing else moves main.
 
 `land` returns when a change is on main, or when it has to go back to its owner. In between the
 change is merged onto those before it, in memory, commit by commit; the tip of each prefix that the
@@ -36,7 +36,7 @@ from leadhand.fleet.repository.git import GitFailed, shown
 from leadhand.fleet.repository.hub import Hub
 from leadhand.fleet.review import digest_of
 
-# A change that wants to be on main, and what may become of it.
+# A change in the queue, and its possible outcomes.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -451,7 +451,7 @@ class Conductor:
                 return moved
 
 
-# What people commit to their own branch meanwhile comes to the fleet's main as well.
+# Following the user's branch: commits of people come to the fleet's main as well.
 #
 # It goes the way of every change: merged onto main, gated, and joined to it with its history when
 # green, so that main stays green and the fleet's result can be given back without force. What is in

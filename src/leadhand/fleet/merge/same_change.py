@@ -1,4 +1,4 @@
-"""Whether a change is the same after it was merged: no line more, no line less, nowhere else.
+"""The same-change check: a merge must change exactly the lines that the change itself did.
 
 A merge that works is not yet the right one. It may put an edit into a file that was renamed
 meanwhile, and a change made on an old copy of the files takes back what others have landed. Both

@@ -42,7 +42,7 @@ from itertools import pairwise
 from math import ceil, log
 from typing import Literal
 
-# What a train is told, and what it asks for. PURE.
+# Events and actions of a train. PURE.
 
 
 Kind = Literal["red", "conflict", "foreign", "empty", "protected", "stale"]

@@ -1,1 +1,1 @@
-"""From an epic in words to waves of tasks: who plans, what it is told, and what is let through."""
+"""From an epic in words to waves of tasks: backends, prompt, reply, checks and steps."""

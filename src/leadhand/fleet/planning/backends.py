@@ -1,4 +1,4 @@
-"""Who plans an epic: a Python function, a command, or a model. None of them has a tool that writes.
+"""Backends of the epic planner: a Python function, a command, or a model; none can write.
 
     def next_wave(told): return {"kind": "wave", "because": "...", "tasks": [...]}
     ("python", "plan.py")           gets the document on stdin, prints its answer
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from leadhand.workers.sandbox.sandbox import Sandbox
 
 
-# Trouble that passes is waited out: with longer and longer pauses, and not for ever.
+# Retries of passing trouble, with growing pauses and a limit.
 #
 # A provider that is down, a disk that is full, a git that was killed: none of these says anything
 # about the epic, and a person who is asked could only wait as well.

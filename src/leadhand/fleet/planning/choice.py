@@ -1,4 +1,4 @@
-"""Who plans a fleet's epics, as `[fleet] planner` says: a tier, a model, a function, a command."""
+"""The planner that `[fleet] planner` names: a tier, a model, a function or a command."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from leadhand.workers.sandbox.sandbox import Sandbox
 
 
-# Which programs acceptance commands find: in the gate's PATH, and inside its sandbox.
+# Programs that acceptance commands can start: in the gate's PATH and inside its sandbox.
 
 
 def is_there(name: str, sandbox: Sandbox, env: Mapping[str, str]) -> bool:

@@ -1,4 +1,4 @@
-"""What speaks against a wave before anybody is sent: size, boundaries, overlap, commands, order.
+"""Lint of a wave before its agents start: size, boundaries, overlap, commands, order.
 
 The first findings go back to whoever planned it. Nothing here reads prose: what a planner was told
 by files of the repository cannot widen what it may do.
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from leadhand.fleet.planning.survey import SurveyedFile
 
 
-# How far a planner of epics may go: the settings' word, which no file and no planner changes.
+# Limits of an epic planner, from the settings alone.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""The planner of an epic: asks a mind for the next wave, and lets through only what can stand.
+"""The planner of an epic: asks a backend for the next wave, and accepts only valid ones.
 
     where it stands ─► what is told ─► mind ─► answer ─► lint ─► revision of the plan
                                         ▲                 │ wrong
@@ -306,7 +306,7 @@ def _who(said: Mapping[str, Any]) -> str:
     return str(said.get("actor", "a person"))
 
 
-# What an epic came to: a summary, a changelog entry and the evidence, as data.
+# The result of an epic as data: a summary, a changelog entry and the evidence.
 
 
 COMMITS_TOLD = 500
@@ -356,7 +356,7 @@ def _same_conversation(view: PlannerView) -> dict[str, int]:
     return found
 
 
-# First-pass success by the size of a task: what a planner learns from, counted from the log.
+# Success at the first attempt by the size of a task, counted from the log.
 #
 # The size of a task is the number of paths it may write, known before anybody starts.
 

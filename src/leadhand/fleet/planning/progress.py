@@ -1,4 +1,4 @@
-"""Where an epic stands, read from the run's own view and the notes kept in its log. Pure.
+"""The progress of an epic, from the run's view and the notes in its log. Pure.
 
 A task that fails has been through the agents' rungs already: the same conversation, a fresh one
 with a handoff, another model. What follows is the planner's half of the ladder, counted for each

@@ -1,4 +1,4 @@
-"""What a planner of epics is told: one JSON document, bounded, without secrets.
+"""The prompt of an epic planner: one JSON document, bounded, without secrets.
 
     why, epic, limits         from people: they count
     matters, tasks, record    how it stands

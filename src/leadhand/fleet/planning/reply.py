@@ -1,4 +1,4 @@
-"""What a planner of epics answers: one flat object for all kinds, read strictly.
+"""The reply of an epic planner: one flat object for all kinds, parsed strictly.
 
     {"kind": "wave", "because": "the contract first", "tasks": [
         {"id": "api", "goal": "...", "writes": ["src/api.py"], "acceptance": [["make", "test"]]}]}

@@ -1,4 +1,4 @@
-"""From an answer that passed to steps of the plan, with the counters of the ladder kept. Pure."""
+"""Steps of the plan from an accepted reply, with the counters of the ladder kept. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The repository as a planner sees it: at main, through the hub, bounded, and never a checkout.
+"""The survey of the repository for a planner: at main, through the hub, bounded, no checkout.
 
 Everything in it was written by somebody else. It is told as data; what a planner makes of it has
 to pass the same lint, whatever the files say.

@@ -317,10 +317,10 @@ async def _end(
         await talk
 
 
-# Commits as they are read from a repository.
+# Commits of a repository.
 
 
-# What a commit says of itself: whose work it is, in lines that a program can read back.
+# Trailers of a commit: the task and attempt it belongs to, in lines that programs can read.
 #
 # The trailers are the last paragraph of a message. They are facts that recovery relies on, and the
 # rest of a message is a stranger's text: a line in it that looks like one of ours is quoted, so

@@ -1,4 +1,4 @@
-"""The hub: one bare repository of the fleet's own, in which everything is kept that was done.
+"""The hub: one bare repository of the fleet's own, which keeps all work of agents.
 
 Laws
     1. One process owns a hub, by a lock that its git calls inherit. So whoever gets the lock knows
@@ -48,7 +48,7 @@ from leadhand.fleet.repository.git import (
 )
 from leadhand.fleet.repository.user_repository import Fetched, User
 
-# Who owns a hub, and the traces a killed git leaves in it.
+# The lock of a hub, and the clean-up after a killed git.
 
 
 WAIT_S = 10.0

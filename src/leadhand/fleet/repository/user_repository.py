@@ -1,4 +1,4 @@
-"""The user's repository: read by fetching, given a branch, and otherwise as it was.
+"""The user's repository: read by fetching, given a branch, otherwise left untouched.
 
 Reading runs `git upload-pack` there, which writes nothing. Giving a branch runs one `git fetch`
 there, from the hub, with everything switched off that a fetch might set going (hooks, collection,

@@ -1,4 +1,4 @@
-"""A fleet's figures, read from its folder: by the fleet itself, or by anybody beside it.
+"""Evidence for a fleet's figures, read from its folder by the fleet or by another process.
 
     fleet.db      the log of the runs
     journal       what the log does not know

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from leadhand.core.state.model import State, StepState
 
 
-# What the fleet's figures are computed from. PURE.
+# Sources of the figures. PURE.
 
 
 Doc = dict[str, Any]
@@ -82,7 +82,7 @@ def attempt_name(note: Doc) -> str:
     return f"{note.get('run', '')}/{note.get('task', '')}/{note.get('attempt', 0)}"
 
 
-# What the log of one epic says about its tasks. PURE.
+# Facts about the tasks of one epic, from its log. PURE.
 #
 # An epic is a run, a task a step, so this is read out of the run's events and of the state they
 # fold to. Times are microseconds since the epoch.
@@ -268,7 +268,7 @@ def _ended(found: EpicFacts, step: str, attempt: int, at: int) -> None:
     found.attempts[step, attempt] = (began, at)
 
 
-# Standing in line is no try: attempts that were lost before an agent had begun. PURE.
+# Queued attempts, which were lost before an agent began, do not count as tries. PURE.
 #
 # The log says that an attempt has begun when its task is handed to the fleet, which may let it wait
 # for paths or a place. Only the journal knows whether an agent ever worked on it.
@@ -295,7 +295,7 @@ def failures_of(task: TaskFacts, begun: set[str], notes: Sequence[Doc]) -> list[
     return [each for each in task.failures if each[0] not in waited]
 
 
-# Whether the log, the journal and git tell the same of a fleet. PURE.
+# Consistency of the log, the journal and git. PURE.
 #
 # The log is the authority for what was meant, git for what has landed. They cannot be written in
 # one act, so git may be ahead for a moment; whatever else differs is a fault of ours or somebody's

@@ -1,4 +1,4 @@
-"""The fleet's journal: what the log of the runs does not know, kept across restarts.
+"""The fleet's journal: events that the runs' logs do not hold, kept across restarts.
 
 The log knows tasks, attempts, failures and answers. It does not know when an agent's process
 began and ended, what the train tested, and how long a change waited. Each of these is a line in

@@ -1,4 +1,4 @@
-"""The ladder, counted: for each line of tasks what it took, from the log of its run. PURE.
+"""Statistics of the ladder: the rungs that each line of tasks took, from its log. PURE.
 
     first ─► same conversation ─► fresh ─► stronger ─► split ─► replan ─► asked (a dead letter)
 

@@ -1,4 +1,4 @@
-"""The engine of a trial: a fleet in a process of its own, which may be killed at any moment.
+"""The engine of a trial: a fleet in its own process, which may be killed at any moment.
 
     python -m leadhand.fleet.trial.engine FOLDER
 

@@ -1,4 +1,4 @@
-"""What is tried: a repository, tasks, and the faults that agents are told to make."""
+"""The scenario of a trial: a repository, tasks, and the faults of the scripted agents."""
 
 from __future__ import annotations
 

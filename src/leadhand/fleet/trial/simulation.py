@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from leadhand.fleet.trial.scenario import Places
 
 
-# Whoever holds the trial: starts the engine, does what agents ask for, and watches.
+# The referee of a trial: starts the engine, does what agents ask for, and watches.
 #
 # An agent cannot kill the engine or fill the disk from inside its sandbox. It asks by a file in its
 # slot, which is all it can write, and here it is done: SIGKILL to the engine, which is then started
@@ -221,7 +221,7 @@ def _memory_mb(pid: int) -> float:
         return 0.0
 
 
-# What became of a trial: counted from the log, the journal and git, each against the others.
+# Figures of a trial, counted from the log, the journal and git, which must agree.
 
 
 WINDOW_S = 300

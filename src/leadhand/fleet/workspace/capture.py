@@ -1,4 +1,4 @@
-"""Making a tree of the files an agent left, whatever it did to them.
+"""Capture of an agent's work: a tree of the files in its slot, whatever their state.
 
 Git says which files differ from the base and which are new, by our index and by the project's
 rules for what is ignored. Then each name is looked at: what cannot be taken is named with its
@@ -32,7 +32,7 @@ from leadhand.fleet.repository.git import GitFailed, GitResult, lines_of, name_o
 from leadhand.fleet.repository.hub import Hub
 from leadhand.fleet.workspace.clean_up import open_all, remove, unblock
 
-# The files of a folder that somebody else may change: no link on the way to one is followed.
+# Safe access to files of a folder that an agent may change: no link is followed.
 #
 # A path is looked up by the kernel from its beginning, and any folder of it that has become a link
 # leads elsewhere: to another slot, to a secret, to a device that never answers. So each part is
@@ -109,7 +109,7 @@ def chunks(file: IO[bytes], most: int) -> Iterator[bytes]:
         yield chunk
 
 
-# Commits an agent made that its files do not show: on another branch, in a stash.
+# Recovery of an agent's commits that its files do not show: on a branch, in a stash.
 #
 # Its ``.git`` is read as data: names of commits out of small files, and object files, which are
 # copied to a folder of ours. Only then does git look, in that folder beside the hub's objects, and

@@ -1,4 +1,4 @@
-"""Removing what an agent left, whatever it is, and making a plain ``.git`` from nothing.
+"""Clean-up of a slot: removing any kind of file, and making a plain ``.git`` from nothing.
 
 Nothing is followed: a link is removed, not what it points to. Folders that were made read-only are
 made writable first.

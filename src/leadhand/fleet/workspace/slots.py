@@ -300,7 +300,7 @@ async def _in_thread(work: Callable[..., object], *given: object) -> None:
     await to_the_end(asyncio.to_thread(work, *given))
 
 
-# Preparing a slot: the project's set-up commands, run before an agent gets it.
+# Set-up of a slot: the project's set-up commands, run before an agent gets it.
 #
 # They are the gate's own, run in the same way: in the sandbox, with the slot and a home that is
 # thrown away, and with the shared cache of dependencies to read. What they leave among the files is

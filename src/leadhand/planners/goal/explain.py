@@ -1,4 +1,4 @@
-"""Why there is no way: who would give what is wanted, what they lack, down to what nobody gives."""
+"""Why there is no plan: the workers that could give a fact, and the facts that they lack."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Methods: a fact that one worker found too much, given in several smaller steps.
+"""Methods: several smaller steps for a fact that one worker found too complex.
 
 While it is planned with, a method is an operator like any other ("@clean_in_parts"), whose price
 is what its stages cost. When its turn has come it is carried out stage by stage: a stage is

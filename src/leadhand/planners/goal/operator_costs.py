@@ -1,4 +1,4 @@
-"""Prices: what an operator costs after what has happened to it.
+"""Prices of operators: the declared cost, changed by earlier failures and advice.
 
     price = cost x 2^k
 

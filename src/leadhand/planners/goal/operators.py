@@ -1,4 +1,4 @@
-"""What workers can do, as a planner sees it: what each needs, gives and drops, at what cost.
+"""Operators: workers as a planner sees them, with needs, gives, drops and cost.
 
 A fact is a name. One with a colon ("approved:table") is a flag: it is true or not, and carries
 no data. Any other is an artefact: the data of the step that gave it. A worker that gives one

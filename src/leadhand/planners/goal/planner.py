@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from leadhand.planners.goal.world import Under
 
 
-# What the planner hands itself from one call to the next, in the log. Small, and bounded.
+# The planner's notes from one call to the next, kept in the log. Small, and bounded.
 
 
 SEEN_MAX = 20
@@ -146,7 +146,7 @@ def awaited(view: PlannerView, facts: Iterable[str]) -> bool:
     return any(set(facts) <= set(each.get("facts") or ()) for each in view.questions)
 
 
-# What lint refuses of the planner's own steps, told by the operators that stand for them.
+# Operators of the planner's own steps that lint refuses.
 #
 # The engine would refuse the proposal, and the same one would be made again: whatever cannot be
 # written as a sound step is no way to the goal, and another may be.

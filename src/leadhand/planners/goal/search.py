@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from leadhand.planners.goal.task import PlanningTask
 
 
-# The relaxed problem, in which nothing is ever taken away: what can be reached, and how cheaply.
+# The relaxed problem, in which no fact is ever dropped: reachable facts and their costs.
 #
 # `explore` spreads from a state over the operators, cheapest fact first (additive cost: a need
 # shared by two is paid twice). `extract` follows the cheapest givers back from the goal; each
@@ -119,7 +119,7 @@ def extract(task: PlanningTask, reach: RelaxedReach, goal: Iterable[int]) -> lis
     return [operator for operator in reach.order if operator in chosen]
 
 
-# Which two facts can ever be true together: quick to compute, and often all the proof it takes.
+# Mutexes: which two facts can be true together. Quick to compute, and often proof enough.
 #
 # Two facts go together if they do at the start, or if an operator whose needs all go together gives
 # both, or gives one and leaves the other be. What remains can never be: a goal that wants both is
@@ -277,7 +277,7 @@ def _walk(state: int, start: int, came: dict[int, tuple[int, int]]) -> list[int]
     return plan[::-1]
 
 
-# Whether any plan keeps within a cost: an exact answer, before "unaffordable" is said.
+# The exact search: whether any plan keeps within a cost, before "unaffordable" is said.
 #
 # The cheap plans of `cheapest` are near the best, not always the best, so that their cost proves
 # nothing. Here every plan is ruled out or one is found, with a lower bound that never
@@ -548,7 +548,7 @@ def _cut(
     return sorted(each for each in found if costs[each] > CLOSE)
 
 
-# A cheap plan, by the quickest way there is.
+# A cheap plan, by the quickest of these ways.
 #
 # Where nothing is dropped, the relaxed plan is a plan. Additive costs pay a shared need twice, so
 # the first one is some 15 % too dear on average; two loops bring it close to the best: what is

@@ -1,4 +1,4 @@
-"""The world as the log tells it: which facts are true, which are coming, who gave them.
+"""The world as the log tells it: true facts, promised facts, and their sources.
 
 Facts are folded from the steps in the order in which they settled. A step that succeeded takes
 away what it drops and makes true what it gives; the step is the fact's version. A promise that

@@ -1,4 +1,4 @@
-"""What a model answered, as one of our decisions.
+"""A model's answer as a decision.
 
 One flat object for all kinds: the simplest form that providers can be held to, and that weak
 models get right. What does not fit is a `Misread`, with words that the model can act on. Only the

@@ -1,4 +1,4 @@
-"""A local endpoint that answers as a script says, well or badly: see `server` and `replies`.
+"""A local endpoint that answers as a script says, correctly or not: see `server`, `replies`.
 
     from leadhand.testing.endpoint import Endpoint, Say, Use
 

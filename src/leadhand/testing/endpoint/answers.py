@@ -1,4 +1,4 @@
-"""From a reply to an answer: what every protocol then writes down in its own shape.
+"""Answers from replies, which each protocol then writes in its own form.
 
 An answer is words, calls, why it stopped, and what it cost. Its text and its calls' arguments
 are cut into pieces for streaming; pieces are many enough to be a stream and few enough that a

@@ -1,4 +1,4 @@
-"""What a scripted endpoint can be told to reply: the vocabulary of a script.
+"""The replies of a scripted endpoint: the vocabulary of a script.
 
 A reply says what the model does, never how a provider writes that down: the same script serves
 Anthropic Messages, OpenAI Chat Completions and OpenAI Responses, streamed or whole.

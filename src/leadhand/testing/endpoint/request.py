@@ -1,4 +1,4 @@
-"""A request as the script sees it: the same words for every provider.
+"""A request as the script sees it: the same form for every provider.
 
 `body` keeps what was really sent. Headers hide their secrets when they are shown, so that a
 failing test does not print a key.

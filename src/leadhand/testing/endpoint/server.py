@@ -51,7 +51,7 @@ from leadhand.testing.endpoint.replies import (
 )
 from leadhand.testing.endpoint.request import Headers, Parsed, Protocol, Request
 
-# As much of HTTP/1.1 as clients of models need: one request after the other on a connection.
+# HTTP/1.1 as far as clients of models need it: sequential requests on a connection.
 #
 # Everything is bounded: the head, the body, how long a client may take to send either.
 
@@ -201,7 +201,7 @@ async def hung_up(reader: asyncio.StreamReader, seconds: float | None) -> bool:
     return True
 
 
-# How a reply goes out: whole or streamed, at what pace, and where it is cut.
+# Delivery of a reply: whole or streamed, its pace, and where it is cut.
 #
 # The wrapping replies are taken off from the outside, each leaving its mark; what is inside is then
 # an answer in the protocol's shape, an error, or bytes that are neither.

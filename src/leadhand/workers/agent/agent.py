@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from leadhand.workers.processes.processes import Processes
 
 
-# What one attempt may spend on models, inside of what the run may.
+# The budget of one attempt, within the run's budget.
 
 
 ROUNDING = 1e-9

@@ -1,4 +1,4 @@
-"""Commands as a tool, with an allow list: the agent says the arguments, the list says which.
+"""Commands as a tool: the agent chooses the arguments, an allow list bounds them.
 
     CommandTool(allow=[["git", "status"], ["git", "log"]], options=["--oneline", "--max-count=*"])
 

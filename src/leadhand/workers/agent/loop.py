@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from leadhand.workers.agent.tools import Tool, Toolbox
 
 
-# What was said and done in one attempt of an agent, as text that people read.
+# The transcript of one attempt of an agent, for people to read.
 
 
 PIECE_CHARS_MAX = 2_000

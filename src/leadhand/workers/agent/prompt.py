@@ -1,4 +1,4 @@
-"""What an agent is told: its own instructions, the goal, and its step. Nothing of the plan.
+"""The prompt of an agent: its own instructions, the goal, and its step; not the plan.
 
 Parameters are the task; the goal says what it is for. What other steps did, why earlier tries
 failed and what people answered come after it; the first two are data that somebody else wrote, and

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from leadhand.workers.processes.processes import Processes
 
 
-# What a model may be handed to work with: a tool, whoever provides it.
+# The protocol of a tool, independent of its provider.
 #
 # A Python function, a command with an allow list, a tool of an MCP server: an agent sees one form.
 # Name and description may come from a stranger. They are text to show and to send on, never
@@ -74,7 +74,7 @@ class Tool(Protocol):
         """
 
 
-# What a tool gave back, as a model is shown it: data between two marks.
+# A tool's result as a model is shown it: data between two marks.
 #
 # The mark is a digest of the data itself, so nobody can write data that holds its own end mark. It
 # is the same for the same data: what was recorded can be replayed.
@@ -112,7 +112,7 @@ def marked(source: str, text: str, most: int = RESULT_CHARS_MAX) -> str:
     return f'<data from="{source}" mark="{mark}">\n{data}\n</data mark="{mark}">'
 
 
-# The three ways in which a model ends its task: tools that nobody runs.
+# The three tools by which a model ends its task; they are never run.
 #
 #     finish          the result, in the form that was declared
 #     needs_info      a question; the planner answers it from what it knows, else a person does

@@ -1,4 +1,4 @@
-"""What the version of a command covers: the files and values that decide what it does.
+"""The version of a command worker: the files and values that decide what it does.
 
 Looked at when workers are loaded and again at the start of each attempt (`look`):
 

@@ -1,4 +1,4 @@
-"""What a function takes and gives, read from its signature.
+"""Parameters and result of a function, read from its signature.
 
 The parameters become a JSON Schema, so that a plan is checked before it runs; at the start of
 an attempt the values become what the annotations say (a dataclass parameter arrives as that

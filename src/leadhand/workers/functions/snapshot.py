@@ -307,7 +307,7 @@ SOURCES = Snapshot()
 """The sources of this process."""
 
 
-# Loading the modules that workers stand in: by name, or by the path of a file.
+# Loading the modules of workers: by name, or by the path of a file.
 
 
 WORKERS_FOLDER = Path(__file__).parents[1]

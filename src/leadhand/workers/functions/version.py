@@ -1,4 +1,4 @@
-"""What the version of a Python worker covers: whole files of the project.
+"""The version of a Python worker: it covers whole files of the project.
 
 That is the file a function stands in; every module of the project that this file imports, at the
 top, inside functions or by `import *`, and what those import in turn, packages' `__init__` files

@@ -1,4 +1,4 @@
-"""Where an HTTP worker may connect to: the guard against server-side request forgery.
+"""The network guard of HTTP workers, against server-side request forgery.
 
 A plan may come from a model and a parameter from a web page, so a URL is a wish of somebody
 we do not trust, made with the rights of the machine we run on. The laws:

@@ -1,4 +1,4 @@
-"""What an HTTP worker sends: a URL, headers and a body with holes.
+"""The request of an HTTP worker: a URL, headers and a body with placeholders.
 
 A value goes into exactly one place and cannot leave it: a path value is percent-encoded with
 its slashes and cannot be `.` or `..`, a query value cannot add a parameter, a header value

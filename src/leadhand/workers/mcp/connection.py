@@ -1,4 +1,4 @@
-"""One living session with a server.
+"""One session with an MCP server.
 
 The SDK's session must be left by the task that entered it, so a connection has a task of its own,
 its owner; calls are made from whatever task wants something. The owner ends when it is told to, or
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from mcp_types import CallToolResult, InputRequiredResult
 
 
-# The official SDK, which is loaded when a server is first spoken to and not before.
+# The official SDK, loaded when a server is first used.
 
 
 _LOGGERS = ("mcp", "client")

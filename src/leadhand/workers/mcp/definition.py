@@ -1,4 +1,4 @@
-"""What a server says of one of its tools, and how we tell that it says something else now.
+"""The definition of an MCP tool, and the detection of changes to it.
 
 All of it is a stranger's text. It is shown, sent to models as the description of a tool, and
 compared; nothing in it is an instruction to the engine. The hints a server gives about its own
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-# A stranger's JSON Schema: usable as it stands, or refused when the tool is listed.
+# JSON Schemas of servers: usable as they are, or refused when the tool is listed.
 #
 # `core/jsonschema` bounds what a schema can ask for, and judges nothing by one that is malformed,
 # refers to what is not there or has a pattern whose time has no bound. A server's tool with such a

@@ -1,4 +1,4 @@
-"""What went wrong with a call, as the class that decides what may follow.
+"""Failures of MCP calls, as failure classes.
 
 A tool that answers "this is an error" (`isError`) has spoken: it is there, it did not do the
 task, and the same words will get the same answer. That is permanent. A server that dies, hangs

@@ -1,4 +1,4 @@
-"""`leadhand.mcp.json`: the tools of MCP servers as somebody looked at them.
+"""`leadhand.mcp.json`: the pinned definitions of MCP tools, as a person reviewed them.
 
 With it, tools are described without a connection, and a server that changes one of them is found
 out when it is connected to. It is written by `leadhand mcp --pin`, read by people, and belongs

@@ -1,4 +1,4 @@
-"""A server that is a program: JSON-RPC, one message a line, over its stdin and stdout.
+"""A server that is a program: JSON-RPC over stdin and stdout, one message per line.
 
 The SDK can start programs too. Ours differs in what Leadhand promises of every program:
 

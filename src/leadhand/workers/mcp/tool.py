@@ -1,4 +1,4 @@
-"""One tool of a server: a worker of its own, and a tool that agents can be handed.
+"""One tool of a server: a worker of its own, and a tool for agents.
 
 What it is called with is its input schema, what it returns its output schema; structured content
 is the data, else its text. Risk, effects and whether it may be repeated are what the user declares;

@@ -1,4 +1,4 @@
-"""What a worker prints belongs to its attempt, not to the terminal.
+"""Capture of a worker's output for its attempt, instead of the terminal.
 
 `install_capture` puts a proxy in front of sys.stdout and sys.stderr. Inside an attempt (the
 context variable `current` holds a sink; threads get a copy of it) what is written goes to

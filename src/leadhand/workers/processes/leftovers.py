@@ -1,4 +1,4 @@
-"""What an earlier life left running: found by marker or by record, killed, and seen dead.
+"""Leftover processes of an earlier host: found by marker or record, killed, seen dead.
 
 The supervisor makes leftovers unlikely: it kills its commands when the host dies, and they die
 when it does. This is for the day on which both were killed at once. A process is identified in one

@@ -1,4 +1,4 @@
-"""What workers need of the machine they run on: processes that die with their host.
+"""The local machine for workers: processes that die with their host.
 
 The engine sees this through the `Machine` port: it clears what an earlier host left behind,
 gives the workers the means to start programs, and ends all of it on closing.

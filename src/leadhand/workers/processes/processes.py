@@ -1,4 +1,4 @@
-"""Running commands: argument lists in, how they ended and what they printed out. Never a shell.
+"""Running commands: argument lists in, exit status and output back. Never a shell.
 
 ``Processes`` starts commands and hands back a ``Process`` to wait for or to end. All forking is
 done by one supervisor process per host (``supervisor.py``, whose laws stand at its top): when the
@@ -49,7 +49,7 @@ from leadhand.workers.processes.leftovers import (
     kill_leftovers,
 )
 
-# Reading what a command prints: at full speed, in bounded memory.
+# Streams of a command: read at full speed, in bounded memory.
 #
 # Of each stream the first quarter and the last three quarters of its limit are kept (an error is
 # mostly at the end, what was asked at the beginning); the rest is read, counted and dropped. A pipe
@@ -134,7 +134,7 @@ class Stream:
         return Captured(data, self._total, self._total > self._limit, len(self._head))
 
 
-# One supervisor seen from the host: its process, the socket to it, the jobs it has been given.
+# One supervisor as the host sees it: its process, the socket to it, and its jobs.
 #
 # A ``Supervision`` lives from the start of a supervisor to its burial and is never used again; what
 # comes after it is another one. Losing the supervisor, for whatever reason, has one path

@@ -1,4 +1,4 @@
-"""The supervisor: a small program that starts every command, and outlives none of them.
+"""The supervisor: a small program that starts every command; no command outlives it.
 
 Run as ``python -I -S supervisor.py SOCKET_FD HOST_PID`` by ``processes.py``, one per host;
 it imports nothing of Leadhand. The law behind it: a retry must never run beside an orphan.

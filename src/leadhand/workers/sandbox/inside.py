@@ -1,4 +1,4 @@
-"""The last program before an agent: it closes the doors that are left, and becomes the agent.
+"""The last program before an agent: it drops all other access, and becomes the agent.
 
 Run as ``python -I -S inside.py SPEC ARGV...`` by what `sandbox.py` puts together; it imports
 nothing of Leadhand. SPEC is a JSON object:

@@ -1,4 +1,4 @@
-"""A door to the network: a proxy that lets agents reach what is on its list, nothing else.
+"""A door to the network: a proxy through which agents reach listed hosts only.
 
 It listens on a Unix socket, in a folder that is only ours; sandboxes lead their loopback there
 (`sandbox.py`). Three kinds of request come through:

@@ -1,4 +1,4 @@
-"""Where an agent runs: its slot and a private home to write in, the system to read, no more.
+"""The sandbox of an agent: writes its slot and a private home, reads the system, no more.
 
 Agents run code that nobody has read. So they are not trusted to keep to their slot; they are
 kept there by the kernel. Workers with `sandbox` run behind the same walls (`confinement.py`): the
