@@ -1,4 +1,4 @@
-"""The entry point of the fleet's commands, which keeps their imports lazy."""
+"""The fleet's part of the command line: its command, found without importing the fleet."""
 
 from leadhand.plugins import CommandPart
 
