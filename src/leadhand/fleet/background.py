@@ -63,6 +63,6 @@ async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
         except asyncio.CancelledError as error:
             cancelled = error
     if cancelled is not None:
-        task.cancelled() or task.exception()  # whatever came of it, nobody waits for it any more
+        task.cancelled() or task.exception()  # its outcome is no longer needed
         raise cancelled
     return task.result()

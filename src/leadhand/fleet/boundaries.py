@@ -70,9 +70,9 @@ class Boundaries:
         self._line: dict[_Claim, None] = {}
         self._wide: dict[_Claim, None] = {}
         self._here: dict[str, dict[_Claim, None]] = {}
-        """By path: who wants just this, a file or a folder."""
+        """By path: the claims on exactly this file or folder."""
         self._below: dict[str, dict[_Claim, None]] = {}
-        """By folder: who wants something in it."""
+        """By folder: the claims on something in it."""
 
     @asynccontextmanager
     async def hold(self, writes: Sequence[str], priority: int = 0) -> AsyncIterator[_Claim]:

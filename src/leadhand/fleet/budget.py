@@ -95,7 +95,7 @@ class DailyBudget:
         """Wait until something may be spent."""
         self._waiting += 1
         try:
-            while self._against():  # noqa: ASYNC110 - nobody tells: a new day just comes
+            while self._against():  # noqa: ASYNC110 - no event announces a new day
                 await asyncio.sleep(self._look_s)
         finally:
             self._waiting -= 1

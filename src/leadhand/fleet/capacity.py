@@ -210,7 +210,7 @@ def capacity(plan: CapacityPlan, draw: Draw) -> Capacity:
     fleet = _Fleet(plan, draw, Train(rules), free=plan.gates)
     fleet.run()
     whole = plan.hours * 3600
-    # Who is still at it when the time is over has used it too.
+    # Agents still at work when the time is over have used it too.
     track_s = fleet.track_s + sum(fleet.now - since for since in fleet.running.values())
     on_train = fleet.times + [fleet.now - since for since in fleet.since.values()]
     at_gates = fleet.waits + [fleet.now - since for since, _ in fleet.line]

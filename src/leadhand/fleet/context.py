@@ -55,9 +55,9 @@ class FleetContext:
     sandbox: Sandbox
     boundaries: Boundaries = field(default_factory=Boundaries)
     at_work: dict[str, AtWork] = field(default_factory=dict)
-    """Agents by run and task, for whoever wants to stop or tell one something."""
+    """Agents by run and task, so that one can be stopped or sent a message."""
     protected: tuple[str, ...] = ()
     reviewer: AgentReviewer | None = None
-    """Who lets pass what is protected; nobody: a person is asked."""
+    """The reviewers of protected changes; none: a person is asked."""
     note: Callable[..., None] = lambda _what, **_more: None
     transcripts: Path | None = None

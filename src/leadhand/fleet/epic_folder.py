@@ -64,7 +64,7 @@ def submit(
     fresh = folder / f".{os.getpid()}.new"
     fresh.write_text(text, encoding="utf-8")
     before = time.time() - SETTLED_S
-    os.utime(fresh, (before, before))  # it is whole: nobody need wait and see
+    os.utime(fresh, (before, before))  # it is complete: no need to wait
     run = run_of(path.stem, text.encode())
     place = folder / path.name
     if _waits(place, run, taken):

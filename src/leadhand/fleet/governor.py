@@ -88,8 +88,7 @@ class Governor:
         self.busy = self.peak = 0
         self.stopped = False
         self._kept = ""
-        """Why the first in line was not let go when it was last looked at."""
-        """Why nobody starts right now, if so."""
+        """Why the first in line was not started at the last look; empty if it was."""
         self._needs = needs or Needs()
         self._folder, self._room = folder, room or room_of
         self._stagger_s, self._last = stagger_s, 0.0
@@ -217,7 +216,7 @@ class Governor:
             return f"{room.memory_mb:.0f} MB of memory are left"
         if room.disk_mb < needs.disk_mb:
             return f"{room.disk_mb:.0f} MB of disk are left"
-        # The load may be somebody else's, and passes: one agent may always start.
+        # The load may come from other programs, and passes: one agent may always start.
         high = self.busy and room.load > needs.load
         return f"the load is {room.load:.0f} for each core" if high else ""
 

@@ -70,7 +70,7 @@ if TYPE_CHECKING:
 
 
 BEHIND_MIN = 50
-"""Changes that may wait for the train before nobody new starts, in a small fleet."""
+"""Changes that may wait for the train before no agent starts, in a small fleet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +164,7 @@ class Fleet:
         hub = await stack.enter_async_context(
             await Hub.open(config.folder / "hub", config.repo, config.branch)
         )
-        await kill_leftovers(mark)  # the hub is ours: whoever runs is of a fleet that was killed
+        await kill_leftovers(mark)  # the hub is ours: what still runs was left by a killed fleet
         if config.publish:
             await hub.user.check_name(config.publish)
         before = await asyncio.to_thread(read_journal, config.folder)
@@ -321,7 +321,7 @@ class Fleet:
         try:
             await self._intake.look()
             await self._results.give_branch()
-        finally:  # whoever waits for a look has to see also one that failed
+        finally:  # waiting callers must also see a look that failed
             self._looked.set()
 
     async def _put_away(self) -> None:

@@ -57,7 +57,7 @@ class Station:
         self.folder = fleet.config.folder
         self.evidence = Evidence(self.folder)
         self.drained = asyncio.Event()
-        """Somebody wants the fleet to end."""
+        """Set when the fleet is asked to end."""
         self._looking: asyncio.Task[None] | None = None
         self._held = ""
         self._trouble: dict[str, str] = {}
@@ -76,7 +76,7 @@ class Station:
         (self.folder / "live.json").unlink(missing_ok=True)
 
     async def _look(self) -> None:
-        with contextlib.suppress(OSError):  # a full disk hides us, and stops nobody
+        with contextlib.suppress(OSError):  # a full disk hides the fleet, and must not stop it
             write_live(self.folder, self.live())
         held = self.fleet.held_back
         if held.partition(" ")[2] != self._held.partition(" ")[2]:
@@ -181,7 +181,7 @@ class Station:
         governor = self.fleet.shop.governor
         governor.stop()
         until = time.monotonic() + grace_s
-        while governor.busy and time.monotonic() < until:  # noqa: ASYNC110 - nobody tells
+        while governor.busy and time.monotonic() < until:  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(0.1)
         return governor.busy
 

@@ -54,7 +54,7 @@ class PlannedTask(msgspec.Struct, frozen=True):
     brief: str = ""
     budget: float = 0.0
     time_s: float = 0.0
-    """How long its agent may work, where the task says so; nobody's waiting counts."""
+    """How long its agent may work, if the task says so; waiting does not count."""
     priority: int = 0
     base: str = ""
     """Where main was when it was planned, where that matters."""

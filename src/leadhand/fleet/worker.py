@@ -246,7 +246,7 @@ class CoderWorker:
         while True:
             try:
                 return await self._in_turn(task, given, context)
-            except TROUBLE as trouble:  # nobody has begun: it lines up again, after a pause
+            except TROUBLE as trouble:  # no agent has begun: queue again after a pause
                 if not patience.another(trouble):
                     return _failed("unavailable", str(trouble), OUTAGE_S)
 
@@ -324,7 +324,7 @@ class CoderWorker:
         """
         try:
             return await self._bring(assignment, given, context, left, paid, handoff, allowed)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the work is done and paid for
+        except Exception as error:  # noqa: BLE001 - any error: the work is done and paid for
             words = f"it is done, and could not be tested or landed: {error}"
             kept = await put_off(self.shop.hub, assignment, left)
             return paid.failed("unavailable", words, OUTAGE_S, {**handoff, **kept})

@@ -74,7 +74,7 @@ def _unheard(_draft: RefusedDraft) -> None:
 
 
 drafts: ContextVar[Callable[[RefusedDraft], None]] = ContextVar("drafts", default=_unheard)
-"""Who is told of drafts that were refused in this task."""
+"""The listener for refused drafts of this task."""
 
 payer: ContextVar[Payer] = ContextVar("payer", default=Nobody())  # noqa: B039 - holds nothing
-"""Who pays for what is asked in this task."""
+"""The payer of this task's calls."""

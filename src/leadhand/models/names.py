@@ -23,7 +23,7 @@ TIERS = ("hand", "lead", "strong")
 """The tiers that every configuration knows, weakest first for workers: hand, then strong."""
 
 STRONGER = {"hand": "strong"}
-"""Who is asked when a task was too much for a worker of this tier."""
+"""The next tier, asked when a task was too much for a worker of this one."""
 
 PROTOCOLS = ("anthropic", "chat", "responses")
 """What an address may speak."""
@@ -82,7 +82,7 @@ class ModelName(NamedTuple):
     """The environment variable that holds the key; the provider's own when empty."""
     price_in: float | None = None
     price_out: float | None = None
-    """Dollars for a million tokens; None: as published, or nothing for an address of one's own."""
+    """Dollars for a million tokens; None: as published, or zero for an own address."""
     max_tokens: int = 0
     """The longest answer; 0: as the request says."""
     schema: str = ""

@@ -1,6 +1,6 @@
 """Recordings of model traffic: recorded once with a provider, played back in tests.
 
-    with playing("tests/tapes/competitors.json"): ...      # nothing is asked of anybody
+    with playing("tests/tapes/competitors.json"): ...      # no model is asked
     LEADHAND_TAPE=tapes/x.json leadhand run ...            # the same for the command line
     LEADHAND_TAPE=record:tapes/x.json leadhand run ...     # ask, and keep what was said
 

@@ -264,7 +264,7 @@ class SimLoop(asyncio.BaseEventLoop):
             task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001
             work = task.get_coro()
             if work is not None:
-                with contextlib.suppress(BaseException):  # nobody is left to hear of it
+                with contextlib.suppress(BaseException):  # no caller is left
                     work.close()
         self._tasks.clear()
 

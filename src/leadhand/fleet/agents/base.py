@@ -40,7 +40,7 @@ Ended = Literal[
     "limit",  # turns or cost
     "refused",  # the model would not
     "rate_limited",
-    "stopped",  # somebody here stopped it
+    "stopped",  # stopped by an order
     "failed",  # it said that it failed, or could not be started; `failure` says what that is
 ]
 
@@ -132,7 +132,7 @@ class CoderResult:
 
 
 Price = Callable[[str, Usage], float]
-"""What tokens of a model cost in US dollars; 0 where nobody knows."""
+"""What tokens of a model cost in US dollars; 0 where the price is unknown."""
 Heard = Callable[[CoderEvent], None]
 Ending = Callable[[str], Awaitable[None]]
 """Awaited before a coder is killed, with the reason: the time to save its work in progress."""
@@ -179,7 +179,7 @@ class Launch:
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
     stdin: bytes | None = None
-    """None: nothing to read. Either way its end is reached at once, and nobody waits there."""
+    """None: no input. In either case the end of the input is reached at once."""
     network: bool = True
     session: str = ""
     """The conversation, where it is known before it is heard of."""

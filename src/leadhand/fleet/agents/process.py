@@ -99,7 +99,7 @@ def classify(message: str, status: int | None = None) -> str:
     if status is None:
         return of_message
     of_status = STATUSES.get(status) or ("transient" if status >= 500 else "")
-    # A status says who is at fault; what exactly, only the message knows.
+    # A status tells which side is at fault; the message tells what happened.
     narrower = {
         400: ("context_overflow", "policy", "budget", "denied"),
         403: ("budget", "policy"),
@@ -445,7 +445,7 @@ class Attendance:
         try:
             events = [_sane(event) for event in self._reading.read(found)]
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
-            events = [CoderEvent("other")]  # a shape nobody has told us of
+            events = [CoderEvent("other")]  # an unknown form
         for event in events:
             self._take(event)
 
@@ -757,7 +757,7 @@ class ProcessCoder:
         except (NoSandbox, OSError, SpawnError) as error:
             number = getattr(error, "errno", None)
             if number in OURS and not attendance.started:
-                raise OSError(number, str(error)) from error  # whoever comes next fares no better
+                raise OSError(number, str(error)) from error  # the next attempt would fail too
             return _trouble(attendance, "failed", "unavailable", error)
         except ProcessError as error:
             # The supervisor was lost and nothing lives on; or something could not be killed.

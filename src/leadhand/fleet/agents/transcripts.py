@@ -54,7 +54,7 @@ class Transcript:
                 self.path.replace(self.path.with_suffix(OLDER))
                 self._file = self.path.open("a", encoding="utf-8")
         except (OSError, ValueError):
-            return  # no room for words stops nobody's work
+            return  # a full disk must not stop the work
 
     def close(self) -> None:
         """Mark the transcript as ended, and close it."""

@@ -625,7 +625,7 @@ class Soundness:
             pause = AGAIN_S
             try:
                 await self._look(main)
-            except Exception as error:  # noqa: BLE001 - nobody would ever start: it is said
+            except Exception as error:  # noqa: BLE001 - no agent would ever start: report it
                 self.against = f"main could not be tested: {str(error) or type(error).__name__}"
                 pause = TROUBLE_S
             waited = 0.0

@@ -178,7 +178,7 @@ class Conductor:
         self._note("queued", **change.about)
         try:
             told = await answer
-        except BaseException:  # whoever waited was ended, or told of trouble: it is in line no more
+        except BaseException:  # the caller was cancelled, or told of trouble: leave the queue
             self._note("withdrawn", **change.about)
             raise
         finally:
@@ -305,7 +305,7 @@ class Conductor:
         try:
             event = await self._verdict(test, names, main)
             self._trouble_since, self.trouble = None, ""
-        except Exception as error:  # noqa: BLE001 — whatever it is, it is no verdict
+        except Exception as error:  # noqa: BLE001 — any error, but no verdict
             event = train.Trouble(test)
             await self._endure(error, names)
         self._probes.pop(test, None)
@@ -426,7 +426,7 @@ class Conductor:
             moved = False
         self._main = self._hub.main()
         if not moved:
-            # Somebody else was first, or there was trouble: nothing that was tested holds now.
+            # Main moved, or there was trouble: no earlier verdict holds now.
             for waiting in self._waiting.values():
                 waiting.landing = False
             await self._do(self.train.step(train.MainMoved(tuple(names))))

@@ -97,7 +97,7 @@ class Matter:
     """Something that wants an answer: a task that failed, asks, or was overtaken."""
 
     kind: str
-    """failed, question, drift, or lost: nobody will do it, since what it waited for is gone."""
+    """failed, question, drift, or lost: it cannot be done, since a dependency is gone."""
     step: StepView
     rung: str = ""
     """What is wanted: split, replan, answer, revise, again; empty: nothing is left but a person."""

@@ -157,7 +157,7 @@ class Git:
                 )
         except OSError as error:
             if files is not None and isinstance(error, OF_THE_FOLDER):
-                raise  # whoever owns the files knows what that means
+                raise  # the owner of the files handles it
             raise GitFailed(arguments, None, str(error), begun=False) from error
         if said is None:
             raise GitFailed(arguments, None, f"no answer within {time_s:g} s, or too much of it")

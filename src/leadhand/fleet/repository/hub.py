@@ -266,7 +266,7 @@ class Hub:
                 # It may have moved all the same, or another was first, or git met trouble.
                 found = await self.resolve(MAIN)
                 if found == old:
-                    # Nobody else writes main, so a lock on it is of a git that was killed.
+                    # Only we write main, so a lock on it was left by a git that was killed.
                     (self.git.folder / f"{MAIN}.lock").unlink(missing_ok=True)
                     raise
                 commits = await read_log(self.git, f"{old}..{found}")

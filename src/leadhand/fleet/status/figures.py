@@ -45,7 +45,7 @@ REPLACED = "superseded"
 """Others took its place: they are counted, not it."""
 OVER = ("succeeded", "failed", "skipped", "cancelled")
 PAID = frozenset({"agent ended", "reviewed", "planned", "lost"})
-"""Notes of the journal that say what somebody cost."""
+"""Notes of the journal that hold a cost."""
 
 
 class Landing(NamedTuple):
@@ -70,7 +70,7 @@ class Sources(NamedTuple):
     since: int = 0
     """Flows are counted from here on; states are those of now."""
     alive: bool = False
-    """Whether a fleet is at work: only then somebody can be at work now."""
+    """Whether a fleet is at work: only then can an agent be at work now."""
     others: int = 0
     """Commits on main that no task made: people's own."""
     older: Sequence[Landing] = ()
@@ -114,7 +114,7 @@ class TaskFacts(msgspec.Struct, kw_only=True):
     """A person answered for it, or is asked."""
     question: str = ""
     settled: bool = False
-    """Nobody is waited for any more: it was dropped, or its epic has ended."""
+    """No attempt is expected any more: it was dropped, or its epic has ended."""
     why: str = ""
     root: str = ""
     """The first task of its line, where it took another's place; else its own name."""
@@ -470,7 +470,7 @@ def _flow(tasks: Sequence[TaskFacts], sources: Sources) -> Doc:
         if task.status == DONE:
             counts["landed"] += 1
         elif task.status == REPLACED:
-            continue  # those who took its place are counted
+            continue  # its replacements are counted
         elif _is_dead(task):
             counts["dead"] += 1
         elif task.settled or task.status in OVER:

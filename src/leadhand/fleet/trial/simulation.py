@@ -165,7 +165,7 @@ class Desk:
     async def _kill(self, when: int) -> None:
         async with self._blow:
             if when < self._struck or self._engine is None:
-                return  # an earlier blow was this one's too
+                return  # an earlier fault served this request too
             engine, self._wanted, self._struck = self._engine, True, time.time_ns()
             with contextlib.suppress(ProcessLookupError):
                 engine.send_signal(signal.SIGKILL)

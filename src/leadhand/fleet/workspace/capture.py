@@ -328,7 +328,7 @@ async def read_files(
         reader = _Reader(hub, slot, copy, allowed.limits, read, allowed.prepared)
         try:
             tree = await reader.tree()
-        except PermissionError:  # folders that somebody closed, with files in them
+        except PermissionError:  # closed folders with files in them
             await to_the_end(asyncio.to_thread(open_all, slot))
             tree = await reader.tree()
     read.elsewhere = await find_elsewhere(hub, slot / ".git", base, tree)

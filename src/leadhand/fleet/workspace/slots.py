@@ -79,7 +79,7 @@ class Slot:
     prepared: dict[str, Mark] = field(default_factory=dict)
     """What the set-up left among the files: no work of the agent's, as long as it stays so."""
     saved: bool = False
-    """Whether what is in it is kept, and whoever wrote it has ended."""
+    """Whether its content is saved and its agent has ended."""
 
     @property
     def index(self) -> Path:

@@ -23,7 +23,7 @@ class NoWay(NamedTuple):
 
     text: str
     missing: tuple[str, ...]
-    """Facts that nobody gives, or nobody gives any more: a person might."""
+    """Facts that no worker gives, or gives any more: a person might."""
     spent: bool
     """Whether only money is missing."""
 

@@ -121,7 +121,7 @@ class PersonAnswers(msgspec.Struct):
     forgiven: int = 0
     """How many of the failed attempts no longer count."""
     stop: str = ""
-    """Who said that it is not worth going on."""
+    """The person who answered that the run should stop."""
 
 
 def person_answers(view: PlannerView, notes: GoalNotes) -> PersonAnswers:
@@ -662,7 +662,7 @@ def _proposal(scene: Scene, way: list[Operator]) -> Decision:
         return Wait(stuck, scene.notes.to_doc())
     because = _because(scene, way)
     outlook = expected(map(tidy, later[:WAY_MAX]))
-    # One step that is all there is to do needs nobody to look again.
+    # A plan of one last step needs no second look of the planner.
     final = view.call == 1 and len(way) == len(now) == 1 and view.goal.mode != NEXT_STEP
     if final:
         because = "one worker can do it: no plan is needed"

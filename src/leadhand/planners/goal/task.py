@@ -37,7 +37,7 @@ class PlanningTask:
         self.needs = [self._codes(each.needs) for each in operators]
         self.gives = [self._codes(each.gives) for each in operators]
         drops = [[fact for fact in each.drops if fact not in each.gives] for each in operators]
-        # What nobody needs can be dropped by anyone.
+        # A fact that no operator needs can be dropped freely.
         self.drops = [
             tuple(self.facts[fact] for fact in each if fact in self.facts) for each in drops
         ]

@@ -118,7 +118,7 @@ FINDING_CHARS = 500
 FENCE_CHARS = 140
 """About what stands around the data of one result: its name and two marks."""
 MARK_CHARS = 16
-"""Of the digest around data: nobody finds a text that holds its own."""
+"""Length of the digest around data: no text can contain its own digest."""
 READ_CHARS_MAX = 200_000
 """What is looked through for secrets beyond what is told: a result may be very long."""
 WHOLE_SHARE = 0.5

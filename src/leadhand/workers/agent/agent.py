@@ -114,7 +114,7 @@ class AgentOptions(TypedDict, total=False):
     reads: Texts
     writes: Texts
     idempotent: bool
-    """Whether doing it twice is the same as doing it once, whatever tools it calls."""
+    """Whether doing it twice is the same as doing it once, with any of its tools."""
     est: float | str
     cost: float
     checks: Mapping[str, Check | str]
@@ -181,7 +181,7 @@ class Agent:
         self._prompt = Prompt(options.get("prompt", ""), instructions, place)
         self._gives = _texts(options["gives"]) if "gives" in options else own
         self.fixed = False
-        """Whether it stays with its own model, whatever tier a step names."""
+        """Whether it stays with its own model even if a step names a tier."""
         self._stronger = ""
         self._book = ModelRegistry()
         if options.get("risk") not in (None, *RISKS):

@@ -98,7 +98,7 @@ def main() -> None:
             context = ChildContext(out, **told)
         action = FunctionAction(getattr(function, MARK), function)
         report: Report = action.run_here(request["parameters"], context)
-    except BaseException as error:  # noqa: BLE001 - the host is told, whatever it is
+    except BaseException as error:  # noqa: BLE001 - any error is reported to the host
         report = report_of(error)
     sys.stdout.flush()
     sys.stderr.flush()

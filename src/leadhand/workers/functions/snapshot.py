@@ -53,7 +53,7 @@ PROJECT = ("leadhand.toml", "pyproject.toml", ".git")
 """What the folder of a project holds."""
 
 _loading: ContextVar[str] = ContextVar("loading", default="")
-"""The file that is being loaded, with whatever it imports."""
+"""The file that is being loaded, with its imports."""
 
 
 class Module(NamedTuple):
@@ -354,7 +354,7 @@ def load_module(name: str) -> ModuleType:
         return load_file(name) if is_file else _imported(name)
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # noqa: BLE001 - whatever a file does when it is loaded
+    except BaseException as error:  # noqa: BLE001 - a file may raise anything
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing and not is_file and f"{name}.".startswith(f"{missing}."):
             raise UsageError(

@@ -45,7 +45,7 @@ class Lane:
         self.limit = limit
         self.running = 0
         self.abandoned = 0
-        """Calls nobody waits for any more, and whose threads still run."""
+        """Abandoned calls whose threads still run."""
         self.waiting: deque[_Job] = deque()
 
 
@@ -68,7 +68,7 @@ class _Job:
             if not self.future.done():
                 self.future.set_result(outcome)
 
-        # A closed loop raises: then nobody is left to tell.
+        # A closed loop raises: then no caller is left.
         with contextlib.suppress(RuntimeError):
             self.loop.call_soon_threadsafe(set_result)
 
@@ -135,7 +135,7 @@ class Threads:
         inbox: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         while job is not None:
             outcome = self._run(job)
-            # Told only after the slot is free: whoever hears of it finds this thread idle.
+            # Reported only after the slot is free: the caller finds this thread idle.
             following = self._next(job, inbox)
             job.deliver(outcome)
             del job, outcome  # An idle thread holds on to nothing.

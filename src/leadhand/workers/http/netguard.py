@@ -164,7 +164,7 @@ def judge(address: Address) -> tuple[str, bool] | None:
     for inner in _carried(address):
         found = judge(inner)
         if found:
-            # Never by name: an address hidden inside another is nobody's honest intention.
+            # Never by name: an address hidden inside another is always an attack.
             return f"{found[0]} (inside {address})", False
     if address in _NAT64 or address.sixtofour:
         return None

@@ -85,7 +85,7 @@ class Network:
         import httpx2
 
         if scheme == "http":
-            # Never used; an empty context is quick to make and trusts nobody.
+            # Never used; an empty context is quick to make and trusts no certificate.
             tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         else:
             tls = self._tls = self._tls or httpx2.create_ssl_context(trust_env=False)

@@ -185,7 +185,7 @@ class Connection:
     def _failed(self, error: BaseException) -> None:
         if not self._ready.done():
             self._ready.set_exception(_failure(error, self.last))
-            self._ready.exception()  # the one who opens may be gone
+            self._ready.exception()  # the opening task may be gone
 
     async def _heard(self, message: object) -> None:
         import mcp_types as types

@@ -120,7 +120,7 @@ def _at_the_edge(text: str, data: dict[str, Any], unknown: str) -> WorkerFailure
     if kind == "invalid_output":  # it answered, so what it does is done
         return ResultTooLarge(text, effect="none" if unknown == "none" else "done")
     sent, status = bool(data.get("sent", True)), data.get("status") or 0
-    # A status below 500 refuses; after one above, or an answer nobody could take, who knows.
+    # A status below 500 refuses; after one above, or a malformed answer, the effect is unknown.
     effect = unknown if sent and not 400 <= status < 500 else "none"
     wait = data.get("retry_after_s")
     usable = wait if isinstance(wait, int | float) else None

@@ -107,7 +107,7 @@ def _marked(name: str, prefix: str, *, below: bool = True) -> list[_Seen]:
     """Processes that carry the marker, and all below them and below the supervisors."""
     everyone = _everyone()
     own, pid = set(), os.getpid()
-    while pid in everyone:  # never ourselves, nor those who started us
+    while pid in everyone:  # never this process, nor its ancestors
         own.add(pid)
         pid = everyone[pid].parent
     chosen = {pid for pid in everyone if _carries(pid, name, prefix)} - own

@@ -85,7 +85,7 @@ class Stream:
         self._head, self._tail, self._total = bytearray(), bytearray(), 0
         self._tail_max = limit - limit // 4
         self._loop = asyncio.get_running_loop()
-        if fd >= 0:  # else somebody else reads what the command says
+        if fd >= 0:  # else the caller reads the stream itself
             os.set_blocking(fd, False)
             self._loop.add_reader(fd, self.read)
 
@@ -205,7 +205,7 @@ class CommandJob:
         loop = asyncio.get_running_loop()
         self.started: asyncio.Future[StartedProcess] = loop.create_future()
         self.finished: asyncio.Future[Finished] = loop.create_future()
-        for future in (self.started, self.finished):  # nobody has to wait for either
+        for future in (self.started, self.finished):  # no caller has to await either
             future.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     def hear(self, message: dict[str, Any]) -> None:

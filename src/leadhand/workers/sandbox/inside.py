@@ -209,7 +209,7 @@ def forward(port: int, path: str) -> None:
     import socket
 
     listener = socket.create_server(("127.0.0.1", port), backlog=128)
-    served = os.pidfd_open(os.getpid())  # whom it ends with; the number stays the agent's
+    served = os.pidfd_open(os.getpid())  # the process it ends with; the pid stays the agent's
     if os.fork():
         os.wait()
         os.close(served)
