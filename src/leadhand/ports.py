@@ -1,4 +1,4 @@
-"""The protocols at the edge of the core: store, worker, planner, reviewer, machine and clock.
+"""The protocols at the edge of the core: host, run, store, worker, planner, reviewer, clock.
 
 Everything outside implements one of these; `tests/contracts` holds one suite for each. `ends_us`
 tells whether an exception raised by such code is its own failure or ends this process.
@@ -12,11 +12,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from leadhand.core.catalog import Catalog, WorkerSpec
-    from leadhand.core.events import GuestProcess
+    from leadhand.core.decide.effects import Move
+    from leadhand.core.events import Event, GuestProcess, RunStarted
+    from leadhand.core.host import HostState
     from leadhand.core.report import Decision, Failure, PlannerView, Report
+    from leadhand.core.review.approval import Approval
+    from leadhand.core.state.model import Now, State
 
 
 class Entry(NamedTuple):
@@ -291,6 +295,131 @@ class Reviewer(Protocol):
         reference replaced whose value is known), templates (the steps as written), unresolved (by
         step, the places that still hold a reference), cancel, drop, risk, envelope, untrusted.
         """
+
+
+class RunHandle(Protocol):
+    """One run on a host: its state, and the way to change it.
+
+    Implemented by the run in this process (`engine/run.py`), the run of another process as its
+    host knows it, and the run on Temporal (`temporal/run.py`). What carrying out an attempt needs
+    of a run is another port: `AttemptRun` in `engine/perform.py`.
+    """
+
+    id: str
+    driven: bool
+    """Whether a host drives it; False for a run that is only read and spoken to."""
+
+    @property
+    def host(self) -> Host:
+        """The host it was loaded on."""
+
+    @property
+    def state(self) -> State:
+        """The fold of its log, as far as the host has read it."""
+
+    @property
+    def progress(self) -> Mapping[str, tuple[str, float | None]]:
+        """By step under way, the last message of its worker and the fraction that is done."""
+
+    async def submit_and_wait(self, what: Callable[[State, Now], Move]) -> None:
+        """Hand in a command and wait until it is durable. Raises why the run refuses it.
+
+        A run that is hosted elsewhere takes a `Command`, or an object whose `word` makes one.
+        """
+
+    async def wait_idle(self) -> str:
+        """Wait until the run ended, or goes on only when a person says so; return its status."""
+
+    async def live(self, step: str) -> dict[str, Any] | None:
+        """Return attempt, message, fraction and output of a step under way; None if not known."""
+
+    def close(self) -> None:
+        """Let go of its timers; it is no longer driven here."""
+
+
+class Host(Protocol):
+    """Starts runs, finds them and takes commands for them, wherever they are driven.
+
+    Implemented by the host in this process (`engine/host.py`, and the simulator's on top of it)
+    and by the host on Temporal (`temporal/host.py`). A host decides nothing about a run: that is
+    the core's part. Every method raises UsageError for a run that is not there, Conflict for a
+    command that the state of the run does not allow, and Unreachable when a service elsewhere does
+    not answer.
+    """
+
+    store: Store
+    """The log. Where runs are driven elsewhere it may be open for reading only."""
+    owner: int
+    """The epoch of this owner of the store; 0 where runs are driven elsewhere."""
+    draining: bool
+    in_flight: int
+    """Attempts under way in this process."""
+    failed: BaseException | None
+    """Why the host cannot go on, if it cannot."""
+    claim_approval: Callable[[Approval, str], None] | None
+    """Records outside of the database that a run uses an approval; raises if another has."""
+    launched: Callable[[str], None]
+    """Called with the id of a run that a service elsewhere has taken, before the run begins."""
+
+    @property
+    def runs(self) -> Mapping[str, RunHandle]:
+        """The runs that are loaded, by id."""
+
+    @property
+    def asleep(self) -> Mapping[str, object]:
+        """Open runs that were unloaded while nothing happens in them, by id."""
+
+    @property
+    def shared(self) -> HostState:
+        """What belongs to no single run, such as stop-all."""
+
+    async def look_shared(self) -> HostState:
+        """Return the same as `shared`; reading it from a log elsewhere holds up no one."""
+
+    def time(self) -> Now:
+        """Return both clocks."""
+
+    async def start(self, started: RunStarted, workers: Workers, planner: Planner) -> RunHandle:
+        """Begin a run; return once its start is durable."""
+
+    def load(self, ident: str, workers: Workers) -> RunHandle:
+        """Return a run as its log tells, without driving it."""
+
+    async def find(self, ident: str, workers: Workers) -> RunHandle:
+        """Return the same as `load`; reading it from a log elsewhere holds up no one."""
+
+    async def resume(self, ident: str, workers: Workers, planner: Planner | None) -> RunHandle:
+        """Drive a run again from where its log ends."""
+
+    async def send_command(
+        self, ident: str, verb: str, actor: str, details: dict[str, Any], workers: Workers
+    ) -> dict[str, Any]:
+        """Send a command of a person to a run, or to all when `ident` is empty.
+
+        `workers` are known to a run that has to be loaded. Returns the answer once the command is
+        durable.
+        """
+
+    async def tell_host(self, event: Event) -> None:
+        """Record an event that belongs to no single run."""
+
+    async def engines(self) -> list[str]:
+        """Return who drives runs here; what is begun waits while there is no one."""
+
+    def forget(self, run: RunHandle) -> None:
+        """Let go of a run that has ended."""
+
+    def discard(self, ident: str) -> None:
+        """Let go of what is known of a run that this host does not drive; it is read again."""
+
+    def fail(self, error: BaseException) -> None:
+        """Stop: the host cannot go on."""
+
+    async def drain(self) -> None:
+        """Start nothing new, and wait for what is in flight in this process."""
+
+    async def close(self) -> None:
+        """End what still runs in this process, and let go of the store."""
 
 
 class Clock(Protocol):

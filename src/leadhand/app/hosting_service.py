@@ -11,7 +11,7 @@ Only this module asks whether runs are hosted elsewhere.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from leadhand import plugins
 from leadhand.errors import UsageError
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from leadhand.core.host import HostState
     from leadhand.core.plan.model import Doc
     from leadhand.core.state.model import State
-    from leadhand.ports import Store
+    from leadhand.ports import Host, Store
     from leadhand.settings import Settings
     from leadhand.stores.location import Place
     from leadhand.stores.log import KeptStore
@@ -59,10 +59,12 @@ class HostingService(Protocol):
     def setting(self) -> str:
         """The setting that names it: `temporal.address`."""
 
-    async def open(self, place: Place | Store) -> Any:
+    async def open(self, place: Place | Store) -> Host:
         """Return the host of the runs of a log. An open store is lent: it is not closed."""
 
-    async def say(self, place: Place, run: str, verb: str, actor: str, details: Doc) -> Doc:
+    async def send_command(
+        self, place: Place, run: str, verb: str, actor: str, details: Doc
+    ) -> Doc:
         """Send a command to a run, or to all if `run` is empty; in the log on return."""
 
     async def give_up(self, place: Place, run: str, actor: str, reason: str) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from leadhand.core.lint.findings import Finding
     from leadhand.core.plan.model import Doc, Json
-    from leadhand.engine.host import EmbeddedHost
+    from leadhand.ports import Host
 
 RUN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 
@@ -42,7 +42,7 @@ def as_plain(value: Json, place: str) -> Any:
         raise UsageError(f"this holds what JSON cannot: {error}") from None
 
 
-def refuse_name(host: EmbeddedHost, run_id: str, *, rollback: bool = False) -> None:
+def refuse_name(host: Host, run_id: str, *, rollback: bool = False) -> None:
     if run_id.endswith(SUFFIX) and not rollback:
         raise UsageError(f"{run_id[:40]!r}: what ends in {SUFFIX} is the rollback of another run")
     if run_id and not RUN_ID.fullmatch(run_id.removesuffix(SUFFIX)):

@@ -91,7 +91,6 @@ from leadhand.engine.approvals import signed_releases
 from leadhand.engine.fold import gc_paused
 from leadhand.engine.guest.process import DatabaseAccess, Guest, SharedStore
 from leadhand.engine.host import EmbeddedHost, new_run_id
-from leadhand.engine.host_socket import perform_command
 from leadhand.engine.secrets import check_secrets
 from leadhand.errors import Conflict, NoPlan, UsageError
 from leadhand.models.registry import ModelRegistry
@@ -116,9 +115,8 @@ if TYPE_CHECKING:
     from leadhand.core.review.approval import Approval
     from leadhand.core.review.view import ReviewDocument
     from leadhand.core.views.inbox import InboxRow
-    from leadhand.engine.run import Run
     from leadhand.models.registry import Named
-    from leadhand.ports import Planner, Reviewer, Store
+    from leadhand.ports import Host, Planner, Reviewer, RunHandle, Store
     from leadhand.stores.location import Listening, Place
     from leadhand.stores.log import KeptStore, Lock
 
@@ -146,14 +144,14 @@ class _Hosting:
     def __init__(self, lead: Lead) -> None:
         self._lead = lead
 
-    async def __aenter__(self) -> EmbeddedHost:
+    async def __aenter__(self) -> Host:
         return await self._lead._acquire()  # noqa: SLF001 - its other half
 
     async def __aexit__(self, *_: object) -> None:
         await self._lead._release()  # noqa: SLF001 - its other half
 
 
-async def finish(run: Run, approve_as: str = "", key: PrivateKey | None = None) -> Outcome:
+async def finish(run: RunHandle, approve_as: str = "", key: PrivateKey | None = None) -> Outcome:
     """Wait until a run has ended or waits; `approve_as` answers its reviews as that person."""
     while True:
         await run.wait_idle()
@@ -371,7 +369,7 @@ class Lead:
             run = await roll_back(self, host, run_id, reason=reason)
             return await finish(run, self.actor if approve else "", self.key)
 
-    async def _finished(self, host: EmbeddedHost, run: Run, *, approve: bool) -> Outcome:
+    async def _finished(self, host: Host, run: RunHandle, *, approve: bool) -> Outcome:
         outcome = await finish(run, self.actor if approve else "", self.key)
         if not to_roll_back(run.state):
             return outcome
@@ -470,7 +468,7 @@ class Lead:
 
     async def begin(  # noqa: PLR0913 - all that a start can say
         self,
-        host: EmbeddedHost,
+        host: Host,
         what: Plan | Goal | Doc | str | Path,
         *,
         params: Doc | None = None,
@@ -480,7 +478,7 @@ class Lead:
         origin: Doc | None = None,
         approvals: Iterable[Doc] = (),
         checked: Checked | None = None,
-    ) -> Run:
+    ) -> RunHandle:
         """Check everything and start a run on `host`; return once the start is durable.
 
         `what`, `params`, `run_id` and `mode` as for `run`; `sources` are the modules or files of
@@ -587,7 +585,7 @@ class Lead:
             decide_version=DECIDE_VERSION,
         )
 
-    async def take_up(self, host: EmbeddedHost, run_id: str) -> Run:
+    async def take_up(self, host: Host, run_id: str) -> RunHandle:
         """Resume run `run_id` on `host` where its log ends."""
         run = host.load(run_id, self.registry)
         return await host.resume(run_id, self.registry, self.planner_of_run(run.state))
@@ -822,7 +820,7 @@ class Lead:
         self._on_notice = on_notice or (lambda _kind, _run, _text: None)
         self._anchoring = anchoring
         self._anchorer: Anchorer | None = None
-        self._host: EmbeddedHost | None = None
+        self._host: Host | None = None
         self._users = 0
         self._opening: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
         self._lock: Lock | None = None
@@ -845,11 +843,8 @@ class Lead:
         """
         place = self._store
         async with self._one_at_a_time():
-            elsewhere = self._host is None
-        if self._elsewhere is not None:
-            async with self.hosting() as host:
-                return await cast("Any", host).send_command(run_id, verb, self.actor, details)  # type: ignore[no-any-return]
-        if elsewhere and isinstance(place, (Path, StoreAddress)):
+            is_closed = self._host is None and self._elsewhere is None
+        if is_closed and isinstance(place, (Path, StoreAddress)):
             return await commands.send_command(
                 _there(place, run_id),
                 run_id,
@@ -860,8 +855,7 @@ class Lead:
                 **details,
             )
         async with self.hosting() as host:
-            run = host.load(run_id, self.registry)
-            return await perform_command(host, run, verb, self.actor, details)
+            return await host.send_command(run_id, verb, self.actor, details, self.registry)
 
     def _one_at_a_time(self) -> asyncio.Lock:
         """Return the lock of the running loop: a Lead may be used in several loops, one by one."""
@@ -870,7 +864,7 @@ class Lead:
             self._opening = (loop, asyncio.Lock())
         return self._opening[1]
 
-    async def _acquire(self) -> EmbeddedHost:
+    async def _acquire(self) -> Host:
         async with self._one_at_a_time():
             if self._host is None:
                 self._host = await self._open()
@@ -884,10 +878,10 @@ class Lead:
             found += kept_by(home(self._store).resolve())
         return [path for path in found if path is not None]
 
-    async def _open(self) -> EmbeddedHost:
+    async def _open(self) -> Host:
         place = self._store
         if self._elsewhere is not None:
-            return cast("EmbeddedHost", await self._elsewhere.open(place))
+            return await self._elsewhere.open(place)
         if self.beside and isinstance(place, Path):
             return await self._open_beside(place)
         kept: KeptStore | None = None
@@ -1044,7 +1038,7 @@ class Lead:
                 host, self._host = self._host, None
                 await self._close(host)
 
-    async def _close(self, host: EmbeddedHost) -> None:
+    async def _close(self, host: Host) -> None:
         try:
             if self._service is not None:
                 await self._service.close()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from leadhand.core.plan.model import Json
     from leadhand.core.views.inbox import InboxRow
     from leadhand.core.views.run import DroppedStep
-    from leadhand.engine.run import Run
+    from leadhand.ports import RunHandle
 
 
 class Steps(tuple[StepView, ...]):
@@ -66,7 +66,7 @@ class Outcome:
         return self.status == "succeeded"
 
 
-def outcome_of(run: Run) -> Outcome:
+def outcome_of(run: RunHandle) -> Outcome:
     """Return the current outcome of a run."""
     state, store = run.state, run.host.store
     with gc_paused():

@@ -14,13 +14,12 @@ if TYPE_CHECKING:
     from leadhand.app.lead import Lead
     from leadhand.core.plan.model import Doc
     from leadhand.core.plan.references import Secret
-    from leadhand.engine.host import EmbeddedHost
-    from leadhand.engine.run import Run
+    from leadhand.ports import Host, RunHandle
 
 
 async def roll_back(
-    lead: Lead, host: EmbeddedHost, run_id: str, sources: tuple[str, ...] = (), reason: str = ""
-) -> Run:
+    lead: Lead, host: Host, run_id: str, sources: tuple[str, ...] = (), reason: str = ""
+) -> RunHandle:
     """Start the rollback of a run that has ended, or resume it.
 
     `sources` and `reason` are recorded when it starts.
@@ -30,7 +29,7 @@ async def roll_back(
         _refuse_namesake(host, lead, ident, run_id)
         return await lead.take_up(host, ident)
     state = host.load(run_id, lead.registry).state
-    host.runs.pop(run_id, None)
+    host.discard(run_id)
 
     def plan_of(name: str) -> Doc:
         return find(host.store, name).document
@@ -51,7 +50,7 @@ async def roll_back(
     )
 
 
-def _refuse_namesake(host: EmbeddedHost, lead: Lead, ident: str, run_id: str) -> None:
+def _refuse_namesake(host: Host, lead: Lead, ident: str, run_id: str) -> None:
     """Raise `Conflict` if a run only has the name of the rollback: it undoes nothing."""
     started = host.load(ident, lead.registry).state.started
     if started is None or started.plan.get("rollback_of") != run_id:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from leadhand.app.approvals import answering, to_approve
 from leadhand.app.commands import hosted_runs
@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from leadhand.cli.console import Console
     from leadhand.core.plan.model import Doc, Json
     from leadhand.core.state.model import State
-    from leadhand.engine.host import EmbeddedHost
-    from leadhand.engine.run import Run
+    from leadhand.ports import Host, RunHandle
 
 
 LOOK_S = 0.2
@@ -47,7 +46,7 @@ CONFIRM_S = 0.7
 """How long a service elsewhere may take to confirm a run that is no longer waited for."""
 HOSTED = "is the host of this database"
 
-Begin = Callable[["Lead", "EmbeddedHost"], Awaitable["Run"]]
+Begin = Callable[["Lead", "Host"], Awaitable["RunHandle"]]
 MakeLead = Callable[[Callable[[str, str, str], None]], "Lead"]
 
 
@@ -145,22 +144,22 @@ class _Session:
             await notifier.finish()
         return self._finish(run.state, result, signals.number, back)
 
-    async def _say_lonely(self, opened: EmbeddedHost) -> None:
+    async def _say_lonely(self, opened: Host) -> None:
         """Say that a run hosted elsewhere waits while no engine serves it."""
-        if self._service is None or await cast("Any", opened).engines():
+        if self._service is None or await opened.engines():
             return
         self._console.say(
             f"nobody serves runs at {self._service.address} now; this one waits a minute for an "
             "engine: leadhand worker --engine, or leadhand serve"
         )
 
-    async def _begun(self, lead: Lead, opened: EmbeddedHost, signals: Signals) -> Run | None:
+    async def _begun(self, lead: Lead, opened: Host, signals: Signals) -> RunHandle | None:
         """Start the run; None if it waits for an engine longer than we do."""
         if self._service is None:
             return await self._job.begin(lead, opened)
         if signals.number:
             return None
-        opened.launched = self._launched  # type: ignore[attr-defined]
+        opened.launched = self._launched
         begin = asyncio.ensure_future(self._job.begin(lead, opened))
         told = asyncio.create_task(signals.came.wait())
         try:
@@ -199,7 +198,7 @@ class _Session:
             self._console.document({"run": run or None, "status": "queued" if run else None})
         return 128 + signal if signal else Queued.exit_code
 
-    async def _follow(self, opened: EmbeddedHost, run: Run, signals: Signals) -> None:
+    async def _follow(self, opened: Host, run: RunHandle, signals: Signals) -> None:
         """Show a run until it is over, or need not be waited for."""
         self._ident = run.id
         view = self._view = view_for(self._console, quiet=self._job.quiet, why=self._job.why)
@@ -213,8 +212,8 @@ class _Session:
         self._close_view()
 
     async def _taken_back(
-        self, lead: Lead, opened: EmbeddedHost, run: Run, signals: Signals
-    ) -> Run | None:
+        self, lead: Lead, opened: Host, run: RunHandle, signals: Signals
+    ) -> RunHandle | None:
         """Run the rollback that a failed run asks for, shown like the run."""
         if not to_roll_back(run.state) or signals.number:
             return None
@@ -225,7 +224,7 @@ class _Session:
         await self._follow(opened, back, signals)
         return back
 
-    async def _until_over(self, opened: EmbeddedHost, run: Run, signals: Signals) -> None:
+    async def _until_over(self, opened: Host, run: RunHandle, signals: Signals) -> None:
         over = asyncio.create_task(self._over(run))
         told = asyncio.create_task(signals.came.wait())
         tasks: list[asyncio.Task[Any]] = [over, told]
@@ -243,7 +242,7 @@ class _Session:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _over(self, run: Run) -> None:
+    async def _over(self, run: RunHandle) -> None:
         """Wait until the run has ended, or waits for a person and we need not stay."""
         while True:
             status = await run.wait_idle()
@@ -253,25 +252,25 @@ class _Session:
                 return
             await asyncio.sleep(LOOK_S)  # paused, or waiting: another process will send a command
 
-    def _will_approve(self, opened: EmbeddedHost, run: str) -> bool:
+    def _will_approve(self, opened: Host, run: str) -> bool:
         """Return whether `--yes` answers everything that waits, without a notification."""
         hosted = opened.runs.get(run)
         questions = hosted.state.questions.values() if hosted else ()
         return bool(self._job.approve_as) and all(each.kind == "review" for each in questions)
 
-    async def _approve(self, run: Run) -> bool:
+    async def _approve(self, run: RunHandle) -> bool:
         actor = self._job.approve_as
         review = to_approve(run.state, actor) if actor else ""
         if review:
             await run.submit_and_wait(answering(review, "approve", actor, self._key))
         return bool(review)
 
-    async def _watch(self, opened: EmbeddedHost, run: Run, view: View) -> None:
+    async def _watch(self, opened: Host, run: RunHandle, view: View) -> None:
         while True:
             self._tick(opened, run, view)
             await asyncio.sleep(view.period_s)
 
-    def _tick(self, opened: EmbeddedHost, run: Run, view: View) -> None:
+    def _tick(self, opened: Host, run: RunHandle, view: View) -> None:
         entries = opened.store.read(run.id, self._seq) if view.reads_log else []
         if entries:
             self._seq = entries[-1].seq
@@ -332,7 +331,7 @@ class _Session:
     def _way_on(self) -> str:
         return self._console.command(f"resume {self._ident}")
 
-    def _finish(self, state: State, result: Json, signal: int, back: Run | None) -> int:
+    def _finish(self, state: State, result: Json, signal: int, back: RunHandle | None) -> int:
         status = run_status(state)
         self._ident, self._ended = state.run, status if status in ENDED else ""
         interrupted = bool(signal) and status not in ENDED
@@ -377,7 +376,7 @@ def _is_file(settings: Settings) -> bool:
     return not isinstance(settings.store, StoreAddress)
 
 
-def refuse_when_stopped(opened: EmbeddedHost, console: Console) -> None:
+def refuse_when_stopped(opened: Host, console: Console) -> None:
     """Raise `NotAllowed` while stop-all is in force."""
     if opened.shared.stopped:
         by = clean(opened.shared.stopped_by, 60)

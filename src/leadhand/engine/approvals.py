@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     from leadhand.core.events import Event, RunStarted
     from leadhand.core.plan.model import Doc
     from leadhand.core.state.model import Now, State
-    from leadhand.engine.host import EmbeddedHost
-    from leadhand.ports import Entry
+    from leadhand.ports import Entry, Host
 
 
 # Approvals are checked on admission: before a resumed run starts anything.
@@ -316,7 +315,7 @@ def words_with(
     return None
 
 
-async def admit(host: EmbeddedHost, started: RunStarted, proposal: Doc | None) -> None:
+async def admit(host: Host, started: RunStarted, proposal: Doc | None) -> None:
     """Check the approvals a run is started with and use them up, durably, before it starts."""
     if not started.approvals:
         return

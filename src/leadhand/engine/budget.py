@@ -20,7 +20,7 @@ from leadhand.models.failures import ModelFailure
 
 if TYPE_CHECKING:
     from leadhand.core.state.model import Now, State
-    from leadhand.engine.run import Run
+    from leadhand.engine.perform import AttemptRun
     from leadhand.models.meter import ModelCall
 
 
@@ -30,7 +30,7 @@ ROUNDING = 1e-9
 class RunBudget:
     """The remaining budget of a run for model calls."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: AttemptRun) -> None:
         self._run = run
         self._aside = 0.0
         self._settled = asyncio.Event()
@@ -109,7 +109,7 @@ class RunBudget:
 class PlannerPays:
     """The payer of a model call by the planner."""
 
-    def __init__(self, run: Run, call: int) -> None:
+    def __init__(self, run: AttemptRun, call: int) -> None:
         self._run, self._call = run, call
 
     async def reserve(self, wanted: float, least: float) -> float:

@@ -51,6 +51,7 @@ from leadhand.engine import perform
 from leadhand.engine.approvals import admit
 from leadhand.engine.fold import NoWorkers, gc_paused
 from leadhand.engine.guest.host_side import GuestRun, Guests
+from leadhand.engine.host_socket import perform_command
 from leadhand.engine.reviewers import changed_specs, examine
 from leadhand.engine.run import Run
 from leadhand.engine.secrets import secrets_of
@@ -74,7 +75,7 @@ if TYPE_CHECKING:
     from leadhand.core.review.approval import Approval
     from leadhand.core.state.model import State
     from leadhand.engine.secrets import Secrets
-    from leadhand.ports import Machine, Planner, Reviewer, Store, Workers
+    from leadhand.ports import Machine, Planner, Reviewer, RunHandle, Store, Workers
 
 
 # The run clock is the wall clock at start plus elapsed monotonic time: a jump of the wall clock
@@ -310,6 +311,8 @@ class EmbeddedHost:
         person."""
         self.successor: Callable[[Any], Planner] | None = None
         """Makes the planner of a run that a person hands over, for its workers."""
+        self.launched: Callable[[str], None] = lambda _run: None
+        """Never called: a run that is started here begins at once."""
 
     async def open(self) -> None:
         """Become the owner of the store and record that in the `$host` stream."""
@@ -422,6 +425,29 @@ class EmbeddedHost:
         self.runs[ident] = run
         return run
 
+    async def find(self, ident: str, workers: Workers) -> Run:
+        """Fold a run from its log, without driving it."""
+        return self.load(ident, workers)
+
+    async def look_shared(self) -> hosting.HostState:
+        """Return what belongs to no single run."""
+        return self.shared
+
+    async def engines(self) -> list[str]:
+        """Return this process, which drives its runs."""
+        return [f"process {os.getpid()}"]
+
+    async def send_command(
+        self, ident: str, verb: str, actor: str, details: Doc, workers: Workers
+    ) -> Doc:
+        """Carry out a command of a person; return its answer once it is durable."""
+        run = self.load(ident, workers) if ident else None
+        return await perform_command(self, run, verb, actor, details)
+
+    def discard(self, ident: str) -> None:
+        """Let go of what is known of a run, which is read again when it is needed."""
+        self.runs.pop(ident, None)
+
     async def resume(self, ident: str, workers: Workers, planner: Planner | None) -> Run:
         """Resume a run: attempts in flight under an earlier host are lost, the rest continues.
 
@@ -498,7 +524,7 @@ class EmbeddedHost:
         if self._machine is not None:
             self._machine.attach(workers)
 
-    def forget(self, run: Run) -> None:
+    def forget(self, run: RunHandle) -> None:
         """Unload a run that has ended."""
         if run.state.ended is not None:
             self.runs.pop(run.id, None)

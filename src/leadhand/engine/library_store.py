@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from leadhand.core.plan.model import Doc
-    from leadhand.engine.host import EmbeddedHost
+    from leadhand.core.state.model import Now
+    from leadhand.ports import Store
 
 
 VERBS = ("save_plan", "remove_plan")
@@ -31,6 +32,24 @@ class Readable(Protocol):
         """Return the entries of a stream with a seq above `after`."""
 
 
+class StreamWriter(Protocol):
+    """As much of a host as appending to a stream of its own takes."""
+
+    @property
+    def store(self) -> Store:
+        """The log."""
+
+    @property
+    def in_flight(self) -> int:
+        """Attempts under way: with none, an append need not be batched."""
+
+    def time(self) -> Now:
+        """Return both clocks."""
+
+    def fail(self, error: BaseException) -> None:
+        """Stop: the outcome of an append is not known."""
+
+
 def library_of(store: Readable) -> LibraryState:
     """Return the library of a store. Raise `StoreCorrupt` if its stream does not verify."""
     return _folded(store.read(LIBRARY_STREAM))
@@ -41,7 +60,7 @@ def find(store: Readable, name: str) -> SavedPlan:
     return books.find(library_of(store), name)
 
 
-async def perform_library_command(host: EmbeddedHost, verb: str, actor: str, details: Doc) -> Doc:
+async def perform_library_command(host: StreamWriter, verb: str, actor: str, details: Doc) -> Doc:
     """Save or remove a plan on command of a person; return once it is durable."""
     name = str(details.get("name", ""))
     if verb == "remove_plan":
@@ -57,13 +76,13 @@ async def perform_library_command(host: EmbeddedHost, verb: str, actor: str, det
 
 
 async def _append(
-    host: EmbeddedHost, decide: Callable[[LibraryState], ev.Event | None]
+    host: StreamWriter, decide: Callable[[LibraryState], ev.Event | None]
 ) -> ev.Event | None:
     return await append_to(host, LIBRARY_STREAM, lambda entries: decide(_folded(entries)))
 
 
 async def append_to(
-    host: EmbeddedHost, stream: str, decide: Callable[[list[Entry]], ev.Event | None]
+    host: StreamWriter, stream: str, decide: Callable[[list[Entry]], ev.Event | None]
 ) -> ev.Event | None:
     """Append the event that `decide` returns for a stream, even if others write to it too."""
     for _ in range(TRIES_MAX):

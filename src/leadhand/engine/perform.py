@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import math
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 
@@ -37,7 +37,7 @@ from leadhand.models.meter import drafts, payer
 from leadhand.ports import Task, is_external_cancellation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from leadhand.core.decide.effects import (
         CallPlanner,
@@ -49,9 +49,93 @@ if TYPE_CHECKING:
     from leadhand.core.plan.model import Doc, Json
     from leadhand.core.report import Failure
     from leadhand.core.state.model import Now, State, StepState
-    from leadhand.engine.run import Run
+    from leadhand.engine.budget import RunBudget
+    from leadhand.engine.secrets import Secrets
     from leadhand.models.meter import ModelCall, RefusedDraft
-    from leadhand.ports import Spawned, Worker
+    from leadhand.models.telemetry import Runs as Spans
+    from leadhand.ports import Planner, Reviewer, Spawned, Store, Worker, Workers
+
+
+T = TypeVar("T")
+
+
+# What carrying out effects needs of a host and of a run. Both stand in this process
+# (`engine/host.py`, `engine/run.py`) or on a machine of Temporal (`temporal/remote.py`), which
+# knows of a run what its order says.
+
+
+class AttemptHost(Protocol):
+    """The part of a host that carrying out attempts needs."""
+
+    @property
+    def store(self) -> Store:
+        """The log, and the artifacts that large results become."""
+
+    @property
+    def reviewers(self) -> Mapping[str, Reviewer]:
+        """Automatic reviewers, by the names that runs record."""
+
+    @property
+    def spans(self) -> Spans:
+        """The telemetry of runs."""
+
+    @property
+    def failed(self) -> BaseException | None:
+        """Why the host cannot go on, if it cannot."""
+
+    async def blocking(self, call: Callable[..., T], *args: Any) -> T:
+        """Do something slow and synchronous without holding up the loop."""
+
+    async def wait_for_space(self, error: BaseException | None) -> None:
+        """Wait for space on a full disk; `failed` is set when patience ends."""
+
+    def fail(self, error: BaseException) -> None:
+        """Stop: an attempt could not be handed in."""
+
+
+class AttemptRun(Protocol):
+    """The part of a run that carrying out attempts needs; what comes of them is handed in here."""
+
+    id: str
+    workers: Workers
+    secrets: Secrets | None
+    contexts: dict[str, Any]
+    """The contexts of attempts under way, by step."""
+
+    @property
+    def host(self) -> AttemptHost:
+        """Where it is carried out."""
+
+    @property
+    def state(self) -> State:
+        """The state of the run, or what an order says of it."""
+
+    @property
+    def tasks(self) -> Mapping[str, asyncio.Task[None]]:
+        """What is under way, by step."""
+
+    @property
+    def progress(self) -> Mapping[str, tuple[str, float | None]]:
+        """By step under way, the last message of its worker and the fraction that is done."""
+
+    @property
+    def budget(self) -> RunBudget:
+        """The money for calls of models."""
+
+    def planner_now(self) -> Planner | None:
+        """Return the planner to ask."""
+
+    def submit(self, what: Callable[[State, Now], Move]) -> Any:
+        """Hand in an input."""
+
+    def reported(self, event: ev.AttemptReported) -> None:
+        """Hand in the judged report of an attempt."""
+
+    def task_over(self, key: str, context: object) -> None:
+        """An attempt has nothing more to hand in."""
+
+    def note_progress(self, step: str, message: str, fraction: float | None) -> None:
+        """Keep a worker's word on how far it is."""
 
 
 # The context of a worker beyond its parameters: the goal, this attempt, the steps its `context`
@@ -79,7 +163,7 @@ class AttemptContext:
 
     __slots__ = ("_printed", "_run", "attempt", "begun", "cancelled", "epoch", "paid", "step")
 
-    def __init__(self, run: Run, step: str, attempt: int, epoch: int) -> None:
+    def __init__(self, run: AttemptRun, step: str, attempt: int, epoch: int) -> None:
         self._run = run
         self.step = step
         self.attempt = attempt
@@ -233,7 +317,7 @@ class _BadParameters(ValueError):
     """Resolved parameters that do not fit the worker's schema."""
 
 
-def context_of(run: Run, effect: StartAttempt | StartProbe) -> AttemptContext:
+def context_of(run: AttemptRun, effect: StartAttempt | StartProbe) -> AttemptContext:
     """Create the context of an attempt before its task runs: a stop may come first."""
     context = AttemptContext(run, effect.step, effect.attempt, effect.epoch)
     run.contexts[effect.step] = context
@@ -241,7 +325,10 @@ def context_of(run: Run, effect: StartAttempt | StartProbe) -> AttemptContext:
 
 
 async def attempt(
-    run: Run, effect: StartAttempt, context: AttemptContext, before: asyncio.Task[None] | None
+    run: AttemptRun,
+    effect: StartAttempt,
+    context: AttemptContext,
+    before: asyncio.Task[None] | None,
 ) -> None:
     """Call a worker and submit its verified report."""
     try:
@@ -292,7 +379,7 @@ async def attempt(
         run.task_over(effect.step, context)
 
 
-def _refuse_changed(run: Run, name: str) -> None:
+def _refuse_changed(run: AttemptRun, name: str) -> None:
     """Raise `Changed` if a worker changed between the decision to start it and now."""
     if changed_spec(run.state, run.workers, name) is not None:
         raise Changed(f"worker {name} changed while it was about to start; nothing was done")
@@ -310,14 +397,14 @@ def _wrong_parameters(worker: Worker, action: str, parameters: Doc) -> str:
     )
 
 
-def _worker(run: Run, name: str) -> Worker:
+def _worker(run: AttemptRun, name: str) -> Worker:
     worker = run.workers.get(name)
     if worker is None:
         raise LookupError(f"worker {name} is not loaded in this host")
     return worker
 
 
-def fresh_parameters(run: Run, parameters: Doc) -> Doc:
+def fresh_parameters(run: AttemptRun, parameters: Doc) -> Doc:
     """Return the parameters for the worker: large results and secrets put in, nothing shared."""
 
     def load(artifact: Artifact) -> Json:
@@ -328,7 +415,7 @@ def fresh_parameters(run: Run, parameters: Doc) -> Doc:
     return loaded
 
 
-async def _loaded(run: Run, parameters: Doc) -> Doc:
+async def _loaded(run: AttemptRun, parameters: Doc) -> Doc:
     """Return the parameters; a slow remote database delays only this attempt."""
     if getattr(run.host.store, "remote", False) and _apart(parameters):
         return await run.host.blocking(fresh_parameters, run, parameters)
@@ -342,7 +429,7 @@ def _apart(value: Json) -> bool:
     return any(map(_apart, value)) if type(value) is list else type(value) is Artifact
 
 
-async def _hand_in(run: Run, effect: StartAttempt, report: Report, *, paid: bool) -> None:
+async def _hand_in(run: AttemptRun, effect: StartAttempt, report: Report, *, paid: bool) -> None:
     step = run.state.steps[effect.step].doc
     verdict, data, raw = verify(run, effect.worker, step, report)
     ref = output_ref = ""
@@ -385,7 +472,7 @@ async def _hand_in(run: Run, effect: StartAttempt, report: Report, *, paid: bool
     run.reported(event)
 
 
-def _cost(run: Run, effect: StartAttempt, report: Report, *, paid: bool) -> float:
+def _cost(run: AttemptRun, effect: StartAttempt, report: Report, *, paid: bool) -> float:
     """Return the cost of an attempt: as reported, else as the worker declares.
 
     A cost that is no amount of money is ignored; the log would become unreadable with it.
@@ -398,7 +485,9 @@ def _cost(run: Run, effect: StartAttempt, report: Report, *, paid: bool) -> floa
     return offer.cost if offer else ev.NO_COST
 
 
-def verify(run: Run, name: str, step: Doc, report: Report) -> tuple[StepVerdict, Json, bytes]:
+def verify(
+    run: AttemptRun, name: str, step: Doc, report: Report
+) -> tuple[StepVerdict, Json, bytes]:
     """Return the verdict, the data as it will be logged, and its bytes; nothing is shared."""
     data, raw = report.data, b""
     if data is not None:
@@ -421,7 +510,9 @@ def _unloggable(message: str) -> StepVerdict:
     return StepVerdict(False, failure, [message])
 
 
-async def _put_apart(run: Run, verdict: StepVerdict, raw: bytes) -> tuple[StepVerdict, Json, str]:
+async def _put_apart(
+    run: AttemptRun, verdict: StepVerdict, raw: bytes
+) -> tuple[StepVerdict, Json, str]:
     """Store large data as an artifact before it is referred to; wait if the disk is full."""
     host = run.host
     while True:
@@ -434,7 +525,7 @@ async def _put_apart(run: Run, verdict: StepVerdict, raw: bytes) -> tuple[StepVe
                 return _unloggable(f"its result could not be stored: {error}"), None, ""
 
 
-async def _put_output(run: Run, text: str) -> tuple[str, str]:
+async def _put_output(run: AttemptRun, text: str) -> tuple[str, str]:
     raw = text.encode("utf-8", "backslashreplace")
     try:
         return "", await run.host.blocking(run.host.store.put_artifact, raw)
@@ -442,7 +533,7 @@ async def _put_output(run: Run, text: str) -> tuple[str, str]:
         return text[-OUTPUT_INLINE_CHARS:], ""
 
 
-def stop(run: Run, effect: StopAttempt) -> None:
+def stop(run: AttemptRun, effect: StopAttempt) -> None:
     """Stop an attempt in flight: mark its context, and cancel its task."""
     context = run.contexts.get(effect.step)
     task = run.tasks.get(effect.step)
@@ -472,7 +563,7 @@ async def _over(context: AttemptContext, before: asyncio.Task[None] | None) -> N
 
 
 async def probe(
-    run: Run, effect: StartProbe, context: AttemptContext, before: asyncio.Task[None] | None
+    run: AttemptRun, effect: StartProbe, context: AttemptContext, before: asyncio.Task[None] | None
 ) -> None:
     """Ask a worker whether an attempt of unknown outcome took effect."""
     outcome, reason, verdict = "unknown", "", StepVerdict(False, None, [])
@@ -523,7 +614,7 @@ async def probe(
 
 
 async def ask(
-    run: Run, effect: CallPlanner, told: Callable[[Doc | None, str], None] | None = None
+    run: AttemptRun, effect: CallPlanner, told: Callable[[Doc | None, str], None] | None = None
 ) -> None:
     """Ask the planner, and submit its answer or the reason why there is none.
 
@@ -567,7 +658,7 @@ async def ask(
     run.submit(heard)
 
 
-def _draft_refused(run: Run, call: int, draft: RefusedDraft) -> None:
+def _draft_refused(run: AttemptRun, call: int, draft: RefusedDraft) -> None:
     """Record a proposal of its model that a planner refused."""
     event = ev.DraftRefused(
         call=call, findings=list(draft.findings), draft=draft.draft, answer=draft.answer
@@ -575,7 +666,7 @@ def _draft_refused(run: Run, call: int, draft: RefusedDraft) -> None:
     run.submit(lambda state, _now: Move([] if state.ended is not None else [event], []))
 
 
-async def verify_goal(run: Run, effect: VerifyGoal) -> None:
+async def verify_goal(run: AttemptRun, effect: VerifyGoal) -> None:
     """Check the goal's acceptance criteria against the result."""
     try:
         findings = unmet(run, effect.result)
@@ -585,7 +676,7 @@ async def verify_goal(run: Run, effect: VerifyGoal) -> None:
     run.submit(lambda state, _now: Move([event] if state.goal_asked else [], []))
 
 
-def unmet(run: Run, result: Json) -> list[str]:
+def unmet(run: AttemptRun, result: Json) -> list[str]:
     """Return the goal's acceptance criteria that do not hold; `result` is the planner's."""
     state, store = run.state, run.host.store
     steps: dict[str, Any] = {

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from leadhand.core.catalog import WorkerSpec
     from leadhand.core.plan.model import Doc, Json
     from leadhand.core.state.model import State
-    from leadhand.engine.run import Run
+    from leadhand.engine.perform import AttemptRun
     from leadhand.ports import Reviewer, Workers
 
 
@@ -48,7 +48,7 @@ def changed_spec(state: State, workers: Workers, name: str) -> WorkerSpec | None
     return None if spec.version == known.version else spec
 
 
-async def examine(run: Run, number: int) -> None:
+async def examine(run: AttemptRun, number: int) -> None:
     """Let every reviewer of the run examine its pending revision."""
     revision = run.state.pending
     if revision is None or revision.number != number:
@@ -57,7 +57,7 @@ async def examine(run: Run, number: int) -> None:
     run.submit(lambda state, now: commands.record_examination(state, number, found, failed, now))
 
 
-async def findings_of(run: Run) -> tuple[list[str], str]:
+async def findings_of(run: AttemptRun) -> tuple[list[str], str]:
     """Return the findings of a run's reviewers, and why one of them failed."""
     doc = _shown(run.state)
     found: list[str] = []

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Self
 from leadhand.app.lead import Lead
 from leadhand.codec.events import decode
 from leadhand.core.policy import Policy
+from leadhand.engine.host import EmbeddedHost
 from leadhand.errors import UsageError
 from leadhand.fleet.agents.base import Assignment
 from leadhand.fleet.agents.transcripts import prune
@@ -60,11 +61,10 @@ if TYPE_CHECKING:
 
     from leadhand.core.events import Event
     from leadhand.core.state.model import State
-    from leadhand.engine.host import EmbeddedHost
-    from leadhand.engine.run import Run
     from leadhand.fleet.agents.base import Coder
     from leadhand.fleet.epics import Epic
     from leadhand.fleet.planning.planner import FinishedTask
+    from leadhand.ports import Host, RunHandle
     from leadhand.workers.sandbox.proxy import Proxy
     from leadhand.workers.sandbox.sandbox import Sandbox
 
@@ -123,7 +123,7 @@ class Fleet:
         self.config = config
         self._coders = coders
         self._stack = contextlib.AsyncExitStack()
-        self._runs: dict[str, Run] = {}
+        self._runs: dict[str, RunHandle] = {}
         self._trouble: dict[str, str] = {}
         self._intake = Intake(self.epics, self._known, self._begin)
         self._done: list[FinishedTask] = []
@@ -137,7 +137,7 @@ class Fleet:
         self.purse: DailyBudget
         self.sound: Soundness
         self.lead: Lead
-        self.host: EmbeddedHost
+        self.host: Host
 
     @property
     def epics(self) -> Path:
@@ -211,6 +211,7 @@ class Fleet:
                 await self._take_up(header.run)
         self._results.begin(self._ended)
         # A train that cannot go on ends the fleet: nothing would ever land.
+        assert isinstance(self.host, EmbeddedHost)  # a fleet drives its runs in this process
         self.host.spawn(conductor.ended())
         loops = [
             watch("the folder of epics", self._look, self._trouble),

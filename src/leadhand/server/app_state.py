@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from leadhand.app.metrics import Counted
-    from leadhand.engine.host import EmbeddedHost
+    from leadhand.ports import Host
     from leadhand.server.accounts import Accounts, Person
     from leadhand.server.cached_reader import CachedReader, CachedReaders
     from leadhand.server.fleet_station import FleetStation
@@ -53,7 +53,7 @@ class AppState:
     counted: Counted = field(default_factory=dict)
 
     @property
-    def host(self) -> EmbeddedHost:
+    def host(self) -> Host:
         """The host of the database."""
         return self.conductor.host
 

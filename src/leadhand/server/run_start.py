@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from leadhand.core.lint.plan import Planners
     from leadhand.core.plan.model import Doc
     from leadhand.core.policy import Policy
-    from leadhand.engine.run import Run
+    from leadhand.ports import RunHandle
     from leadhand.server.app_state import AppState
     from leadhand.server.idempotency import Keyed
     from leadhand.server.request_forms import StartForm
@@ -109,7 +109,7 @@ def _declared(doc: Doc, values: Mapping[str, Any]) -> Doc:
     return {name: value for name, value in values.items() if name in names}
 
 
-async def start(office: AppState, form: StartForm, actor: str, key: Keyed | None) -> Run:
+async def start(office: AppState, form: StartForm, actor: str, key: Keyed | None) -> RunHandle:
     """Start a run; durable on return."""
     host = office.host
     if (shared := await office.conductor.shared()).stopped:

@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
@@ -31,7 +31,7 @@ from leadhand.core.events import RunEnded
 from leadhand.core.rollback import rollback_id, to_roll_back
 from leadhand.core.views.run import ENDED
 from leadhand.engine.fold import NoWorkers
-from leadhand.engine.host_socket import perform_command
+from leadhand.engine.host import EmbeddedHost
 from leadhand.errors import LeadhandError, StoreError, UsageError
 from leadhand.models.names import TIERS
 from leadhand.settings import Settings, load_settings
@@ -48,9 +48,7 @@ if TYPE_CHECKING:
     from leadhand.core.plan.model import Doc
     from leadhand.core.policy import Policy
     from leadhand.core.state.model import State
-    from leadhand.engine.host import EmbeddedHost
-    from leadhand.engine.run import Run
-    from leadhand.ports import Entry
+    from leadhand.ports import Entry, Host, RunHandle
     from leadhand.server.cached_reader import CachedReader, CachedReaders
     from leadhand.stores.log import KeptStore, Log
     from leadhand.workers.registry import Registry
@@ -100,7 +98,6 @@ class RunSupervisor:
             models=settings.book,
         )
         self.lead.presides = True
-        self._distant = store is not None
         self.began = 0
         """The end of the log before an engine of this process started: later ends are reported."""
         self.unhosted: dict[str, str] = {}
@@ -109,7 +106,9 @@ class RunSupervisor:
         """The own processes of unhosted runs, as last seen."""
         self.listeners: list[Callable[[str, str, str], None]] = []
         self._tell = tell
-        self._host: EmbeddedHost | None = None
+        self._host: Host | None = None
+        self._embedded: EmbeddedHost | None = None
+        """The same host where it drives the runs in this process."""
         self._ended: asyncio.Queue[str] = asyncio.Queue()
         self._tasks: list[asyncio.Task[None]] = []
         self._places: dict[str, tuple[Settings, Registry]] = {}
@@ -121,16 +120,18 @@ class RunSupervisor:
         """Whether runs may be unloaded: the provider of a Lead may hold references to its runs."""
 
     @property
-    def host(self) -> EmbeddedHost:
+    def host(self) -> Host:
         """The host of the database."""
         assert self._host is not None
         return self._host
 
-    async def open(self, host: EmbeddedHost, desks: CachedReaders) -> None:
+    async def open(self, host: Host, desks: CachedReaders) -> None:
         """Resume every open run, and start to supervise all of them."""
         self._host = host
-        host.guests.came = self._came
-        host.guests.gone = self._gone
+        if isinstance(host, EmbeddedHost):
+            self._embedded = host
+            host.guests.came = self._came
+            host.guests.gone = self._gone
         self._desks = desks
         for number, run in enumerate(await desks.read(_open_runs)):
             if number % OPENED_TOGETHER == OPENED_TOGETHER - 1:
@@ -145,7 +146,7 @@ class RunSupervisor:
         loop = asyncio.get_running_loop()
         self._tasks = [
             loop.create_task(self._see_to_ends()),
-            loop.create_task(self._hear_of_ends() if self._distant else self._sweep()),
+            loop.create_task(self._hear_of_ends() if self._embedded is None else self._sweep()),
         ]
 
     async def close(self) -> None:
@@ -198,7 +199,7 @@ class RunSupervisor:
 
     # Going on.
 
-    async def take_up(self, run: str, state: State) -> Run:
+    async def take_up(self, run: str, state: State) -> RunHandle:
         """Drive a run again, with its own workers and planner.
 
         Raise `UsageError` for a run that a process of its own drove: its interpreter, folder,
@@ -242,29 +243,19 @@ class RunSupervisor:
             if run in self.unhosted:
                 self._gone(run)
 
-    async def find(self, run: str) -> Run:
+    async def find(self, run: str) -> RunHandle:
         """Return a run from any host; its log may be remote."""
-        if self._distant:
-            found: Run = await cast("Any", self.host).find(run)
-            return found
-        return self.host.load(run, self.registry)
+        return await self.host.find(run, self.registry)
 
     async def shared(self) -> HostState:
         """Return the state shared by all runs."""
-        if self._distant:
-            found: HostState = await cast("Any", self.host).look_shared()
-            return found
-        return self.host.shared
+        return await self.host.look_shared()
 
     async def send_command(self, run: str, verb: str, actor: str, details: Doc) -> Doc:
         """Submit a command of a person; durable on return, and then the run is driven."""
-        if self._distant:
-            said: Doc = await cast("Any", self.host).send_command(run, verb, actor, details)
-            return said
-        spoken = self.host.load(run, self.registry) if run else None
-        told = await perform_command(self.host, spoken, verb, actor, details)
-        if spoken is not None:
-            await self.drive(spoken)
+        told = await self.host.send_command(run, verb, actor, details, self.registry)
+        if run and self._embedded is not None:
+            await self.drive(self._embedded.load(run, self.registry))
         return told
 
     async def reload(self) -> None:
@@ -273,14 +264,15 @@ class RunSupervisor:
         Not during an attempt: it would import the new files. If files cannot be loaded, everything
         stays as it was, and the reason is reported.
         """
-        if self._distant or self.host.in_flight or not SOURCES.stale():
+        host = self._embedded
+        if host is None or host.in_flight or not SOURCES.stale():
             return
         try:
             with SOURCES.reloading():
                 registry = registry_of(self.settings)
                 found = {
                     run: loaded(self.settings, run.state, shared=registry).registry
-                    for run in list(self.host.runs.values())
+                    for run in list(host.runs.values())
                     if run.driven
                     and run.state.ended is None
                     and not isinstance(run.workers, NoWorkers)  # another process drives it
@@ -291,15 +283,15 @@ class RunSupervisor:
         self.registry = self.lead.registry = registry
         self._places.clear()
         for run, workers in found.items():
-            await self.host.update_workers(run, workers)
+            await host.update_workers(run, workers)
 
-    async def update_workers(self, run: Run) -> None:
+    async def update_workers(self, run: RunHandle) -> None:
         """Update a run to the current workers, before it continues on command of a person."""
-        if not self._distant:
+        if self._embedded is not None:
             await self.reload()
-            await self.host.update_workers(run)
+            await self._embedded.update_workers(self._embedded.load(run.id, self.registry))
 
-    async def drive(self, run: Run) -> None:
+    async def drive(self, run: RunHandle) -> None:
         """Drive an open run; a run whose workers are gone waits for them."""
         if run.driven or run.state.ended is not None:
             return
@@ -309,7 +301,7 @@ class RunSupervisor:
             self.unhosted[run.id] = str(error)
             self._tell(f"run {run.id} is not taken up: {error}")
 
-    async def roll_back(self, run: str, actor: str, state: State, reason: str = "") -> Run:
+    async def roll_back(self, run: str, actor: str, state: State, reason: str = "") -> RunHandle:
         """Start the rollback of a run, or resume it."""
         if state.process is not None:
             way = resume_command(run, state.process, self.settings.store, "rollback")
@@ -341,7 +333,8 @@ class RunSupervisor:
                 self._tell(f"what follows the end of run {ident} is not done: {error}")
 
     async def _see_to_end(self, ident: str) -> None:
-        run = await self.find(ident) if self._distant else self.host.runs.get(ident)
+        is_elsewhere = self._embedded is None
+        run = await self.find(ident) if is_elsewhere else self.host.runs.get(ident)
         if run is None or run.state.ended is None:
             return
         with contextlib.suppress(LeadhandError):
@@ -349,7 +342,7 @@ class RunSupervisor:
         if run.state.ended is not None:
             self.host.forget(run)
 
-    async def _follow_up(self, run: Run) -> None:
+    async def _follow_up(self, run: RunHandle) -> None:
         """Start the rollback of a failed run, if it wants one."""
         if not to_roll_back(run.state) or rollback_id(run.id) in self.host.runs:
             return
@@ -377,7 +370,8 @@ class RunSupervisor:
             event = decode(entry.version, entry.body)
             if isinstance(event, RunEnded) and event.rollback:
                 self._ended.put_nowait(entry.run)
-        self.host.runs.clear()  # they are read again
+        for run in list(self.host.runs):
+            self.host.discard(run)  # it is read again
 
     async def _sweep(self) -> None:
         """Drive open runs that came in through the socket; unload those that ended."""
@@ -400,24 +394,29 @@ class RunSupervisor:
         """Unload the runs that were idle for `idle_s` seconds."""
         idle: dict[str, tuple[int, float]] = {}
         now = time.monotonic()
-        for run in list(self.host.runs.values()) if self._sleeps else ():
+        host = self._embedded
+        if host is None or not self._sleeps:
+            return
+        for run in list(host.runs.values()):
             if not run.is_idle() or not (run.driven or run.id in self.unhosted):
                 continue
             seq, since = self._idle.get(run.id, (run.state.seq, now))
             since = since if seq == run.state.seq else now
-            if now - since < idle_s or not self.host.unload(run, ahead_s=AHEAD_S):
+            if now - since < idle_s or not host.unload(run, ahead_s=AHEAD_S):
                 idle[run.id] = (run.state.seq, since)
         self._idle = idle
 
     async def _wake(self) -> None:
         """Resume the sleeping runs whose timers are near."""
-        now = self.host.time()
-        for ident in [run for run, each in self.host.asleep.items() if each.due(now, EARLY_S)]:
+        host = self._embedded
+        assert host is not None
+        now = host.time()
+        for ident in [run for run, each in host.asleep.items() if each.due(now, EARLY_S)]:
             assert self._desks is not None
             try:
                 await self.take_up(ident, await self._desks.read(partial(_state, ident)))
             except LeadhandError as error:
-                self.host.asleep.pop(ident, None)
+                host.asleep.pop(ident, None)
                 self.unhosted[ident] = str(error)
                 self._tell(f"run {ident} is not taken up: {error}")
 

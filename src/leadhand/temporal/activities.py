@@ -203,8 +203,8 @@ class StepActivities:
         if refused is not None:
             return Judged(report=refused)
         await refuse_stale(order.heartbeat_s)
-        context = perform.context_of(deputy, effect)  # type: ignore[arg-type]
-        work = perform.attempt(deputy, effect, context, None)  # type: ignore[arg-type]
+        context = perform.context_of(deputy, effect)
+        work = perform.attempt(deputy, effect, context, None)
         return await self._watched(order, deputy, context, work)
 
     @activity.defn(name=PROBE)
@@ -214,8 +214,8 @@ class StepActivities:
             order.step, order.attempt, order.epoch, order.worker, order.action, _parameters(order)
         )
         deputy = self._deputy(order)
-        context = perform.context_of(deputy, effect)  # type: ignore[arg-type]
-        work = perform.probe(deputy, effect, context, None)  # type: ignore[arg-type]
+        context = perform.context_of(deputy, effect)
+        work = perform.probe(deputy, effect, context, None)
         return await self._watched(order, deputy, context, work)
 
     def _deputy(self, order: AttemptOrder) -> RemoteRun:
@@ -307,7 +307,7 @@ class EngineActivities:
 
         effect = CallPlanner(look.call, look.epoch, look.why)
         async with beating(look.heartbeat_s, deputy):
-            work = perform.ask(deputy, effect, heard)  # type: ignore[arg-type]
+            work = perform.ask(deputy, effect, heard)
             await stoppable(work, lambda: None)
         said_so = (ev.ModelCalled, ev.DraftRefused)
         calls = tuple(e for e in deputy.events(_now()) if isinstance(e, said_so))
@@ -319,7 +319,7 @@ class EngineActivities:
         """Let the automatic reviewers examine a revision."""
         async with beating(look.heartbeat_s):
             deputy = await self._deputy(look)
-            found, failed = await examining.findings_of(deputy)  # type: ignore[arg-type]
+            found, failed = await examining.findings_of(deputy)
         return Examined(found, failed)
 
     @activity.defn(name=VERIFY)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractAsyncContextManager
 
-    from leadhand.app.hosting_service import Notice
+    from leadhand.app.hosting_service import HostingService, Notice
     from leadhand.app.reader import Reader
     from leadhand.core.plan.model import Doc
     from leadhand.ports import Store
@@ -62,7 +62,9 @@ class Cluster(msgspec.Struct, frozen=True):
 
         return await open_host(self, place)
 
-    async def say(self, place: Place, run: str, verb: str, actor: str, details: Doc) -> Doc:
+    async def send_command(
+        self, place: Place, run: str, verb: str, actor: str, details: Doc
+    ) -> Doc:
         """Send a command to a run, or to all if `run` is empty; in the log on return."""
         host = await self.open(place)
         try:
@@ -165,3 +167,7 @@ def require() -> None:
         import temporalio  # noqa: F401
     except ImportError:
         raise UsageError(MISSING) from None
+
+
+if TYPE_CHECKING:
+    _service: HostingService = Cluster("host:port")  # a Struct cannot inherit from the port

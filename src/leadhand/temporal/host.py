@@ -25,7 +25,6 @@ from leadhand.core.rollback import rollback_id
 from leadhand.core.state.model import Now
 from leadhand.engine import library_store
 from leadhand.engine.approvals import admit
-from leadhand.engine.guest.host_side import Guests
 from leadhand.engine.secrets import secrets_of
 from leadhand.errors import Conflict, LeadhandError, UsageError
 from leadhand.temporal.cluster import Cluster, security_of
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
     from leadhand.core import events as ev
     from leadhand.core.plan.model import Doc
     from leadhand.core.review.approval import Approval
-    from leadhand.ports import Entry, Planner, Store, Workers
+    from leadhand.ports import Entry, Planner, RunHandle, Store, Workers
 
 
 T = TypeVar("T")
@@ -109,10 +108,8 @@ class TemporalHost:
         self.ways = ways or HostingOptions()
         self._lent = lent
         self.runs: dict[str, TemporalRun] = {}
-        self.asleep: dict[str, Any] = {}
+        self.asleep: dict[str, object] = {}
         """Empty: runs sleep in their workflows."""
-        self.guests = Guests(self)  # type: ignore[arg-type]
-        """Always empty: each run has its workflow, and no process drives one beside it."""
         self.claim_approval: Callable[[Approval, str], None] | None = None
         """Records outside of the database that a run uses an approval; raises if another has used
         it."""
@@ -161,7 +158,7 @@ class TemporalHost:
             )
         if started.approvals:
             await self.engines()  # an unreachable server uses none of them up
-        await admit(self, started, proposal)  # type: ignore[arg-type]
+        await admit(self, started, proposal)
         stopped = (await self.look_shared()).stopped
         begin = Begin(started.run, self.ways, started, proposal, stopped=stopped)
         try:
@@ -207,7 +204,7 @@ class TemporalHost:
         run.refresh()
         return self._known(run)
 
-    async def find(self, ident: str) -> TemporalRun:
+    async def find(self, ident: str, _workers: Workers | None = None) -> TemporalRun:
         """Return a run, from its log, without blocking the loop."""
         run = self.runs.get(ident) or TemporalRun(self, ident)
         await run.look()
@@ -245,11 +242,13 @@ class TemporalHost:
         except WorkflowAlreadyStartedError:
             return
 
-    async def send_command(self, ident: str, verb: str, actor: str, details: Doc) -> Doc:
+    async def send_command(
+        self, ident: str, verb: str, actor: str, details: Doc, _workers: Workers | None = None
+    ) -> Doc:
         """Send a command to a run, or to all of them; in the log on return."""
         word = Command(verb, actor, details)
         if verb in library_store.VERBS:
-            return await library_store.perform_library_command(self, verb, actor, details)  # type: ignore[arg-type]
+            return await library_store.perform_library_command(self, verb, actor, details)
         if verb in SPOKEN:
             await self._tell_host(word)
             unreached = await self._tell_all(word)
@@ -300,15 +299,19 @@ class TemporalHost:
                 hosting.refuse_used(_shared(entries), event.id, event.actor)
             return event
 
-        await library_store.append_to(self, hosting.HOST_STREAM, decide)  # type: ignore[arg-type]
+        await library_store.append_to(self, hosting.HOST_STREAM, decide)
 
     def fail(self, error: BaseException) -> None:
         """Record that the host cannot continue."""
         self.failed = error
 
-    def forget(self, run: TemporalRun) -> None:
+    def forget(self, run: RunHandle) -> None:
         """Unload a run that has ended."""
-        self.runs.pop(run.id, None)
+        self.discard(run.id)
+
+    def discard(self, ident: str) -> None:
+        """Drop what is known of a run; it is read again when it is needed."""
+        self.runs.pop(ident, None)
 
     async def drain(self) -> None:
         """Start nothing new; nothing runs here."""

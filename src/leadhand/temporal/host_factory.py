@@ -96,7 +96,7 @@ async def mark(host: EmbeddedHost | Scribe, cluster: Cluster) -> None:
             refuse_other(known, namespace, prefix)
             return None if known.temporal == wanted else wanted
 
-        await library_store.append_to(host, HOST_STREAM, decide)  # type: ignore[arg-type]
+        await library_store.append_to(host, HOST_STREAM, decide)
         return
     refuse_other(host.shared, namespace, prefix)
     if host.shared.temporal != wanted:

@@ -135,7 +135,7 @@ class AttemptBudget(RunBudget):
     """
 
     def __init__(self, deputy: RemoteRun, quota: float | None, ask: Ask | None = None) -> None:
-        super().__init__(deputy)  # type: ignore[arg-type]  # it stands in for the run
+        super().__init__(deputy)
         self._quota = quota
         self._ask = ask
         self._calls = 0

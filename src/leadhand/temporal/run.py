@@ -94,6 +94,9 @@ class TemporalRun:
         """Return None: live output is known only where a step runs."""
         return None
 
+    def close(self) -> None:
+        """Nothing is driven here, and nothing has to be let go of."""
+
     async def until(self, seq: int) -> None:
         """Wait until the log has `seq` events. Raise `Queued` if no engine could write them."""
         wait, look_at = LOOK_S, time.monotonic() + BEGIN_WAIT_S

@@ -46,8 +46,7 @@ from leadhand.workers.registry import Registry
 if TYPE_CHECKING:
     from leadhand.core.plan.model import Doc, Goal, Plan
     from leadhand.core.policy import Policy
-    from leadhand.engine.run import Run
-    from leadhand.ports import Planner
+    from leadhand.ports import Planner, RunHandle
 
 T = TypeVar("T")
 
@@ -131,7 +130,7 @@ class _Simulator:
         self.calendar = Calendar(self.loop)
         self.disk = MemoryDisk()
         self.process = 0
-        self.run: Run | None = None
+        self.run: RunHandle | None = None
         self._crashes = sorted(crash_after)
         self._commits = 0
         self._changed = asyncio.Event()
@@ -168,7 +167,7 @@ class _Simulator:
         early.cancel()
         await host.close()
 
-    async def _early(self, run: Run, people: Answers) -> None:
+    async def _early(self, run: RunHandle, people: Answers) -> None:
         """Answer questions that have a default as soon as they are asked.
 
         The run does not wait for them. Each is put to `people` once here; questions left open are
@@ -206,7 +205,7 @@ Answers = Callable[[Question], "str | tuple[str, Any] | None"]
 """What people answer: a choice, a choice with data, or None to leave it open."""
 
 
-async def _answer(run: Run, question: Question, people: Answers) -> bool:
+async def _answer(run: RunHandle, question: Question, people: Answers) -> bool:
     said = people(question)
     if said is None or question.id not in run.state.questions:
         return False

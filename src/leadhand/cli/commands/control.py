@@ -73,7 +73,7 @@ def stop_all(console: Console, lift: bool, reason: str, store: str | None) -> in
     place, actor = settings.store, actor_of(settings)
     service = hosting_service(settings)
     if service is not None:
-        said = service.say(place, "", verb, actor, details)
+        said = service.send_command(place, "", verb, actor, details)
     else:
         said = commands.send_command(
             place, "", verb, actor=actor, anchoring=settings.anchoring, **details
@@ -138,7 +138,7 @@ def _say_elsewhere(
         if not waits or not asyncio.run(waits):
             raise
         return run, {"status": WITHDRAWN, "hosted": True}
-    said = service.say(place, ident, verb, actor, details)
+    said = service.send_command(place, ident, verb, actor, details)
     return ident, {**asyncio.run(said), "hosted": True}
 
 

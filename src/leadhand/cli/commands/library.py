@@ -254,7 +254,7 @@ def _say(settings: Settings, verb: str, **details: Any) -> Doc:
     place, actor = settings.store, actor_of(settings)
     service = hosting_service(settings)
     if service is not None and isinstance(place, Address):  # beside its engines
-        said = service.say(place, "", verb, actor, details)
+        said = service.send_command(place, "", verb, actor, details)
     else:
         said = commands.send_command(place, "", verb, actor=actor, **details)
     answer = asyncio.run(said)

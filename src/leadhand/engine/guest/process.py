@@ -40,8 +40,7 @@ from leadhand.errors import Conflict, Fenced, LeadhandError, UsageError
 if TYPE_CHECKING:
     from leadhand.core.events import Event, GuestProcess
     from leadhand.core.plan.model import Doc
-    from leadhand.engine.run import Run
-    from leadhand.ports import Entry, RunHeader, Store
+    from leadhand.ports import Entry, RunHandle, RunHeader, Store
 
 
 LOOK_S = 0.1
@@ -468,7 +467,7 @@ class Guest(EmbeddedHost):
         """Return the event that records that a run is started or resumed here, with its process."""
         return RunHosted(self.owner, self._process)
 
-    def forget(self, run: Run) -> None:
+    def forget(self, run: RunHandle) -> None:
         """Unload a run that has ended."""
         super().forget(run)
         if run.state.ended is not None:
