@@ -322,16 +322,17 @@ class RunHandle(Protocol):
         """By step under way, the last message of its worker and the fraction that is done."""
 
     async def submit_and_wait(self, what: Callable[[State, Now], Move]) -> None:
-        """Hand in a command and wait until it is durable. Raises why the run refuses it.
+        """Submit `what`, which makes a move of the state, and wait until it is durable.
 
-        A run that is hosted elsewhere takes a `Command`, or an object whose `word` makes one.
+        Raises why the run refuses it. A run that is hosted elsewhere takes only data: a `Command`,
+        or an object whose `word` makes one.
         """
 
     async def wait_idle(self) -> str:
         """Wait until the run ended, or goes on only when a person says so; return its status."""
 
     async def live(self, step: str) -> dict[str, Any] | None:
-        """Return attempt, message, fraction and output of a step under way; None if not known."""
+        """Return attempt, message, fraction and output of `step`, which is under way, if known."""
 
     def close(self) -> None:
         """Let go of its timers; it is no longer driven here."""
@@ -374,46 +375,49 @@ class Host(Protocol):
         """What belongs to no single run, such as stop-all."""
 
     async def look_shared(self) -> HostState:
-        """Return the same as `shared`; reading it from a log elsewhere holds up no one."""
+        """Return `shared`, without blocking the loop where the log is elsewhere."""
 
     def time(self) -> Now:
         """Return both clocks."""
 
     async def start(self, started: RunStarted, workers: Workers, planner: Planner) -> RunHandle:
-        """Begin a run; return once its start is durable."""
+        """Start a run whose first event is `started`, with its `workers` and its `planner`.
+
+        Returns once the start is durable.
+        """
 
     def load(self, ident: str, workers: Workers) -> RunHandle:
-        """Return a run as its log tells, without driving it."""
+        """Return run `ident` from its log, with `workers`, without driving it."""
 
     async def find(self, ident: str, workers: Workers) -> RunHandle:
-        """Return the same as `load`; reading it from a log elsewhere holds up no one."""
+        """Return run `ident` as `load` does with `workers`, without blocking the loop."""
 
     async def resume(self, ident: str, workers: Workers, planner: Planner | None) -> RunHandle:
-        """Drive a run again from where its log ends."""
+        """Drive run `ident` from where its log ends, with its `workers` and its `planner`."""
 
     async def send_command(
         self, ident: str, verb: str, actor: str, details: dict[str, Any], workers: Workers
     ) -> dict[str, Any]:
-        """Send a command of a person to a run, or to all when `ident` is empty.
+        """Send the command `verb` of person `actor`, with `details`; return its answer.
 
-        `workers` are known to a run that has to be loaded. Returns the answer once the command is
-        durable.
+        `ident` is the run, empty for a command to all runs. `workers` are those of a run that has
+        to be loaded. The command is durable on return.
         """
 
     async def tell_host(self, event: Event) -> None:
-        """Record an event that belongs to no single run."""
+        """Record `event`, which belongs to no single run."""
 
     async def engines(self) -> list[str]:
         """Return who drives runs here; what is begun waits while there is no one."""
 
     def forget(self, run: RunHandle) -> None:
-        """Let go of a run that has ended."""
+        """Unload `run` if it has ended."""
 
     def discard(self, ident: str) -> None:
-        """Let go of what is known of a run that this host does not drive; it is read again."""
+        """Drop what is known of run `ident`, which is not driven here; it is read again."""
 
     def fail(self, error: BaseException) -> None:
-        """Stop: the host cannot go on."""
+        """Stop because of `error`: the host cannot go on."""
 
     async def drain(self) -> None:
         """Start nothing new, and wait for what is in flight in this process."""

@@ -132,7 +132,7 @@ class AttemptRun(Protocol):
         """Hand in the judged report of an attempt."""
 
     def task_over(self, key: str, context: object) -> None:
-        """An attempt has nothing more to hand in."""
+        """Drop the context of an attempt that has nothing more to submit."""
 
     def note_progress(self, step: str, message: str, fraction: float | None) -> None:
         """Keep a worker's word on how far it is."""

@@ -95,7 +95,7 @@ class TemporalRun:
         return None
 
     def close(self) -> None:
-        """Nothing is driven here, and nothing has to be let go of."""
+        """Do nothing: the run is not driven here."""
 
     async def until(self, seq: int) -> None:
         """Wait until the log has `seq` events. Raise `Queued` if no engine could write them."""
