@@ -28,7 +28,7 @@ import msgspec
 from leadhand.codec.values import plain
 from leadhand.core.hashing import canonical, digest
 from leadhand.core.report import TOO_LATE, Ask, Finish, GiveUp, Propose, Wait, decision_doc
-from leadhand.planners.goal.operators import Operators, operators_of
+from leadhand.planners.goal.operators import OperatorCache
 from leadhand.planners.goal.planner import GoalPlanner
 from leadhand.planners.goal.world import World, fold
 from leadhand.planners.progress import IDLE, Idle, Progress, over
@@ -39,7 +39,7 @@ from leadhand.ports import is_external_cancellation
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from leadhand.core.catalog import Catalog, Method
+    from leadhand.core.catalog import Method
     from leadhand.core.plan.model import Doc, Json
     from leadhand.core.report import Decision, PlannerView
     from leadhand.ports import Planner
@@ -92,7 +92,7 @@ class Hybrid:
         self.splits = self.first.splits or self.then.splits
         self.deaf = getattr(self.first, "deaf", False)
         """Whether it reads no words of people: its first planner decides."""
-        self._known: tuple[Catalog, Operators] | None = None
+        self._operators = OperatorCache()
         self._progress = Progress(idle or getattr(self.first, "idle", None) or IDLE)
 
     @property
@@ -138,7 +138,7 @@ class Hybrid:
 
     async def _ask_first(self, view: PlannerView, kept: HybridNotes) -> tuple[str, Decision | None]:
         """Ask the first planner: return its decision, or why it is not asked any more."""
-        first, world = self.first, self._world(view)
+        first, world = self.first, fold(view)
         missing = [fact for fact in view.goal.want if fact not in world.facts]
         if TOO_LATE in view.findings:
             return f"{first.name} took too long", None
@@ -146,7 +146,7 @@ class Hybrid:
             return f"all steps of {first.name} are done, and {not_true(missing)}", None
         if view.why == "report" and first.consult != self.consult and world.under_way:
             return "", Wait(f"{first.name} is asked when its steps are done")
-        self._progress.look(kept.idle, view, self._operators(view))
+        self._progress.look(kept.idle, view, self._operators.of(view.catalog))
         if self._progress.is_over(kept.idle):
             return f"{first.name} leads nowhere: {over(kept.idle)}", None
         try:
@@ -192,14 +192,6 @@ class Hybrid:
         if errors:
             return f"{name} proposes what cannot be run ({'; '.join(errors[:3])})"
         return unmet(steps[:LOOK_MAX], view, world)
-
-    def _operators(self, view: PlannerView) -> Operators:
-        if self._known is None or self._known[0] is not view.catalog:
-            self._known = (view.catalog, operators_of(view.catalog))
-        return self._known[1]
-
-    def _world(self, view: PlannerView) -> World:
-        return fold(view)
 
 
 def _read(notes: Json) -> HybridNotes:

@@ -105,6 +105,19 @@ class Operators:
         return [self.by_name[name] for name in sorted(found)]
 
 
+class OperatorCache:
+    """The operators of the catalog that was asked about last: it rarely changes in a run."""
+
+    def __init__(self) -> None:
+        self._last: tuple[Catalog, Operators] | None = None
+
+    def of(self, catalog: Catalog) -> Operators:
+        """Return the operators of `catalog`, computed once for the same object."""
+        if self._last is None or self._last[0] is not catalog:
+            self._last = (catalog, operators_of(catalog))
+        return self._last[1]
+
+
 def operators_of(catalog: Catalog) -> Operators:
     """Return the operators of all workers that give a fact, without fallbacks of another worker."""
     behind = stronger_workers(catalog.workers)

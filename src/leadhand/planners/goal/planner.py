@@ -38,7 +38,7 @@ from leadhand.planners.goal.operator_costs import (
     priced,
     prices,
 )
-from leadhand.planners.goal.operators import Operator, Operators, operator_name, operators_of
+from leadhand.planners.goal.operators import Operator, OperatorCache, Operators, operator_name
 from leadhand.planners.goal.search import (
     CLOSE,
     NODES_MAX,
@@ -56,7 +56,7 @@ from leadhand.planners.proposal_check import errors
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Mapping, Sequence
 
-    from leadhand.core.catalog import Catalog, Method
+    from leadhand.core.catalog import Method
     from leadhand.core.lint.findings import Finding
     from leadhand.core.plan.model import Doc, Json
     from leadhand.core.report import Decision, PlannerView, StepView
@@ -265,7 +265,7 @@ class GoalPlanner:
         self.splits = bool(self.methods)
         """Whether it can split a step: only a method says how."""
         self.nodes_max = nodes_max
-        self._known: tuple[Catalog, Operators] | None = None
+        self._operators = OperatorCache()
 
     def with_methods(self, methods: Iterable[Method]) -> Self:
         """Return the same planner with these methods added."""
@@ -346,9 +346,7 @@ class GoalPlanner:
 
         `refused` are operators that must not be used, each with the reason.
         """
-        if self._known is None or self._known[0] is not view.catalog:
-            self._known = (view.catalog, operators_of(view.catalog))
-        operators = self._known[1]
+        operators = self._operators.of(view.catalog)
         # The steps are looked at more than once, and each look is a copy.
         steps = tuple(view.timeline)
         kept = read_notes(view.notes)

@@ -38,7 +38,7 @@ from leadhand.models.messages import AssistantMessage, ModelRequest, UserMessage
 from leadhand.models.registry import ModelRegistry
 from leadhand.models.secret_patterns import finds, scrub, scrubbed
 from leadhand.models.telemetry import span
-from leadhand.planners.goal.operators import operators_of
+from leadhand.planners.goal.operators import OperatorCache
 from leadhand.planners.goal.world import fold
 from leadhand.planners.model import answers, prompt
 from leadhand.planners.model import answers as numbered_list
@@ -57,12 +57,10 @@ from leadhand.planners.proposal_check import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from leadhand.core.catalog import Catalog
     from leadhand.core.plan.model import Doc, Json
     from leadhand.core.report import Decision, PlannerView
     from leadhand.models.client import Client
     from leadhand.models.messages import Model, ModelAnswer, Turn
-    from leadhand.planners.goal.operators import Operators
     from leadhand.planners.goal.world import World
 
 STYLES = ("whole", "next_step", "list")
@@ -179,7 +177,7 @@ class ModelPlanner:
         """Where it can be loaded from again: its name."""
         self.consult = "every_report" if style == "next_step" else "on_surprise"
         self._client = (book or ModelRegistry()).client(model)
-        self._known: tuple[Catalog, Operators] | None = None
+        self._operators = OperatorCache()
         self._progress = Progress(idle)
 
     @property
@@ -196,7 +194,7 @@ class ModelPlanner:
     async def decide(self, view: PlannerView) -> Decision:
         """Return the model's decision on `view`, or why it gave no usable answer."""
         kept = _read(view.notes)
-        self._progress.look(kept.idle, view, self._operators(view))
+        self._progress.look(kept.idle, view, self._operators.of(view.catalog))
         if self._progress.is_over(kept.idle):
             decision = self._over(over(kept.idle), kept)
             kept.idle.count = self.idle  # After an answer it is told, and has as many again.
@@ -207,7 +205,7 @@ class ModelPlanner:
         if kept.said:
             parts["now"] += f"\nYour notes: {kept.said}"
         if self._progress.is_told(kept.idle):
-            world, operators = self._world(view), self._operators(view)
+            world, operators = fold(view), self._operators.of(view.catalog)
             told = warning(kept.idle, self.idle, view, world, operators)
             parts["now"] += f"\nMind: {told}"
         turns: list[Turn] = [self.prompts.question(parts)]
@@ -224,7 +222,7 @@ class ModelPlanner:
     async def _rounds(
         self, view: PlannerView, kept: ModelNotes, turns: list[Turn], style: str
     ) -> Decision:
-        world, seen, looks, problem = self._world(view), set[str](), 0, ""
+        world, seen, looks, problem = fold(view), set[str](), 0, ""
         round_ = 0
         while round_ < self.rounds:
             said, found = await self._answer(turns, view, world, style)
@@ -291,7 +289,9 @@ class ModelPlanner:
     ) -> tuple[Decision, str] | str | None:
         """Return the plan in a numbered list, the mistake in it, or None if it is no list."""
         try:
-            plan = numbered_list.read_numbered_list(text, view, self._operators(view), world)
+            plan = numbered_list.read_numbered_list(
+                text, view, self._operators.of(view.catalog), world
+            )
         except answers.MisreadAnswer as problem:
             return str(problem)
         return None if plan is None else (plan, "")
@@ -355,14 +355,6 @@ class ModelPlanner:
         if not self.asks:
             return GiveUp(told)
         return Ask(f"The model cannot plan this: {told}. What should it know?")
-
-    def _operators(self, view: PlannerView) -> Operators:
-        if self._known is None or self._known[0] is not view.catalog:
-            self._known = (view.catalog, operators_of(view.catalog))
-        return self._known[1]
-
-    def _world(self, view: PlannerView) -> World:
-        return fold(view)
 
 
 def _says_nothing(decision: Decision) -> str:

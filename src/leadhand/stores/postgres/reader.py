@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 
@@ -45,16 +45,6 @@ if TYPE_CHECKING:
 IN_DATABASE_MAX = 1 << 20
 ROW_MAX = 512 << 20
 """The maximum size of a row of PostgreSQL in hexadecimal, with a margin."""
-
-
-class Shared(Protocol):
-    """Storage of large results for all machines. A folder is one; an object store could be."""
-
-    def put(self, data: bytes) -> str:
-        """Store bytes durably; return their name. Equal bytes have equal names."""
-
-    def get(self, ref: str) -> bytes:
-        """Return the bytes of an artifact. Raise `StoreCorrupt` if they are missing or altered."""
 
 
 class Blobs:
