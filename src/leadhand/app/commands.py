@@ -24,6 +24,7 @@ from leadhand.errors import Conflict, LeadhandError, NotAllowed, PlanInvalid, Us
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from leadhand.app.reader import LogAccess
     from leadhand.core.plan.model import Doc
     from leadhand.ports import Workers
     from leadhand.stores.location import Place
@@ -37,17 +38,21 @@ async def send_command(
     actor: str,
     anchoring: Anchoring | None = None,
     workers: Workers | Callable[[], Workers] | None = None,
+    access: LogAccess | None = None,
     **details: Any,
 ) -> Doc:
     """Send a command to a run, or to the host (`stop_all`, `lift`); durable on return.
 
     `workers`, if known, tell which of their secrets must not be logged, and become the run's
-    current workers; a function returns them, called only if the run is not hosted.
+    current workers; a function returns them, called only if the run is not hosted. `access`: the
+    caller's, closed before this process writes, and told the run's new state.
     """
     request = {"verb": verb, "run": run, "actor": actor, "details": details}
     answer = await _ask(place, request)
     if answer is not None:
         return {**answer, "hosted": True}
+    if access is not None:
+        access.close()
     # The library belongs to no run: writing to it forks no workflow.
     store, lock = open_store(place, for_service=verb in library_store.VERBS)
     try:
@@ -57,7 +62,10 @@ async def send_command(
         try:
             here = workers() if callable(workers) else workers
             spoken = host.load(run, here or NoWorkers()) if run else None
-            return {**await perform_command(host, spoken, verb, actor, details), "hosted": False}
+            result = await perform_command(host, spoken, verb, actor, details)
+            if access is not None and spoken is not None:
+                access.wrote(spoken.state)
+            return {**result, "hosted": False}
         finally:
             await host.close()
             await anchorer.close()

@@ -134,6 +134,13 @@ STEP_BACK_S = 10.0
 """How long a process that was asked to step back may take to release the database."""
 
 
+def _bound(doc: Doc, params: Doc) -> Checked:
+    """Return a plan without errors, the values of its parameters, and its digest."""
+    values, _found = bind_params(doc.get("params", {}), params)
+    check_secrets(doc, values)
+    return doc, values, digest(canonical(doc["steps"]))
+
+
 def _there(place: Place, run_id: str) -> Place:
     if not there(place):
         raise UsageError(f"there is no run {run_id}: {place} does not exist")
@@ -529,9 +536,11 @@ class Lead:
             )
         )
         refuse_errors(self.missing_programs(doc))
-        values, _found = bind_params(doc.get("params", {}), params)
-        check_secrets(doc, values)
-        return doc, values, digest(canonical(doc["steps"]))
+        return _bound(doc, params)
+
+    def linted(self, what: Doc, params: Doc) -> Checked:
+        """Return as `check` does a plan that the caller has linted, without linting it again."""
+        return _bound(as_document(what), as_plain(params, "params"))
 
     def missing_programs(self, doc: Doc) -> Sequence[Finding]:
         """Return a finding for each command of the plan `doc` whose program is missing here."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
 
 import msgspec
 
@@ -16,6 +17,7 @@ from leadhand.core.views.run import RunSummary
 from leadhand.engine.fold import fold, gc_paused
 from leadhand.engine.library_store import library_of
 from leadhand.errors import StoreCorrupt, UsageError
+from leadhand.stores.location import NoLog, there
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,6 +45,57 @@ def reading(place: Place) -> Iterator[Reader]:
         yield reader
     finally:
         reader.store.close_reader()
+
+
+class LogAccess:
+    """A database that one command reads more than once: opened when it is first read, then kept.
+
+    Who writes to the database in this process calls `close` first: the writer must be the last to
+    close it, so that nothing is left of its write-ahead log. It opens again when it is read again.
+    """
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self._reader: Reader | None = None
+        self._written: State | None = None
+
+    @property
+    def reader(self) -> Reader:
+        """The open reader. Raise `NoLog` if there is no log."""
+        if self._reader is None:
+            self._reader = Reader(self.place)
+        return self._reader
+
+    def reader_if_there(self) -> Reader | None:
+        """Return the open reader; None if there is no log."""
+        if not isinstance(self.place, Path) and not there(self.place):
+            return None
+        try:
+            return self.reader
+        except NoLog:
+            return None
+
+    def wrote(self, state: State) -> None:
+        """Keep the state of a run as this process has just written it."""
+        self._written = state
+
+    def state(self, run: str) -> State:
+        """Return the state of a run, without reading what this process has just written."""
+        if self._written is not None and self._written.run == run:
+            return self._written
+        return self.reader.state(run)
+
+    def close(self) -> None:
+        """Close the reader, if it is open."""
+        if self._reader is not None:
+            self._reader.store.close_reader()
+            self._reader = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 class Reader:

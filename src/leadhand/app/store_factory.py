@@ -91,8 +91,6 @@ def _refuse_marked(place: Path, *, for_service: bool) -> None:
 
 def open_reader(place: Place) -> Log:
     """Open a log for reading, whether it has a host or not. Raise `UsageError` if there is none."""
-    if isinstance(place, Path) and not there(place):
-        raise UsageError(f"there is no database at {place}; run something first, or give --store")
     return kind_of(place).reader(place)
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from leadhand.app.contexts import LocatedPlan
-from leadhand.cli.options import read_plan, reading
+from leadhand.app.reader import LogAccess
+from leadhand.cli.options import read_plan
 from leadhand.cli.rendering.text import clean
-from leadhand.stores.location import there
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -43,24 +43,32 @@ def find_plan(console: Console, settings: Settings, source: str) -> LocatedPlan:
     return LocatedPlan(saved.document, {"library": saved.label})
 
 
-def in_library(settings: Settings, source: str) -> SavedPlan | None:
-    """Return the plan of the library that a word names; None if there is no such name."""
+def in_library(
+    settings: Settings, source: str, access: LogAccess | None = None
+) -> SavedPlan | None:
+    """Return the plan of the library that a word names; None if there is no such name.
+
+    `access`: the database, if the caller reads it too.
+    """
     from leadhand.core.library import find, parse_label
 
     said = parse_label(source)
-    if said is None or not there(settings.store):
+    if said is None:
         return None
-    with reading(settings) as reader:
-        state = reader.library()
-    return find(state, source) if said[0] in state.plans else None
+    if access is None:
+        with LogAccess(settings.store) as own:
+            return in_library(settings, source, own)
+    reader = access.reader_if_there()
+    state = None if reader is None else reader.library()
+    return find(state, source) if state is not None and said[0] in state.plans else None
 
 
 def library_plans(settings: Settings) -> dict[str, Doc]:
     """Return the plans of the library by name, each in its latest version."""
-    if not there(settings.store):
-        return {}
-    with reading(settings) as reader:
-        return {name: saved[-1].document for name, saved in reader.library().plans.items()}
+    with LogAccess(settings.store) as access:
+        reader = access.reader_if_there()
+        kept = {} if reader is None else reader.library().plans
+    return {name: saved[-1].document for name, saved in kept.items()}
 
 
 def with_lines(plan: str, findings: Iterable[Finding]) -> list[Finding]:

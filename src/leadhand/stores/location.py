@@ -50,6 +50,10 @@ class StoreAddress:
 Place: TypeAlias = Path | StoreAddress
 
 
+class NoLog(UsageError):
+    """There is no log to read at a location."""
+
+
 class Listening(Protocol):
     """Receives messages of other processes to a host."""
 
@@ -95,7 +99,7 @@ class StoreKind:
         raise NotImplementedError
 
     def reader(self, place: Any) -> Log:
-        """Open a log for reading, whether it has a host or not."""
+        """Open a log for reading, whether it has a host or not. Raise NoLog if there is none."""
         raise NotImplementedError
 
     def version(self) -> int:

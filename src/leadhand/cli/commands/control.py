@@ -16,6 +16,7 @@ from leadhand.cli.rendering.text import count
 from leadhand.errors import Unreachable, UsageError
 
 if TYPE_CHECKING:
+    from leadhand.app.reader import LogAccess
     from leadhand.core.plan.model import Doc
     from leadhand.settings import Settings
 
@@ -100,24 +101,33 @@ def stop_all(console: Console, lift: bool, reason: str, store: str | None) -> in
     return 0
 
 
-def send_command(settings: Settings, run: str, verb: str, **details: Any) -> tuple[str, Doc]:
-    """Send a command to a run named by a prefix; durable on return."""
+def send_command(
+    settings: Settings, run: str, verb: str, *, access: LogAccess | None = None, **details: Any
+) -> tuple[str, Doc]:
+    """Send a command to a run named by a prefix; durable on return.
+
+    `access`: the database, if the caller reads it too.
+    """
     from leadhand.app import commands
+    from leadhand.app.reader import LogAccess
+
+    if access is None:
+        with LogAccess(settings.store) as own:
+            return send_command(settings, run, verb, access=own, **details)
 
     service = hosting_service(settings)
     if service is not None:
         return _say_elsewhere(service, settings, run, verb, details)
-    with reading(settings) as reader:
-        ident = reader.resolve(run)
-        state = reader.state(ident)
-        driver = driver_of(settings, reader, state)
+    ident = access.reader.resolve(run)
+    state = access.reader.state(ident)
+    driver = driver_of(settings, access.reader, state)
     place, actor = settings.store, actor_of(settings)
     if verb == "amend":  # an amendment may name workers that are new since the run started
         from leadhand.app.resume import workers_of
 
         details["workers"] = partial(workers_of, settings, state)
     said = commands.send_command(
-        place, ident, verb, actor=actor, anchoring=settings.anchoring, **details
+        place, ident, verb, actor=actor, anchoring=settings.anchoring, access=access, **details
     )
     answer = asyncio.run(said)
     return ident, {**answer, "hosted": bool(driver)}

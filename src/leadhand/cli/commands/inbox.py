@@ -9,6 +9,7 @@ import click
 from msgspec import UNSET
 
 from leadhand.app.documents import inbox_rows
+from leadhand.app.reader import LogAccess
 from leadhand.cli.commands.control import send_command
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from leadhand.app.reader import Reader
     from leadhand.core.views.inbox import InboxRow
+    from leadhand.settings import Settings
 
 
 INBOX_LINES = 200
@@ -119,9 +121,23 @@ def answer(
     change is shown with its diff, and approved by its commit.
     """
     settings = settings_of(store)
-    with reading(settings) as reader:
-        row = find(inbox_rows(reader, _left_out(console)), reader, ident)
-        state = reader.state(row.run)
+    with LogAccess(settings.store) as access:
+        row = find(inbox_rows(access.reader, _left_out(console)), access.reader, ident)
+        return _answer(console, settings, access, row, (choice, text, data, commit))
+
+
+def _answer(
+    console: Console,
+    settings: Settings,
+    access: LogAccess,
+    row: InboxRow,
+    given: tuple[str | None, str, str | None, str],
+) -> int:
+    """Answer a question with what was given: a choice, a text, data, and a commit."""
+    choice, text, data, commit = given
+    state = access.reader.state(row.run)
+    if console.can_prompt:  # a person takes long
+        access.close()
     if row.kind == PROTECTED:
         choice, text, commit = _about_change(console, row, choice, text, commit)
     chosen = _choice(console, row, choice, said=bool(text or data))
@@ -141,19 +157,18 @@ def answer(
 
         more = {"question": details["id"], "choice": chosen, "shown": commit}
         details["approval"] = approval_words(settings, state, **more)
-    run, answered = send_command(settings, row.run, "answer", **details)
+    run, answered = send_command(settings, row.run, "answer", access=access, **details)
     if console.json:
         console.document({"id": row.id, "choice": chosen, **answered, "run": run})
         return 0
     console.say(f"answered {row.id}: {clean(chosen or text or data)}")
-    with reading(settings) as reader:
-        now = reader.state(run)
-        waits = still_needs(now) if row.kind == "review" else ""
-        question = now.questions.get(details["id"])
-        if row.kind == PROTECTED and question is not None:
-            waits = "another person must approve it too"
-        if question is not None and question.kind == "hold" and question.releases:
-            waits = still_held(now, [n for n in now.held if now.steps[n].held == question.id])
+    now = access.state(run)
+    waits = still_needs(now) if row.kind == "review" else ""
+    question = now.questions.get(details["id"])
+    if row.kind == PROTECTED and question is not None:
+        waits = "another person must approve it too"
+    if question is not None and question.kind == "hold" and question.releases:
+        waits = still_held(now, [n for n in now.held if now.steps[n].held == question.id])
     if waits:
         console.say(f"It still waits: {waits}")
     elif not answered["hosted"]:

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from leadhand.app.loading import known_catalog
+from leadhand.app.reader import LogAccess
 from leadhand.cli.commands.control import send_command
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
 from leadhand.cli.options import (
     actor_of,
     context_option,
-    reading,
     say_not_loaded,
     settings_of,
     store_option,
@@ -298,20 +298,23 @@ def review(console: Console, what: str, action: str | None, **options: Any) -> i
     """
     _refuse_strangers(action, options)
     settings = settings_of(options["store"], options["workers"], context=options["context"])
-    if is_plan(what) or in_library(settings, what):
-        return review_plan(console, settings, what, action, options)
-    for name in ("output", *OF_PLAN):
-        if options[name]:
-            raise UsageError(f"--{name} goes with a plan, and {what} is a run")
-    with reading(settings) as reader:
-        state = reader.state(reader.resolve(what))
-    match action:
-        case None:
-            return _show(console, state)
-        case "amend":
-            return _amend(console, settings, state, options)
-        case _:
-            return _decide(console, settings, state, action, options)
+    with LogAccess(settings.store) as access:
+        if is_plan(what) or in_library(settings, what, access):
+            access.close()
+            return review_plan(console, settings, what, action, options)
+        for name in ("output", *OF_PLAN):
+            if options[name]:
+                raise UsageError(f"--{name} goes with a plan, and {what} is a run")
+        state = access.reader.state(access.reader.resolve(what))
+        if console.can_prompt or action == "amend":  # a person or an editor takes long
+            access.close()
+        match action:
+            case None:
+                return _show(console, state)
+            case "amend":
+                return _amend(console, settings, access, state, options)
+            case _:
+                return _decide(console, settings, access, state, action, options)
 
 
 def _refuse_strangers(action: str | None, options: Doc) -> None:
@@ -355,7 +358,14 @@ def _show(console: Console, state: State) -> int:
 # Deciding.
 
 
-def _decide(console: Console, settings: Settings, state: State, action: str, options: Doc) -> int:
+def _decide(
+    console: Console,
+    settings: Settings,
+    access: LogAccess,
+    state: State,
+    action: str,
+    options: Doc,
+) -> int:
     from leadhand.core.review.approval import binding
 
     revision = state.pending
@@ -385,13 +395,12 @@ def _decide(console: Console, settings: Settings, state: State, action: str, opt
         shown = _bound(console, state, revision, seen.lower())
         _say_too_early(console, state, revision, options["expires"])
     try:
-        _run, answer = send_command(settings, state.run, "answer", **details)
+        _run, answer = send_command(settings, state.run, "answer", access=access, **details)
     except LeadhandError:
         if text:
             console.say(f"you wrote: {clean(text)}")
         raise
-    with reading(settings) as reader:
-        waits = still_needs(reader.state(state.run))
+    waits = still_needs(access.state(state.run))
     _print_decided(console, state, choice, {**answer, "binding": shown}, waits)
     return 0
 
@@ -493,7 +502,9 @@ def _way_on(console: Console, run: str, answer: Doc, what: str = "Go on with") -
 # Amending.
 
 
-def _amend(console: Console, settings: Settings, state: State, options: Doc) -> int:
+def _amend(
+    console: Console, settings: Settings, access: LogAccess, state: State, options: Doc
+) -> int:
     from leadhand.app.approvals import revision_of
     from leadhand.codec.edits import amended
     from leadhand.core.plan.diff import differences
@@ -510,7 +521,7 @@ def _amend(console: Console, settings: Settings, state: State, options: Doc) -> 
         raise UsageError("the plan is the same as before, so there is nothing to amend")
     revision = {**revision_of(state, after), "because": options["reason"] or ""}
     try:
-        _run, answer = send_command(settings, state.run, "amend", revision=revision)
+        _run, answer = send_command(settings, state.run, "amend", access=access, revision=revision)
     except PlanInvalid as error:
         error.done = "nothing was changed"
         raise
@@ -523,8 +534,7 @@ def _amend(console: Console, settings: Settings, state: State, options: Doc) -> 
 
     print_changes(console, changes)
     console.say(f"run {state.run} has a new revision, and is {clean(answer.get('status'))}")
-    with reading(settings) as reader:
-        after_it = reader.state(state.run)
+    after_it = access.state(state.run)
     pending = after_it.pending
     if pending is not None and f"review-{pending.number}" in after_it.questions:
         more = "1 person" if pending.people == 1 else f"{pending.people} people"

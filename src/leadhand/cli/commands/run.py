@@ -151,6 +151,8 @@ class CheckedPlan:
     """The origin of the plan, recorded with the run."""
     approvals: tuple[Doc, ...] = ()
     """Approvals of the plan, given before."""
+    linted: bool = False
+    """Whether the plan was linted in this process, with these workers."""
 
 
 @command("run", "leadhand run plan.yaml --set version=v2.1.4")
@@ -217,17 +219,20 @@ def apply(console: Console, plan: str, **options: Any) -> int:
 def _settings(
     console: Console, options: dict[str, Any], *, executes: bool | None = None
 ) -> Settings:
-    """Return the settings of a run; `executes`: whether it needs the folder's code.
+    """Return the settings of a run, loaded once; `executes`: whether it needs the folder's code.
 
     None: unless `--dry-run` was given.
     """
     needs_code = not options.get("dry_run") if executes is None else executes
+    loaded: dict[bool, Settings] = options.setdefault("settings", {})
+    if needs_code in loaded:
+        return loaded[needs_code]
     policy = {"budget": options["budget"], "concurrency": options["concurrency"]}
     if options["review"]:
         policy["review"] = True
     if options["no_input"]:
         policy["no_input"] = True
-    return settings_of(
+    loaded[needs_code] = settings_of(
         options["store"],
         options["workers"],
         options.get("planner"),
@@ -235,6 +240,7 @@ def _settings(
         executes=console if needs_code else None,
         **policy,
     )
+    return loaded[needs_code]
 
 
 def prepare_plan(
@@ -289,6 +295,7 @@ def prepare_plan(
         values,
         planner=planner,
         origin=origin | place,
+        linted=True,
     )
 
 
@@ -430,6 +437,7 @@ def job_of(prepared: CheckedPlan, *, approve: bool = False) -> Any:
 
     async def begin(made: Lead, opened: Any) -> Any:
         what = prepared.goal if prepared.doc is None else prepared.doc
+        linted = prepared.linted and prepared.doc is not None
         return await made.begin(
             opened,
             what,
@@ -437,6 +445,7 @@ def job_of(prepared: CheckedPlan, *, approve: bool = False) -> Any:
             sources=prepared.sources,
             origin=prepared.origin,
             approvals=prepared.approvals,
+            checked=made.linted(what, prepared.values or {}) if linted else None,
         )
 
     return HostedJob(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leadhand.stores.location import StoreKind
-from leadhand.stores.sqlite.connection import begun
+from leadhand.stores.location import NoLog, StoreKind
+from leadhand.stores.sqlite.connection import NotBegun, begun
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,10 +45,16 @@ class FileKind(StoreKind):
         return store, lock
 
     def reader(self, place: Path) -> Log:
-        """Open the file for reading."""
+        """Open the file for reading. Raise NoLog if there is none, or nothing in it."""
         from leadhand.stores.sqlite.reader import SqliteReader
 
-        return SqliteReader(place)
+        none = f"there is no database at {place}; run something first, or give --store"
+        if not place.exists():
+            raise NoLog(none)
+        try:
+            return SqliteReader(place)
+        except NotBegun:
+            raise NoLog(none) from None
 
     def version(self) -> int:
         """Return the number of the last migration."""
