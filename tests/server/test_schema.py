@@ -1,8 +1,10 @@
 """The OpenAPI document is true: whatever is sent, no answer is a 5xx or of another form."""
 
+import json
 import urllib.parse
 
 import hypothesis
+import msgspec
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, strategies
@@ -14,6 +16,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from leadhand.server.openapi import DOCUMENTS
 from tests.support.serving import TOKENS, ended, plan_of, project, served
 
 STREAMS = ("/events", "/live")
@@ -141,3 +144,73 @@ def test_documents_fit_their_schemas(stocked):
                     response.text,
                 )
             case.validate_response(response, checks=CHECKS)
+
+
+def fits(schema, response, method, path):
+    """Whether an answer is the struct of its route, with no field more and none less."""
+    answers = schema["paths"][f"/api/v1{path}"][method]["responses"]
+    content = answers[str(response.status_code)]["content"]["application/json"]
+    model = DOCUMENTS[content["schema"]["$ref"].rpartition("/")[2]]
+    read = msgspec.json.decode(response.content, type=model)
+    return json.loads(msgspec.json.encode(read)) == response.json()
+
+
+SHOWN = (
+    "/session",
+    "/runs",
+    "/inbox",
+    "/library",
+    "/library/{name}",
+    "/workers",
+    "/metrics",
+    "/settings",
+    "/fleet",
+)
+OF_RUNS = ("", "/graph", "/attempts", "/revisions", "/revisions/{number}", "/diff", "/ledger")
+
+
+def test_answers_are_the_structs_of_their_routes(stocked):
+    """What is shown, and what commands answer: every field is declared, and of its type."""
+    server, schema, names = stocked
+    with server.client("approver") as client:
+        for path in SHOWN:
+            assert fits(schema, client.get(path.format(name="greet")), "get", path), path
+        for run in names.values():
+            for rest in (*OF_RUNS, "/review"):
+                path = f"/runs/{{run}}{rest}"
+                query = {"from": 0} if rest == "/diff" else {}
+                shown = client.get(path.format(run=run, number=1), params=query)
+                assert fits(schema, shown, "get", path), path
+        for run in (names["done"], names["asks"]):
+            path = "/runs/{run}/steps/{step}"
+            assert fits(schema, client.get(path.format(run=run, step="a")), "get", path), path
+        plan = plan_of({"id": "a", "worker": "say", "not_before": "2036-01-01T00:00:00Z"})
+        for path in ("/plans/lint", "/plans/draft", "/runs"):
+            for doc in (plan, plan_of({"id": "a", "worker": "nobody"})):
+                done = client.post(path, json={"plan": doc})
+                if done.status_code < 400:
+                    assert fits(schema, done, "post", path), path
+        run = done_run(client, plan)
+        for verb, body in (
+            ("pause", {"reason": "x"}),
+            ("resume", {"reason": "x"}),
+            ("steps/{step}/hold", {"reason": "x"}),
+            ("steps/{step}/release", {"reason": "x"}),
+            ("cancel", {"reason": "x"}),
+        ):
+            path = f"/runs/{{run}}/{verb}"
+            told = client.post(path.format(run=run, step="a"), json=body)
+            assert told.status_code == 200, told.text
+            assert fits(schema, told, "post", path), (path, told.text)
+        kept = client.put("/library/other", json={"plan": plan})
+        assert fits(schema, kept, "put", "/library/{name}"), kept.text
+        gone = client.delete("/library/other")
+        assert fits(schema, gone, "delete", "/library/{name}"), gone.text
+        for method in ("post", "delete"):
+            body = {"json": {"reason": "x"}} if method == "post" else {}
+            told = getattr(client, method)("/stop-all", **body)
+            assert fits(schema, told, method, "/stop-all"), told.text
+
+
+def done_run(client, plan):
+    return client.post("/runs", json={"plan": plan}).json()["run"]

@@ -120,6 +120,8 @@ class CommandDone(Struct, kw_only=True):
     """What an amendment changed."""
     step: str | UnsetType = UNSET
     """The new id of a step that was reassigned."""
+    steps: list[str] | UnsetType = UNSET
+    """The steps that were released."""
 
 
 class RunBegun(Struct, kw_only=True):
@@ -173,9 +175,14 @@ class LibraryPage(Struct, kw_only=True):
 
 
 class LibraryChange(Struct, kw_only=True):
-    """What the library did."""
+    """A plan of the library that was saved or removed."""
 
     name: str
+    version: int | UnsetType = UNSET
+    hash: str | UnsetType = UNSET
+    new: bool | UnsetType = UNSET
+    """Whether it is a new version; the same content makes none."""
+    removed: bool | UnsetType = UNSET
 
 
 class WorkersDocument(Struct, kw_only=True):

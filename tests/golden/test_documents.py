@@ -1,0 +1,93 @@
+"""The documents of recorded histories: the same bytes for `--json`, the HTTP API and Python.
+
+Documents are public. If one of these fails, a field was renamed or moved, or changed its value. Where
+that is meant, `python -m tests.golden.test_documents` writes the digests anew, and CHANGELOG.md
+says so.
+"""
+
+import hashlib
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from leadhand.app.comparison import compared
+from leadhand.app.documents import Driver, inbox_page, run_rows, shown_document, timeline_document
+from leadhand.app.metrics import figures
+from leadhand.app.reader import Reader
+from leadhand.app.step_graph import attempts_document, graph_document, step_document
+from leadhand.core.review.view import review_document
+from leadhand.core.state.model import Now
+from leadhand.ports import Entry, RunHeader
+from tests.golden.test_replay import NAMES, events, read
+
+DIGESTS = Path(__file__).with_name("documents.json")
+
+
+class History(Reader):
+    """A reader of one recorded history, up to an event."""
+
+    def __init__(self, name, end):
+        self.run = events(name)[0][2].run
+        self.log = [
+            Entry(self.run, n.seq, n.at, n.version, bytes(n.body), bytes.fromhex(n.hash))
+            for n in read(name)[:end]
+        ]
+        self.store = self
+        self._heads = {}
+
+    def header(self, run):
+        if run != self.run:
+            return None
+        last = self.log[-1]
+        return RunHeader(run, self.log[0].at, last.at, last.seq, last.hash, b"")
+
+    def runs(self):
+        return [self.header(self.run)]
+
+    def read(self, run, after=0):
+        return self.log[after:] if run == self.run else []
+
+    def get_artifact(self, _ref):
+        return b"[1,2]"
+
+
+def documents(reader):
+    """Every document of a run as it stands."""
+    run, nobody = reader.run, Driver()
+    state = reader.state(run)
+    yield "show", shown_document(reader, state, nobody)
+    yield "graph", graph_document(state)
+    yield "steps", [step_document(reader, state, step) for step in state.steps.values()]
+    yield "attempts", attempts_document(reader, state)
+    yield "timeline", timeline_document(reader, state)
+    yield "review", review_document(state, Now(state.last_at, state.last_at))
+    yield "runs", run_rows(reader, nobody)
+    yield "inbox", inbox_page(reader, None, 100)
+    yield "metrics", figures(reader, nobody).document()
+    if state.revision:
+        yield "diff", compared(reader, run, 0, None).document()
+
+
+def digests(name):
+    """One digest for each kind of document, over every commit of a history."""
+    found = {}
+    lines = read(name)
+    for place, line in enumerate(lines, 1):
+        if place == len(lines) or lines[place].batch != line.batch:
+            for kind, doc in documents(History(name, place)):
+                sha = found.setdefault(kind, hashlib.sha256())
+                sha.update(msgspec.json.encode(doc))
+    return {kind: sha.hexdigest()[:16] for kind, sha in found.items()}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_documents_are_what_they_were(name):
+    """Byte for byte: fields, their order, and values."""
+    assert digests(name) == json.loads(DIGESTS.read_text())[name]
+
+
+if __name__ == "__main__":
+    told = {name: digests(name) for name in NAMES}
+    DIGESTS.write_text(json.dumps(told, indent=1, sort_keys=True) + "\n")
