@@ -141,7 +141,7 @@ async def test_a_few_digits_do_not_show_that_a_person_saw_it():
             await made.answer(outcome.run, "review-1", "approve", shown=seen[:digits])
         words = {"shown": seen[:digits]}
         with pytest.raises(UsageError, match="at least 12 digits"):
-            await made.submit(
+            await made.send_command(
                 outcome.run, "answer", id="review-1", choice="approve", approval=words
             )
     other = "0" * 12 if seen[0] != "0" else "1" * 12
