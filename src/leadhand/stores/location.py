@@ -144,7 +144,8 @@ def _kind(scheme: str) -> StoreKind:
     if part is None:
         known = tuple(plugins.parts(GROUP))
         meant = closest(scheme, known)
-        fix = f'Did you mean "{meant}"?' if meant else "Fix: write postgres://USER@HOST/DATABASE"
+        asked = f'Did you mean "{meant}"? ' if meant else ""
+        fix = f"{asked}Fix: write {meant or 'postgres'}://…"
         raise UsageError(
             f"no kind of store is called {scheme!r}: a store is the path of a file, or an address "
             f"that begins with one of {listed(known)}. {fix}"
