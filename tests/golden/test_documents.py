@@ -1,8 +1,8 @@
 """The documents of recorded histories: the same bytes for `--json`, the HTTP API and Python.
 
-Documents are public. If one of these fails, a field was renamed or moved, or changed its value. Where
-that is meant, `python -m tests.golden.test_documents` writes the digests anew, and CHANGELOG.md
-says so.
+Documents are public. If one of these fails, a field was renamed or moved, or changed its value.
+Where that is meant, `python -m tests.golden.test_documents` writes the digests anew, and
+CHANGELOG.md says so.
 """
 
 import hashlib
