@@ -1,7 +1,6 @@
 """JSON that a model wrote, parsed without trust: it may be incomplete or nested too deeply.
 
-What is nested too deeply for others to walk through (schemas, the guard, the log) counts as no
-JSON at all, before anybody tries.
+JSON that is nested too deeply for later code (schemas, the guard, the log) is refused here.
 """
 
 from __future__ import annotations

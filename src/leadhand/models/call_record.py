@@ -1,9 +1,8 @@
 """The log's record of a call: digests always, contents if the settings say so.
 
-A digest of the question is the one that a tape knows it by; so a log and a tape of the same run
-find each other. `[telemetry] contents = true` has the contents in the log as well: as texts, cut
-where they are very long, without what looks like a secret (the engine takes out, by value, those
-that it knows).
+The digest of a request is the same in a log and in a recording of the same run, so they can be
+matched. `[telemetry] contents = true` adds the contents to the log: as texts, cut if very long,
+without what looks like a secret (the engine removes known secrets by value).
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
     client = models.client("hand")
     answer = await client.ask(request, heard)
 
-Each try of each model is one call: reserved, made, settled, written down. When a model itself is
-the trouble (down, overloaded, out of quota, key refused) the next one of its tier is asked; when
-the question is, or the answer, nobody else is. The last failure is the one that is raised.
+Each try of each model is one call: reserved, made, settled, recorded. If the model itself is the
+problem (down, overloaded, out of quota, key refused) the next model of its tier is asked; if the
+request or the answer is, no other is. The last failure is raised.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Client:
             model=model.name, tier=self.tier, failure="lost", prompt=prompt, asked=known_by
         )
         began = time.monotonic()
-        # Until it is known what was used, a call that was broken off counts as its question.
+        # Until the usage is known, an interrupted call counts as its request.
         used, said = Usage(input=prices.question_tokens(request) // 2), 0.0
         try:
             with chatting(model.name, request) as span:

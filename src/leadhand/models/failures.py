@@ -36,7 +36,7 @@ ELSEWHERE = frozenset({"rate_limited", "transient", "timeout", "unavailable", "d
 
 
 class ModelFailure(WorkerFailure):
-    """A model did not answer, or not with something that can be used."""
+    """A model did not answer, or not with a usable answer."""
 
     failure_class: str = "unavailable"  # type: ignore[misc]  # here it belongs to the instance
 
@@ -53,9 +53,9 @@ class ModelFailure(WorkerFailure):
         super().__init__(message, retry_after_s=retry_after_s)
         self.failure_class = failure_class
         self.usage = usage
-        """What it cost all the same."""
+        """The tokens used all the same."""
         self.text = text
-        """What it said, where that could not be used."""
+        """The answer, if it could not be used."""
 
 
 def of_provider(error: ModelAPIError, name: str) -> ModelFailure:

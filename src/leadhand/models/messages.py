@@ -1,8 +1,8 @@
 """Requests to a model and its answers, in one form for all providers: plain, frozen, JSON.
 
 A conversation is a system text and turns. The last turn is ours: a text, or the results of tools
-that the model called. The answer is a text, tool calls, or data in the form that was asked for,
-never half of one: what was cut off is a failure, not an answer.
+that the model called. The answer is a text, tool calls, or data in the requested form, never part
+of one: a truncated answer is a failure, not an answer.
 """
 
 from __future__ import annotations

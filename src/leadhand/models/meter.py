@@ -1,8 +1,8 @@
 """Metering of calls: the payer of a call, and whether its budget allows it.
 
-Before a call its most is reserved, after it the real cost is settled: so whatever goes on at the
-same time, a budget is never passed by more than a provider's own miscount. The engine says who
-pays, for each attempt and each call of a planner; outside of a run nobody counts.
+Before a call its maximum cost is reserved, after it the real cost is settled: so despite concurrent
+calls a budget is never exceeded by more than a provider's own miscount. The engine sets the payer
+for each attempt and each planner call; outside of a run calls are not counted.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class ModelCall(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     prompt: str = ""
     """A digest of the prompt's template, for those that have one."""
     asked: str = ""
-    """A digest of all that was asked: what the question is known by on a tape."""
+    """A digest of the whole request: its key in a recording."""
     answer: str = ""
-    """A digest of what was answered, also where that could not be used."""
+    """A digest of the answer, even if it could not be used."""
     contents: dict[str, Any] | None = None
-    """What was asked and answered, where contents are recorded."""
+    """Request and answer, if contents are recorded."""
 
 
 class RefusedDraft(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,8 +1,8 @@
 """Prices of tokens, and the highest cost of a call.
 
-Prices come from genai-prices, or from the configuration, which comes first. An address of one's
-own costs nothing unless the configuration says so. A price that nobody knows is None: with a
-budget such a model is not asked, since what it spends could not be counted.
+Prices come from genai-prices, or from the configuration, which takes precedence. An address of
+one's own is free unless the configuration has a price. An unknown price is None: with a budget such
+a model is not called, since its cost could not be counted.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 MILLION = 1_000_000
 TOKEN_BYTES = 2.0
-"""Bytes of text for a token, at the least: for a bound, so lower than what is usual (about 4)."""
+"""The least bytes of text per token: a bound, so lower than usual (about 4)."""
 OVERHEAD_TOKENS = 400
-"""What a provider adds around a question and its tools."""
+"""The tokens that a provider adds around a request and its tools."""
 
 
 def cost(name: ModelName, usage: Usage) -> float | None:

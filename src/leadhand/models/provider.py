@@ -1,8 +1,8 @@
-"""One question to a real provider, through pydantic-ai.
+"""One request to a real provider, through pydantic-ai.
 
-Always streamed: a long answer shows that it is coming, and one that was cut off is known by its
-missing end. Nothing is retried here, neither by us nor by the provider's package: what a failure
-leads to is decided by the run, where it is counted and recorded.
+Always streamed: a long answer shows that it is coming, and a truncated one is known by its missing
+end. Nothing is retried here, neither by us nor by the provider's package: the run decides the
+recovery of a failure, where it is counted and recorded.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ class ProviderModel:
         except (ModelFailure, UsageError):
             raise
         except Exception as error:  # noqa: BLE001 - packages of others, fed by a stranger
-            # What a server sent could not be read by the provider's package.
+            # The provider's package could not read the server's answer.
             words = f"{self.name}: the answer cannot be read ({type(error).__name__})"
             raise ModelFailure("invalid_output", words) from None
         wanted = parameters.output_object
@@ -425,7 +425,7 @@ def _made(name: ModelName) -> ProviderClient:
     except ImportError as error:
         raise _missing(name.provider, error) from None
     except Exception as error:  # noqa: BLE001 - packages of others
-        # pydantic-ai and the providers' packages say what is missing, most often the key.
+        # pydantic-ai and the providers' packages name the missing part, most often the key.
         raise ModelFailure("denied", f"{name}: {error}"[:500]) from None
     inner: Any = getattr(client, "client", None)
     if hasattr(inner, "max_retries"):

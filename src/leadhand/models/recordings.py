@@ -4,11 +4,11 @@
     LEADHAND_TAPE=tapes/x.json leadhand run ...            # the same for the command line
     LEADHAND_TAPE=record:tapes/x.json leadhand run ...     # ask, and keep what was said
 
-A tape is JSON that a person can read and edit: each question with its answer or its failure. A
-question is known by a digest of what was asked (system text, turns, tools, form), not by who was
-asked or with what limits. Asked again, it gets the next answer recorded for it, the last one for
-ever. A question that is not on the tape fails, and says what on the tape comes nearest. Keys and
-headers are never on it; what looks like a secret is left out.
+A recording is JSON that a person can read and edit: each request with its answer or its failure. A
+request is identified by a digest of its content (system text, turns, tools, form), not by the model
+or its limits. Repeated, it gets the next answer recorded for it, the last one for ever. A request
+that is not recorded fails, and names the nearest recorded one. Keys and headers are never in it;
+what looks like a secret is left out.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Failed(msgspec.Struct, frozen=True, omit_defaults=True):
     retry_after_s: float | None = None
     usage: Usage = Usage()
     text: str = ""
-    """What the model said, where that could not be used as it was."""
+    """The model's answer, if it could not be used as it was."""
 
 
 class RecordedCall(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -207,7 +207,7 @@ def key_of(request: ModelRequest) -> str:
 def _asked(request: ModelRequest) -> dict[str, Any]:
     whole = msgspec.to_builtins(request)
     for turn in whole["turns"]:
-        turn.pop("stable", None)  # where a cache may end does not change what was asked
+        turn.pop("stable", None)  # the end of a cache does not change the request
     return {name: whole.get(name) for name in ("system", "turns", "tools", "schema")}
 
 

@@ -1,13 +1,13 @@
 """Patterns of secrets, which are kept out of models' requests and answers.
 
 Known secrets (parameters of the type `secret`, variables a worker declares) are taken out by the
-engine, by value. This catches the others, by their form: keys of well-known services, private
-keys, tokens, passwords in addresses. It runs over everything an agent's tools give back before a
-model reads it, over the arguments of every tool before it is called, and over every result.
+engine, by value. This catches the others, by their form: keys of well-known services, private keys,
+tokens, passwords in addresses. It runs over everything an agent's tools give back before a model
+reads it, over the arguments of every tool before it is called, and over every result.
 
-What it reads may have been written to keep it busy. So each form is looked for only where a text
-holds the letters it begins with, and nothing in a pattern is both unbounded and tried again: the
-time grows with the length of a text, never with its square.
+Its input may have been written to keep it busy. So each pattern is searched for only where a text
+contains its first letters, and no pattern has an unbounded part that is retried: the time grows
+with the length of a text, never with its square.
 """
 
 from __future__ import annotations

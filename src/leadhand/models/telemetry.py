@@ -6,10 +6,9 @@
     execute_tool        a tool that an agent calls
     chat                a question to a model
 
-`switch_on()` uses the tracer provider that the program has set up; `export()`, which is what
-`[telemetry] enabled = true` comes to, sets one up that sends what it has by OTLP. Names, tokens
-and failure classes are told; contents (questions, answers, arguments, results) only where they
-are asked for.
+`switch_on()` uses the tracer provider of the program; `export()`, used by `[telemetry] enabled =
+true`, sets up one that sends by OTLP. Names, tokens and failure classes are included; contents
+(requests, answers, arguments, results) only on request.
 """
 
 from __future__ import annotations

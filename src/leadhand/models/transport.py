@@ -1,7 +1,7 @@
 """HTTP to an address of the user's own: no redirects, no proxies, bounded answers.
 
-A redirect could carry the key elsewhere. What a server sends is held in memory by the provider's
-package until an event is whole, so it is counted here, before that.
+A redirect could carry the key elsewhere. The provider's package holds a server's answer in memory
+until an event is complete, so its size is counted here, before that.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Direct mode: a goal that one worker can reach from the given facts is one step.
 
-It is a revision all the same: recorded, reviewed where its risk asks for that, and bounded. When
-the step fails, the ladder answers; beyond it a person is asked, since there is nobody else.
+It is a revision all the same: recorded, reviewed if its risk requires it, and bounded. When the
+step fails, the ladder applies; after it a person is asked, since there is no planner.
 """
 
 from __future__ import annotations

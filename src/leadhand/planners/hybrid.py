@@ -12,9 +12,9 @@ had its chance when it
 - calls it done while wanted facts are missing,
 - revises and revises, and nothing comes nearer to the goal (`leadhand.planners.progress`).
 
-Then the other one goes on from where things stand, for good: nothing that was done is done again.
-What was handed over and why stands in the notes, so that a run that is taken up again knows, and
-in `because`, so that people do. Questions of the first planner reach people as they are.
+Then the other planner continues from the current state, for good: nothing is repeated. The handover
+and its reason are in the notes, so that a resumed run knows, and in `because`, so that people do.
+Questions of the first planner reach people unchanged.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from leadhand.ports import Planner
 
 REFUSED_MAX = 2
-"""How often in a row the engine may refuse what the first planner proposes."""
+"""How often in a row the engine may refuse proposals of the first planner."""
 REASON_CHARS_MAX = 1000
 LOOK_MAX = 500
 """Steps of one proposal whose needs are looked at."""
@@ -154,7 +154,7 @@ class Hybrid:
             if not isinstance(decision, (Propose, Ask, Finish, GiveUp, Wait)):
                 raise TypeError(f"{type(decision).__name__} is no decision")
             doc: Doc = plain(decision_doc(decision), place="decision")
-        except BaseException as error:  # it is user code: whatever it raises is its failure
+        except BaseException as error:  # user code: anything it raises is its failure
             if is_external_cancellation(error):
                 raise
             return f"{first.name} failed ({type(error).__name__}: {error})", None

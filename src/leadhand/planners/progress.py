@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 IDLE = 12
 """What revisions may count without progress before a planner is told."""
 REPEATED = 3
-"""What a revision counts that only does again what has succeeded."""
+"""The count of a revision that only repeats what has succeeded."""
 TRIED = frozenset({"succeeded", "failed", "superseded"})
 MISSING_TOLD = 8
 
@@ -52,7 +52,7 @@ class Idle(msgspec.Struct, omit_defaults=True):
     high: int = 0
     """How much progress there was when it was last looked at."""
     count: int = 0
-    """What the revisions since count."""
+    """The count of the revisions since then."""
 
 
 class Progress:

@@ -1,12 +1,12 @@
 """The check of a proposal against the present state: lint, then a rehearsal.
 
-What a worker needs must be true when its step starts: given with the goal, given by a step that
-has succeeded or by a person, or promised by one that this one waits for. What counts as promised
-is the worker's word (`core/promises.py`). Nothing is run to find that out.
+The needs of a worker must be true when its step starts: given with the goal, by a step that has
+succeeded, by a person, or promised by a dependency. Only the worker's declaration counts as a
+promise (`core/promises.py`). Nothing is run to find that out.
 
 Data that a planner writes itself makes nothing true. A need that some worker gives, or that is
-there, is a *fact*: the parameter that takes it refers to it, or repeats its value as it is. A need
-that nobody could give is an ordinary parameter, which a planner fills in as it sees fit.
+already given, is a *fact*: the parameter that takes it refers to it, or repeats its value
+unchanged. A need without any giver is an ordinary parameter, which a planner fills in freely.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def _sources(changes: Mapping[str, tuple[Sequence[str], Sequence[str]]], world: 
 
 
 def _invented(step: Doc, true: Container[str], sources: Sources, view: PlannerView) -> str:
-    """Return the first parameter that should hold a fact and holds something else, as text."""
+    """Return the first parameter that should hold a fact and holds another value, as text."""
     offer = view.catalog.offer(step["worker"], step.get("action", ""))
     bound = step.get("parameters") or {}
     for name, fact in takes_of(offer).items() if offer else ():
@@ -242,7 +242,7 @@ def repeats(steps: Sequence[Doc], view: PlannerView) -> str:
 
 
 def _of(step: Doc, what: str, view: PlannerView) -> tuple[str, ...]:
-    """Return what a proposed step needs, gives or drops; a planner cannot widen a promise."""
+    """Return the facts a proposed step needs, gives or drops; a planner cannot widen a promise."""
     offer = view.catalog.offer(step["worker"], step.get("action", ""))
     if what == "gives":
         return promises.facts_given(step, offer)

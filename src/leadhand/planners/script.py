@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 OURS = frozenset({"document", "direct", "goal", "hybrid", "model"})
-"""Names of our own planners: in the log they say what a run's planner is, and may do."""
+"""Names of our own planners: in the log they determine a run's planner and its rights."""
 
 
 class ScriptPlanner:

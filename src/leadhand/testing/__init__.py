@@ -1,10 +1,10 @@
-"""What users need to test their own plans, workers and planners.
+"""Tools for users to test their own plans, workers and planners.
 
-scripted, ScriptedPlanner    workers and planners that do what they are told
-ScriptedModel                a language model that says what it is told to
+scripted, ScriptedPlanner    workers and planners that follow a script
+ScriptedModel                a language model that answers from a script
 simulate                     a plan with your workers, in virtual time, crashes included
-ManualClock                  time that passes when told to
-check                        the invariants of a log, as `leadhand verify` checks them
+ManualClock                  a clock moved by hand
+check                        the rules of a log, as `leadhand verify` checks them
 endpoint                     a package of its own: a server that answers as models do, or badly
 """
 

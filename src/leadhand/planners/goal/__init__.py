@@ -1,9 +1,9 @@
-"""The goal planner: from what is there to what is wanted, with workers that say what they need
-and give. No key, no network, no chance: the same state always gets the same answer.
+"""The goal planner: from the given facts to the wanted ones, by the needs and gives of workers.
 
-Read in this order: operators (what workers can do), world (which facts are true), memory (what
-they cost after what happened), task and relaxed (the problem in numbers), cheapest and search
-(the two ways to a plan), order (what can start now), methods (splitting what was too complex),
-explain (why there is no way), steps (the documents), lint (which of them are refused), planner
-(the decision).
+No key, no network, no randomness: the same state always gets the same answer.
+
+Read in this order: operators (the abilities of workers), world (the true facts), operator_costs
+(prices after failures), task (the problem in numbers), search (the ways to a plan), methods
+(splitting tasks that were too complex), explain (why there is no plan), steps (the order of steps
+and their documents), planner (the decision).
 """

@@ -56,7 +56,7 @@ class MethodStage(NamedTuple):
     operator: Operator
     star: bool
     feeds: str
-    """The parameter that gets what the stage before gave; empty when it takes nothing of it."""
+    """The parameter that gets the result of the stage before; empty if it takes none."""
 
 
 class MethodChoice(NamedTuple):
@@ -115,7 +115,7 @@ def unlocked(
     for method in in_order:
         if method.fact not in past.split:
             continue
-        # What is true and never dropped need not be given again.
+        # A true fact that is never dropped need not be given again.
         if method.fact in world.facts and method.fact not in operators.dropped:
             continue
         name = f"@{method.name}"
@@ -203,7 +203,7 @@ def _inner(
     parameters = view.steps[ident].planned.get("parameters") or {}
     fed = [stage.feeds] if stage.feeds in parameters else list(parameters)
     part = parameters[fed[0]] if len(fed) == 1 else None
-    # The part itself goes to the first worker, whatever that one calls it, and to no later one.
+    # The part itself goes to the first worker, under any parameter name, and to no later one.
     known = {**facts, **{name: each for name, each in parameters.items() if [name] != fed}}
     for method in methods:
         takes = {**known, **parameters}
@@ -341,7 +341,7 @@ class Bearer(msgspec.Struct):
     def _stage(
         self, stage: MethodStage, ids: list[str], slots: list[str], notes: dict[str, Split]
     ) -> Carried | list[str]:
-        """Return what a stage still lacks, or the ids of the steps that hold its results."""
+        """Return the missing parts of a stage, or the ids of the steps with its results."""
         status = {ident: self.view.steps[ident].status for ident in ids}
         # What waits for a part that failed is not coming either.
         status |= dict.fromkeys(set(self.world.lost).intersection(ids), LOST)

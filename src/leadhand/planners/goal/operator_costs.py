@@ -54,9 +54,9 @@ LOSS = 1e-4
 """The share of a unit that each fact counts for that an operator takes away: it decides between
 equals."""
 WISHED = 1e-3
-"""What a person's word makes of it: cheaper than any other way that is left."""
+"""The price factor of a person's request: cheaper than any other remaining way."""
 ADVISED = 0.5
-"""What a recommendation makes of the price of the worker it names."""
+"""The price factor of a recommended worker."""
 _ADVICE = re.compile(
     r"\s*(?:please\s+)?(?:use|try|prefer|switch to|reroute to)\s+(.+)", re.IGNORECASE | re.DOTALL
 )
@@ -79,7 +79,7 @@ class Past(msgspec.Struct):
 
     records: dict[tuple[str, str], OperatorRecord]
     skipped: dict[tuple[str, str], str]
-    """What a person took out, with the reason."""
+    """Steps that a person removed, with the reason."""
     asked_for: dict[str, tuple[str, ...]]
     """Facts that a worker said it needs to know beyond its parameters."""
     split: set[str]
@@ -87,7 +87,7 @@ class Past(msgspec.Struct):
     hopeless: set[str]
     """Steps that failed, and would fail again."""
     changing: frozenset[str] = frozenset()
-    """Steps that change something outside: what they give may be new though it looks the same."""
+    """Steps with effects outside: their results may be new though they look the same."""
 
 
 class Prices(NamedTuple):

@@ -42,7 +42,7 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True):
     writes: tuple[str, ...] = ()
     idempotent: bool = False
     changes: bool = False
-    """Whether it declares that it changes something outside."""
+    """Whether it declares effects outside."""
     risk: str = "low"
     split: str = ""
     """The method it stands for, where it is no worker but a way to split one."""
@@ -92,7 +92,7 @@ class Operators:
         stack, seen, found = list(wanted), set(wanted), set()
         while stack:
             fact = stack.pop()
-            # What is true and never dropped need not be given again.
+            # A true fact that is never dropped need not be given again.
             if fact in true and fact not in self.dropped:
                 continue
             for name in self.givers.get(fact, ()):

@@ -70,7 +70,7 @@ if TYPE_CHECKING:
 SEEN_MAX = 20
 
 GIVE, RETRY, STOP = "give", "retry", "stop"
-"""What a person may answer: here it is, try again, it is not worth it."""
+"""The answers of a person: the facts, try again, not worth it."""
 
 
 class AskedQuestion(msgspec.Struct):
@@ -219,7 +219,7 @@ WHOLE, NEXT_STEP = "whole", "next_step"
 IDLE = ("waiting", "ready")
 STUCK = "stuck: nothing has changed since the last decision"
 ASKING = "asking"
-"""The status of a step that waits for a person, who alone may give it up."""
+"""The status of a step that waits for a person; only that person may drop it."""
 OTHERWISE = {HAVE: "the goal", ANSWER: "a person"}
 """Where facts come from that no step gave."""
 LINTS_MAX = 50
@@ -260,7 +260,7 @@ class GoalPlanner:
     consult = "every_report"
 
     def __init__(self, methods: Iterable[Method] = (), *, nodes_max: int = NODES_MAX) -> None:
-        """`methods` say how to split what is too complex; `nodes_max` bounds each search."""
+        """Create the planner; `methods` split complex tasks, `nodes_max` bounds each search."""
         self.methods = tuple(methods)
         self.splits = bool(self.methods)
         """Whether it can split a step: only a method says how."""
@@ -280,7 +280,7 @@ class GoalPlanner:
         early = _early(first)
         if early is not None:
             return early
-        # What a refused step takes may come from another giver: that is tried if nothing else is.
+        # The inputs of a refused step may come from another giver: tried if nothing else is left.
         decision, blamed = await self._linted(first, view, givers=False)
         if blamed and not isinstance(decision, Propose):
             other, _ = await self._linted(self._scene(view), view, givers=True)
@@ -342,7 +342,7 @@ class GoalPlanner:
         split: Iterable[str] = (),
         refused: dict[str, str] | None = None,
     ) -> Scene:
-        """Collect what a decision is made from; `split`: facts whose methods may be used now.
+        """Collect the inputs of a decision; `split`: facts whose methods may be used now.
 
         `refused` are operators that must not be used, each with the reason.
         """
@@ -432,7 +432,7 @@ class NoPlanReason(NamedTuple):
     text: str
     proved: bool = True
     missing: tuple[str, ...] | None = None
-    """What a person might give; None: what is wanted."""
+    """Facts that a person might give; None: the wanted ones."""
     spent: bool = False
     """Whether only money is missing."""
 
@@ -563,7 +563,7 @@ def _market(scene: Scene) -> str:
 
 
 def _unreached(scene: Scene) -> NoPlanReason:
-    """Explain why nothing leads to the goal, and what a person might give."""
+    """Explain why no plan reaches the goal, and which facts a person might give."""
     found = explain.why_not(scene.wanted, scene.reached, scene.operators, scene.prices)
     unusable = [f"the method {name[1:]} {why}" for name, why in scene.splits.unusable.items()]
     return NoPlanReason(
@@ -599,7 +599,7 @@ def _escalate(scene: Scene, why: str, missing: tuple[str, ...], *, proved: bool 
         return GiveUp(why, kept.to_doc())
     if missing and awaited(scene.view, missing):
         return Wait(f"waiting for an answer; {why}", kept.to_doc())
-    # What was asked is asked again only when something has happened since.
+    # A question is repeated only after a change.
     asked = AskedQuestion(
         question, list(missing), len(scene.view.failed_attempts), len(scene.view.results)
     )
@@ -756,7 +756,7 @@ def _progress(scene: Scene) -> str:
     stages = msgspec.to_builtins(scene.notes.splits)
     mark = _digest([facts, len(view.failed_attempts), len(view.answers), len(view.results), stages])
     if mark in scene.notes.seen:
-        # A refused wait quotes this text: quote what it says once, not inside itself.
+        # A refused wait quotes this text: quote it once, not inside itself.
         inner = [each for each in view.findings if STUCK in each]
         if inner:
             return STUCK + inner[0].partition(STUCK)[2].removesuffix(")")

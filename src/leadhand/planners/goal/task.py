@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from leadhand.planners.goal.operators import Operator
 
 LEAN_MAX = 200
-"""Steps of the longest plan that is looked through for what it can do without."""
+"""The size of the longest plan that is searched for superfluous steps."""
 
 
 class PlanningTask:

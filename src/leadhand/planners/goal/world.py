@@ -1,12 +1,11 @@
 """The world as the log tells it: true facts, promised facts, and their sources.
 
-Facts are folded from the steps in the order in which they settled. A step that succeeded takes
-away what it drops and makes true what it gives; the step is the fact's version. A promise that
-was broken takes the fact away, if the attempt touched anything or the fact is a flag. What is
-given with the goal, and what people answered, is true until something drops it.
+Facts are folded from the steps in the order in which they settled. A step that succeeded removes
+the facts it drops and makes true those it gives; the step is the fact's version. A broken promise
+removes the fact, if the attempt had an effect or the fact is a flag. Facts given with the goal, and
+by people, are true until a step drops them.
 
-Nothing is remembered between calls but the notes, so that a run that is taken up again gets the
-answer it would have got.
+Nothing is remembered between calls but the notes, so that a resumed run gets the same answer.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ class Under(NamedTuple):
 
 
 class LostStep(NamedTuple):
-    """A step that depends on a failed one: it cannot start unless that one is replaced."""
+    """A step that depends on a failed one: it cannot start unless the failed one is replaced."""
 
     step: Under
     roots: frozenset[str]
@@ -87,7 +86,7 @@ class World(msgspec.Struct):
 def fold(view: PlannerView) -> World:
     """Return the world of a run: facts given with the goal, by people and by steps, in order."""
     catalog = view.catalog
-    # A document may say what it has without declaring a parameter for it.
+    # A document may give facts without declaring a parameter for them.
     facts = {
         name: have(name, value)
         if name in view.params or is_flag(name)

@@ -1,9 +1,9 @@
 """A model's answer as a decision.
 
-One flat object for all kinds: the simplest form that providers can be held to, and that weak
-models get right. What does not fit is a `Misread`, with words that the model can act on. Only the
-fields of the published schema are read: what a step gives, needs or may be trusted with is its
-worker's to declare (`core/promises.py`), and an answer that says it is refused with the reason.
+One flat object for all kinds: the simplest form that providers can enforce, and that weak models
+get right. An answer that does not fit is a `Misread`, with a message that the model can act on.
+Only the fields of the published schema are read: a worker declares what a step gives, needs and may
+be trusted with (`core/promises.py`), and an answer that does so is refused with the reason.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ SCHEMA: Doc = {
 _FIELDS: frozenset[str] = frozenset(SCHEMA["properties"])
 _STEP_FIELDS: frozenset[str] = frozenset(SCHEMA["properties"]["steps"]["items"]["properties"])
 _PROMISES = frozenset({*WIDENING, "effects", "risk_level", "undo", "cost", "probe"})
-"""Fields that say what a step does, needs or can be trusted with."""
+"""Fields by which a step would declare its needs, effects or trust."""
 NOTHING: tuple[Any, ...] = (None, "", [], {})
 """Values that say nothing: a field that holds one counts as left out."""
 

@@ -105,7 +105,7 @@ class ModelNotes(msgspec.Struct, omit_defaults=True):
     """How many proposals the model made."""
     accepted: int = 0
     said: str = ""
-    """What the model wants to remember."""
+    """The model's notes to itself."""
     idle: Idle = msgspec.field(default_factory=Idle)
     """Its revisions that brought the goal no nearer."""
 

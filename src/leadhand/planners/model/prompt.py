@@ -1,8 +1,8 @@
-"""The state of a run in words, within a budget: what a model planner is told.
+"""The state of a run as text for a model planner, within a budget.
 
-Deterministic: the same state gives the same text, whichever of two steps ended first, so that
-a tape can be played again. Results come in brief; whole ones are there for the asking. What came
-from workers stands between marks that it cannot forge, since they carry a digest of it.
+Deterministic: the same state gives the same text, whichever of two steps ended first, so that a
+recording can be played again. Results are shortened; whole ones are available on request. Data of
+workers is enclosed in marks that it cannot forge, since they carry a digest of it.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ FENCE_CHARS = 140
 MARK_CHARS = 16
 """Length of the digest around data: no text can contain its own digest."""
 READ_CHARS_MAX = 200_000
-"""What is looked through for secrets beyond what is told: a result may be very long."""
+"""The length searched for secrets beyond the shown part: a result may be very long."""
 WHOLE_SHARE = 0.5
 """How much of the budget whole results may take that were asked for."""
 
@@ -331,8 +331,10 @@ def _now(view: PlannerView) -> str:
 
 
 def _money(left: float, spent: float) -> str:
-    """Return what is left, in tenths of the whole: cents would change every prompt. The last two
-    tenths are told as they are."""
+    """Return the remaining budget in tenths of the whole: cents would change every prompt.
+
+    The last two tenths are given exactly.
+    """
     total = left + spent
     if not total or left < 0.2 * total:
         return f"{left:g}"

@@ -1,15 +1,12 @@
 """A language model with tools as a worker: one task, its own few tools, one typed result.
 
-agent       Agent: what was declared, what planners see of it, one attempt
-loop        the attempt: question, tools, question, until it is done or at its bounds
-endings     the three ways a model ends its task: finish, needs_info, too_complex
-toolbox     what it may call, by the names that providers allow
-functions   Python functions and other workers as tools
-commands    CommandTool: commands with an allow list
-brief       what it is told: its instructions and its step, nothing of the plan
-untrusted   what tools give back, marked as data
-allowance   what one attempt may spend
-transcript  what was said and done, for `leadhand logs RUN STEP`
+agent      Agent: its declaration, its description for planners, its budget, one attempt
+loop       the attempt: request, tools, request, until it is done or at its bounds
+tools      functions, workers and MCP tools for the model; their results marked as data;
+           the three endings of a task: finish, needs_info, too_complex
+commands   CommandTool: commands with an allow list
+prompt     the model's instructions: its own and its step, nothing of the plan
+declared   `[agents.NAME]` tables of leadhand.toml
 """
 
 from leadhand.workers.agent.agent import Agent
