@@ -539,7 +539,7 @@ class Lead:
         return _bound(doc, params)
 
     def linted(self, what: Doc, params: Doc) -> Checked:
-        """Return as `check` does a plan that the caller has linted, without linting it again."""
+        """Return the result of `check` for `what`, already linted, and `params`; lint nothing."""
         return _bound(as_document(what), as_plain(params, "params"))
 
     def missing_programs(self, doc: Doc) -> Sequence[Finding]:
