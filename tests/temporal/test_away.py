@@ -60,7 +60,7 @@ async def test_a_run_that_temporal_hosts_is_shown_as_hosted_and_what_it_waits_fo
         while not (await everything.driver()).drives(state):  # a list comes a moment later
             everything._due = 0.0
             await asyncio.sleep(0.1)
-        await host.say("waits", "cancel", "me", {})
+        await host.send_command("waits", "cancel", "me", {})
         await asyncio.wait_for(run.wait_idle(), 30)
         while (await host_status(settings, reader).driver(state)).drives(state):
             await asyncio.sleep(0.1)
@@ -87,7 +87,7 @@ async def test_without_an_engine_it_is_said_that_none_is_there(temporal, tmp_pat
         with pytest.raises(Unreachable, match="run lost begins when an engine is there"):
             await asyncio.wait_for(lead.begin(host, PLAN, run_id="lost"), 30)
         with pytest.raises(Unreachable, match="may still be carried out: no engine is there"):
-            await asyncio.wait_for(host.say("lost", "cancel", "me", {}), 30)
+            await asyncio.wait_for(host.send_command("lost", "cancel", "me", {}), 30)
     await store.close()
 
 

@@ -230,7 +230,9 @@ async def test_one_run_that_cannot_answer_keeps_no_other_from_hearing_a_stop(
         run = await here.lead.begin(host, RISKY, run_id="well")
         while (await host._tell_all(Command("lift", "me", {}))) != ["a-stuck"]:
             await asyncio.sleep(0.2)  # a list comes a moment later
-        told = await asyncio.wait_for(host.say("", "stop_all", "me", {"reason": "fire"}), 30)
+        told = await asyncio.wait_for(
+            host.send_command("", "stop_all", "me", {"reason": "fire"}), 30
+        )
         assert told == {"stopped": True, "unreached": ["a-stuck"]}
         assert (await host.look_shared()).stopped
         # A run that waits for nobody rests as well: whoever waits for it is told so.
@@ -238,7 +240,7 @@ async def test_one_run_that_cannot_answer_keeps_no_other_from_hearing_a_stop(
         await run.speak(approval(run.state))
         assert await asyncio.wait_for(run.wait_idle(), 30) == "running"
         await here.client.get_workflow_handle(workflow_id(prefix, "a-stuck")).terminate()
-        await host.say("", "lift", "me", {})
+        await host.send_command("", "lift", "me", {})
         assert await asyncio.wait_for(run.wait_idle(), 30) == "succeeded"
 
 
@@ -314,7 +316,7 @@ async def test_a_fork_is_shown_and_given_up_for_the_log_as_it_is(temporal, tmp_p
         forks = await looking.forks("forked")
         assert "holds what its workflow did not write" in forks["forked"]
         with pytest.raises(Conflict, match="is not what its workflow wrote"):
-            await host.say("forked", "pause", "me", {})
+            await host.send_command("forked", "pause", "me", {})
         forks = await looking.forks()
         assert "is not what its workflow wrote" in forks["forked"]
         looking = host_status(settings, reader)
@@ -327,7 +329,7 @@ async def test_a_fork_is_shown_and_given_up_for_the_log_as_it_is(temporal, tmp_p
         again = await host.resume("forked", here.lead.registry, None)
         await again.until(seq + 1)
         assert again.state.paused
-        await host.say("forked", "resume", "me", {})
+        await host.send_command("forked", "resume", "me", {})
         await again.look()
         await again.speak(approval(again.state))
         assert await asyncio.wait_for(again.wait_idle(), 30) == "succeeded"
