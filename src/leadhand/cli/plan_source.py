@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from leadhand.app.contexts import LocatedPlan
-from leadhand.app.reader import LogAccess
 from leadhand.cli.options import read_plan
 from leadhand.cli.rendering.text import clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from leadhand.app.reader import LogAccess
     from leadhand.cli.console import Console
     from leadhand.core.library import SavedPlan
     from leadhand.core.lint.findings import Finding
@@ -56,6 +56,8 @@ def in_library(
     if said is None:
         return None
     if access is None:
+        from leadhand.app.reader import LogAccess
+
         with LogAccess(settings.store) as own:
             return in_library(settings, source, own)
     reader = access.reader_if_there()
@@ -65,6 +67,12 @@ def in_library(
 
 def library_plans(settings: Settings) -> dict[str, Doc]:
     """Return the plans of the library by name, each in its latest version."""
+    from leadhand.stores.location import there
+
+    if not there(settings.store):  # the store's modules need not be loaded
+        return {}
+    from leadhand.app.reader import LogAccess
+
     with LogAccess(settings.store) as access:
         reader = access.reader_if_there()
         kept = {} if reader is None else reader.library().plans
