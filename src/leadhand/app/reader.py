@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 import msgspec
 
-from leadhand.app.store_factory import open_reader
+from leadhand.app.store_factory import open_reader, open_reader_if_there
 from leadhand.audit.chain import GENESIS, verify, verify_head
 from leadhand.codec.events import decode_all
 from leadhand.core.host import HOST_STREAM, HostState, evolve_host
@@ -17,7 +17,7 @@ from leadhand.core.views.run import RunSummary
 from leadhand.engine.fold import fold, gc_paused
 from leadhand.engine.library_store import library_of
 from leadhand.errors import StoreCorrupt, UsageError
-from leadhand.stores.location import NoLog, there
+from leadhand.stores.location import there
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from leadhand.core.state.model import State
     from leadhand.ports import Entry, RunHeader
     from leadhand.stores.location import Place
+    from leadhand.stores.log import Log
 
 
 def summary_of(header: RunHeader) -> RunSummary | None:
@@ -61,19 +62,18 @@ class LogAccess:
 
     @property
     def reader(self) -> Reader:
-        """The open reader. Raise `NoLog` if there is no log."""
+        """The open reader. Raise `UsageError` if there is no log."""
         if self._reader is None:
             self._reader = Reader(self.place)
         return self._reader
 
     def reader_if_there(self) -> Reader | None:
         """Return the open reader; None if there is no log."""
-        if not isinstance(self.place, Path) and not there(self.place):
-            return None
-        try:
-            return self.reader
-        except NoLog:
-            return None
+        if self._reader is None:
+            is_there = isinstance(self.place, Path) or there(self.place)
+            log = open_reader_if_there(self.place) if is_there else None
+            self._reader = None if log is None else Reader(self.place, log)
+        return self._reader
 
     def wrote(self, state: State) -> None:
         """Keep the state of a run as this process has just written it."""
@@ -101,8 +101,9 @@ class LogAccess:
 class Reader:
     """A database for reading; a host may write to it at the same time."""
 
-    def __init__(self, place: Place) -> None:
-        self.store = open_reader(place)
+    def __init__(self, place: Place, log: Log | None = None) -> None:
+        """Open the database at `place`, unless `log` is given: the same, open already."""
+        self.store = open_reader(place) if log is None else log
         self._heads: dict[str, tuple[int, bytes]] = {}
 
     def runs(self) -> list[RunHeader]:

@@ -18,7 +18,7 @@ from leadhand.engine.guest.line import GuestLine
 from leadhand.engine.host_socket import LINE_BYTES_MAX, Answers, Service, socket_path
 from leadhand.errors import Conflict, NotAllowed, UsageError
 from leadhand.settings.folders import FOLDER
-from leadhand.stores.location import StoreAddress, home, is_address, kind_of, place_of, there
+from leadhand.stores.location import NoLog, StoreAddress, home, is_address, kind_of, place_of, there
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -91,7 +91,18 @@ def _refuse_marked(place: Path, *, for_service: bool) -> None:
 
 def open_reader(place: Place) -> Log:
     """Open a log for reading, whether it has a host or not. Raise `UsageError` if there is none."""
-    return kind_of(place).reader(place)
+    found = open_reader_if_there(place)
+    if found is None:
+        raise UsageError(f"there is no database at {place}; run something first, or give --store")
+    return found
+
+
+def open_reader_if_there(place: Place) -> Log | None:
+    """Open a log for reading; None if there is no file, or nothing in it."""
+    try:
+        return kind_of(place).reader(place)
+    except NoLog:
+        return None
 
 
 def schema_version(place: Place) -> int:

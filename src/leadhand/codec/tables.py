@@ -265,6 +265,15 @@ def _limits(kind: Any) -> dict[str, Any]:
 Text = Annotated[str, Meta(min_length=1, pattern=r"\S")]
 Count = Annotated[int, Meta(ge=1)]
 Number = Annotated[float, Meta(ge=0, lt=1e15)]
+Price = Annotated[float, Meta(ge=0, lt=1e9, description="dollars for a million tokens")]
+KeyVariable = Annotated[
+    str,
+    Meta(
+        pattern=r"^([A-Za-z_][A-Za-z0-9_]{0,99})?$",
+        description="the name of the environment variable that holds the key, never the key "
+        'itself. Fix: write key = "MY_KEY" and set that variable',
+    ),
+]
 
 
 def _texts(value: Any) -> tuple[str, ...]:

@@ -46,7 +46,16 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta
 
-from leadhand.codec.tables import TableSchema, Text, Texts, read, read_table, reader
+from leadhand.codec.tables import (
+    KeyVariable,
+    Price,
+    TableSchema,
+    Text,
+    Texts,
+    read,
+    read_table,
+    reader,
+)
 from leadhand.core.durations import seconds
 from leadhand.core.wording import shown
 from leadhand.errors import UsageError
@@ -197,12 +206,6 @@ else:
     FilePaths = reader(_paths, "a list of paths")
 
 Dollars = Annotated[float, Meta(ge=0, lt=1e9, description="US dollars, as in 40.0")]
-Price = Annotated[float, Meta(ge=0, lt=1e9, description="dollars for a million tokens")]
-KEY_VARIABLE = Meta(
-    pattern=r"^([A-Za-z_][A-Za-z0-9_]{0,99})?$",
-    description="the name of the environment variable that holds the key, never the key itself. "
-    'Fix: write key = "MY_KEY" and set that variable',
-)
 TIER = Meta(ge=1, le=100, description="a whole number from 1 to 100; the lowest tries first")
 
 
@@ -279,7 +282,7 @@ class CoderTable(TableSchema, kw_only=True):
     """Whom it may reach through the proxy, as host:port."""
     url: str = ""
     """Its provider's address, where it is not the usual one."""
-    key: Annotated[str, KEY_VARIABLE] = ""
+    key: KeyVariable = ""
     price_in: Price = 0.0
     price_out: Price = 0.0
     """US dollars for a million tokens."""

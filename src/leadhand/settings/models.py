@@ -24,20 +24,14 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from leadhand.codec.tables import TableSchema, Text, read_table
+from leadhand.codec.tables import KeyVariable, Price, TableSchema, Text, read_table
 from leadhand.core.wording import closest, listed, shown
 from leadhand.errors import UsageError
 from leadhand.models.names import BY_ADDRESS, PROVIDERS, ModelName, checked_address, parse_model
 
-KEY_VARIABLE = Meta(
-    pattern=r"^([A-Za-z_][A-Za-z0-9_]{0,99})?$",
-    description="the name of the environment variable that holds the key, never the key itself. "
-    'Fix: write key = "MY_KEY" and set that variable',
-)
 Schema = Annotated[
     Literal["", "native", "tool", "prompted"], Meta(description="one of native, tool, prompted")
 ]
-Price = Annotated[float, Meta(ge=0, lt=1e9, description="dollars for a million tokens")]
 
 
 def tier(value: Any) -> tuple[str, ...]:
@@ -67,7 +61,7 @@ class ModelTable(TableSchema):
     provider: Text
     model: Text
     url: str = ""
-    key: Annotated[str, KEY_VARIABLE] = ""
+    key: KeyVariable = ""
     price_in: Price | None = None
     price_out: Price | None = None
     max_tokens: Annotated[int, Meta(ge=1)] = 0

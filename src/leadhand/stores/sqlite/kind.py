@@ -48,13 +48,12 @@ class FileKind(StoreKind):
         """Open the file for reading. Raise NoLog if there is none, or nothing in it."""
         from leadhand.stores.sqlite.reader import SqliteReader
 
-        none = f"there is no database at {place}; run something first, or give --store"
         if not place.exists():
-            raise NoLog(none)
+            raise NoLog(str(place))
         try:
             return SqliteReader(place)
         except NotBegun:
-            raise NoLog(none) from None
+            raise NoLog(str(place)) from None
 
     def version(self) -> int:
         """Return the number of the last migration."""
