@@ -540,7 +540,7 @@ def test_a_rule_fires_on_its_case_and_not_on_the_next(rule, place, bad, good):
 
 
 def test_rules_of_the_whole_are_all_shown_here():
-    """Those about single steps stand in test_check.py, of the library in test_library.py."""
+    """Those about single steps stand in test_lint.py, of the library in test_library.py."""
     elsewhere = {"rollback-absent", "rollback-unknown"}
     later = {name for name, rule in RULES.items() if rule.code >= "LH200"} - elsewhere
     assert later <= {case[0] for case in CASES}

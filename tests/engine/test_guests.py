@@ -1,6 +1,6 @@
 """Runs beside a host: one database, several Leads, each as a process would have it.
 
-`tests/acceptance/test_cli_beside.py` has the same with real processes, kills and Ctrl-C.
+`tests/acceptance/test_cli_guest_runs.py` has the same with real processes, kills and Ctrl-C.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Leadhand on Temporal as people run it: an engine, machines, and the command line, in processes.
 
 Machines are told to stop, killed, and left without their server. What a frozen one may do is in
-`test_frozen.py`, a restart of everything in `test_serve.py`.
+`test_expired_lease.py`, a restart of everything in `test_serve.py`.
 """
 
 import contextlib
