@@ -24,7 +24,7 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Fetch what is missing."""
         if os.environ.get("LEADHAND_BUILD_UI") != "0":
-            self._vendor().softly(self.app.display_warning)
+            self._vendor().fetch_if_possible(self.app.display_warning)
 
     def _there(self) -> bool:
         return os.environ.get("LEADHAND_BUILD_UI") == "0" or bool(self._vendor().ready())

@@ -19,7 +19,7 @@ from typing import Any
 
 from bench.temporal import ROOT, a_log, add, machine, plan
 from leadhand import Lead, Policy
-from leadhand.stores.location import Place
+from leadhand.stores.location import StoreLocation
 from tests.support.temporal import Server, on_temporal
 
 POLICY = Policy(max_concurrency=10_000)
@@ -42,7 +42,7 @@ async def rates(lead: Lead, sizes: dict[str, tuple[int, int]]) -> Rates:
     return found
 
 
-async def embedded(place: Place) -> Rates:
+async def embedded(place: StoreLocation) -> Rates:
     """Hosted by this process."""
     lead = Lead([add], store=place, policy=POLICY)
     async with lead.hosting():
@@ -50,7 +50,7 @@ async def embedded(place: Place) -> Rates:
         return await rates(lead, SIZES)
 
 
-async def distant(server: Server, place: Place) -> Rates:
+async def distant(server: Server, place: StoreLocation) -> Rates:
     """Hosted by Temporal: the engine in this process, the steps in another."""
     ways = {"prefix": f"hosts-{uuid.uuid4().hex[:8]}"}
     lead = on_temporal(server, place, [add], ways=ways, policy=POLICY, machine_here=False)

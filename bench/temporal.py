@@ -38,7 +38,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker  # noqa: E402
 
 from bench.peers.temporal_bare import Bare, bare_add  # noqa: E402
 from leadhand import Policy, worker  # noqa: E402
-from leadhand.stores.location import Place, place_of, spelled  # noqa: E402
+from leadhand.stores.location import StoreLocation, place_of, spelled  # noqa: E402
 from leadhand.temporal.activities import StepActivities  # noqa: E402
 from leadhand.temporal.host import connect  # noqa: E402
 from leadhand.temporal.host_factory import open_log  # noqa: E402
@@ -91,7 +91,7 @@ async def bare(client: Any, shape: str, size: int, queues: tuple[str, str]) -> f
 
 
 @contextmanager
-def a_log(*, postgres: bool) -> Iterator[Place]:
+def a_log(*, postgres: bool) -> Iterator[StoreLocation]:
     """A place for the log."""
     with tempfile.TemporaryDirectory() as folder:
         if not postgres:
@@ -102,7 +102,7 @@ def a_log(*, postgres: bool) -> Iterator[Place]:
 
 
 async def measure(
-    server: Server, place: Place, turns: int, *, is_open: bool, shapes: list[str]
+    server: Server, place: StoreLocation, turns: int, *, is_open: bool, shapes: list[str]
 ) -> Figures:
     """All figures of one go."""
     found: Figures = {}
@@ -131,7 +131,7 @@ async def measure(
 
 
 @asynccontextmanager
-async def machine(address: str, prefix: str, place: Place) -> AsyncIterator[int]:
+async def machine(address: str, prefix: str, place: StoreLocation) -> AsyncIterator[int]:
     """A process that carries out the steps of both."""
     command = [sys.executable, "-m", "bench.temporal", "--serve", address, prefix, spelled(place)]
     child = await asyncio.create_subprocess_exec(*command, cwd=ROOT)

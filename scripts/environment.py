@@ -90,7 +90,7 @@ def furnish(*, tests: bool) -> None:
         prepare(ENVIRONMENTS["node"])
         npm_assets.HOME = ROOT / ENVIRONMENTS["node"].folder / "bin"
     for each in wanted:
-        npm_assets.softly(say, *each)
+        npm_assets.fetch_if_possible(say, *each)
 
 
 def prepare(wanted: Environment) -> None:

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from leadhand.cli.foreground import HostedJob, _Session
 from leadhand.cli.rendering.live import PlainView
 from leadhand.cli.rendering.run_rows import header, row, rows
-from leadhand.cli.rendering.text import clean, clean_lines, gist, hanging, moment, table
+from leadhand.cli.rendering.text import clean, clean_lines, gist, hanging_lines, moment, table
 from leadhand.core import events as ev
 from leadhand.core.catalog import Offer, WorkerSpec
 from leadhand.core.policy import Policy
@@ -169,10 +169,10 @@ def test_a_text_of_several_lines_is_told_by_its_ends_or_behind_a_bar():
     assert gist(text) == "make check is red: … exit 1"
     assert gist(text + "; try 2 of 2") == "make check is red: …; try 2 of 2"
     assert gist("one\x1b") == clean("one\x1b")
-    assert hanging(text).splitlines()[1] == "      | E\\x1b[31m"
-    assert hanging(text).endswith("      | exit 1")
-    assert hanging("a\\nb") == "a\\nb"
-    assert len(hanging(text, 10)) == 10
+    assert hanging_lines(text).splitlines()[1] == "      | E\\x1b[31m"
+    assert hanging_lines(text).endswith("      | exit 1")
+    assert hanging_lines("a\\nb") == "a\\nb"
+    assert len(hanging_lines(text, 10)) == 10
 
 
 async def test_a_run_that_no_engine_serves_says_so():

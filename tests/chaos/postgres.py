@@ -35,7 +35,7 @@ from leadhand import Lead, worker
 from leadhand.app.reader import Reader
 from leadhand.app.verification import verify_database
 from leadhand.audit.anchors import Anchoring
-from leadhand.stores.location import Place
+from leadhand.stores.location import StoreLocation
 from leadhand.stores.postgres.address import Address, address_of
 from leadhand.stores.postgres.reader import PostgresReader
 from leadhand.stores.postgres.schema import grant
@@ -116,7 +116,7 @@ def workers_of(campaign: Campaign) -> list[Any]:
     return [add, multiply, write]
 
 
-async def run_all(campaign: Campaign, place: Place) -> None:
+async def run_all(campaign: Campaign, place: StoreLocation) -> None:
     """All runs, some at a time."""
     room = asyncio.Semaphore(campaign.at_once)
     lead = Lead(workers_of(campaign), store=place, anchoring=Anchoring())
@@ -209,7 +209,7 @@ async def chaos(campaign: Campaign, server: Server, folder: Path) -> dict[str, A
     }
 
 
-def compare(campaign: Campaign, place: Place) -> list[tuple[int, bytes]]:
+def compare(campaign: Campaign, place: StoreLocation) -> list[tuple[int, bytes]]:
     """What the log holds in the end, with all that is wrong with it."""
     reader = Reader(place)
     try:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadhand.codec.edits import amended, split, typed
+from leadhand.codec.edits import apply_edits, split_assignment, typed_value
 from leadhand.core import events as ev
 from leadhand.core.catalog import ANY_ACTION, Catalog, Offer, WorkerSpec
 from leadhand.core.decide.planner_answer import findings, revision_hash
@@ -54,7 +54,7 @@ PLAN = {
 )  # fmt: skip
 def test_a_value_is_put_in_at_a_path(text, path, value):
     """JSON where it is JSON, else a text; where a text stands a number stays one."""
-    made = amended(PLAN, [text])
+    made = apply_edits(PLAN, [text])
     assert value_at(made, path) == value
     assert len(diff(PLAN, made)) == 1
     assert value_at(PLAN, path) != value
@@ -62,7 +62,7 @@ def test_a_value_is_put_in_at_a_path(text, path, value):
 
 def test_a_step_is_put_in_whole_replaced_or_taken_out():
     """The id stands in the path."""
-    made = amended(
+    made = apply_edits(
         PLAN, ['steps.new={"worker": "w"}', 'steps.step-3={"worker": "v"}'], ["steps.a.b"]
     )
     assert made["steps"][1:] == [{"id": "step-3", "worker": "v"}, {"id": "new", "worker": "w"}]
@@ -70,12 +70,13 @@ def test_a_step_is_put_in_whole_replaced_or_taken_out():
 
 def test_what_is_there_can_be_taken_out():
     """By name; an empty value is an empty text."""
-    assert "budget" not in amended(PLAN, [], ["budget"])
-    assert "retry" not in amended(PLAN, [], ["steps.step-3.retry"])["steps"][1]
-    made = amended(PLAN, [], ['steps.a.parameters["odd key"][0]'])
+    assert "budget" not in apply_edits(PLAN, [], ["budget"])
+    assert "retry" not in apply_edits(PLAN, [], ["steps.step-3.retry"])["steps"][1]
+    made = apply_edits(PLAN, [], ['steps.a.parameters["odd key"][0]'])
     assert made["steps"][0]["parameters"]["odd key"] == [{"x": 2}]
     assert (
-        value_at(amended(PLAN, ["steps.a.parameters.version="]), "steps.a.parameters.version") == ""
+        value_at(apply_edits(PLAN, ["steps.a.parameters.version="]), "steps.a.parameters.version")
+        == ""
     )
 
 
@@ -126,7 +127,7 @@ def test_typed_values_are_read_by_what_is_declared(path, text, value):
     given = {"version": later, "count": later, "number": 2, "text": "x", "later": later}
     plan = {"steps": [step("a", parameters={**given, "tags": ["x"]}), step("b")]}
     catalog = Catalog([WorkerSpec(name="w", offers={ANY_ACTION: Offer(parameters=TAKES)})])
-    made = typed(plan, f"steps.a.{path}", text, None, catalog)
+    made = typed_value(plan, f"steps.a.{path}", text, None, catalog)
     assert made == value
     assert type(made) is type(value)
 
@@ -148,7 +149,7 @@ def test_typed_values_are_read_by_what_is_declared(path, text, value):
 def test_errors_name_the_path_and_what_is_there(text, said):
     """So that the next try is right."""
     with pytest.raises(UsageError, match=said):
-        amended(PLAN, [text])
+        apply_edits(PLAN, [text])
 
 
 @pytest.mark.parametrize(
@@ -161,13 +162,13 @@ def test_errors_name_the_path_and_what_is_there(text, said):
 def test_only_what_is_there_is_taken_out(path, said):
     """And the message says what there is."""
     with pytest.raises(UsageError, match=said):
-        amended(PLAN, [], [path])
+        apply_edits(PLAN, [], [path])
 
 
 def test_an_older_name_leads_to_the_heir():
     """People go on saying step-3."""
     plan = {"steps": [step("step-3.2", supersedes="step-3"), step("x", "step-3")]}
-    assert amended(plan, ["steps.step-3.timeout=5s"])["steps"][0]["timeout"] == "5s"
+    assert apply_edits(plan, ["steps.step-3.timeout=5s"])["steps"][0]["timeout"] == "5s"
     again = {"steps": [step("step-3.3", supersedes="step-3.2")]}
     heirs = {"step-3": "step-3.2", "step-3.2": "step-3.3"}
     assert value_at(again, "steps.step-3.worker", heirs) == "w"
@@ -179,7 +180,7 @@ def test_paths_and_assignments():
     assert parts_of('steps.a-1.parameters["k \\"x"][0].y') == [
         "steps", "a-1", "parameters", 'k "x', 0, "y",
     ]  # fmt: skip
-    assert split("a=b=c") == ("a", "b=c")
+    assert split_assignment("a=b=c") == ("a", "b=c")
     assert edit(PLAN) == PLAN
     assert edit(PLAN) is not PLAN
 
@@ -210,7 +211,7 @@ def plan_now(run):
 def test_a_step_that_waits_is_changed_and_its_dependents_follow():
     """The heir runs in its place, and whoever waited for it goes on after it."""
     run = Drive(step("a"), step("b", "a"), step("c", "b", parameters={"x": "${{ steps.b.data }}"}))
-    delta = amend(run, amended(plan_now(run), ["steps.b.worker=other"]))
+    delta = amend(run, apply_edits(plan_now(run), ["steps.b.worker=other"]))
     assert delta.renamed == {"b": "b.2"}
     assert [each["id"] for each in delta.add] == ["b.2"]
     run.done("a").done("b.2")
@@ -223,10 +224,10 @@ def test_a_step_that_waits_is_changed_and_its_dependents_follow():
 def test_again_and_under_the_first_name():
     """The second change of a step is of its heir; the plan shows one step."""
     run = Drive(step("a"), step("b", "a"), step("c", "b"))
-    amend(run, amended(plan_now(run), ["steps.b.timeout=5s"]))
+    amend(run, apply_edits(plan_now(run), ["steps.b.timeout=5s"]))
     doc, heirs = plan_of(run.state)
     assert [each["id"] for each in doc["steps"]] == ["a", "b.2", "c"]
-    delta = amend(run, amended(doc, ["steps.b.timeout=9s"], heirs=heirs))
+    delta = amend(run, apply_edits(doc, ["steps.b.timeout=9s"], heirs=heirs))
     assert delta.renamed == {"b.2": "b.3"}
     doc, heirs = plan_of(run.state)
     # A plan kept from before still says b, and means what stands for it now.
@@ -261,22 +262,22 @@ def test_a_step_that_started_cannot_change():
     with pytest.raises(
         UsageError, match=r'a is succeeded and cannot change any more \(~? ?a.worker: "w" → "v"\)'
     ):
-        amendment(run.state, amended(plan_now(run), ["steps.a.worker=v"]))
+        amendment(run.state, apply_edits(plan_now(run), ["steps.a.worker=v"]))
     with pytest.raises(UsageError, match=r"step b is running and cannot change.*step c is running"):
-        amendment(run.state, amended(plan_now(run), ["steps.b.timeout=3"], ["steps.c"]))
+        amendment(run.state, apply_edits(plan_now(run), ["steps.b.timeout=3"], ["steps.c"]))
 
 
 def test_a_failed_step_may_be_replaced_or_taken_out():
     """As a revision of a planner may; taken out, it is given up by name."""
     run = Drive(step("a", failure_action="continue"), step("b"))
     run.fail("a", failure("permanent"))
-    delta = amend(run, amended(plan_now(run), ["steps.a.worker=other"]))
+    delta = amend(run, apply_edits(plan_now(run), ["steps.a.worker=other"]))
     assert delta.renamed == {"a": "a.2"}
     run.done("a.2").done("b")
     assert run.state.ended.status == "succeeded"
     run = Drive(step("a", failure_action="continue"), step("b"))
     run.fail("a", failure("permanent"))
-    delta = amendment(run.state, amended(plan_now(run), [], ["steps.a"]))
+    delta = amendment(run.state, apply_edits(plan_now(run), [], ["steps.a"]))
     assert (delta.cancel, delta.drop, delta.empty) == ([], ["a"], False)
 
 
@@ -284,7 +285,7 @@ def test_what_would_be_left_hanging_is_named():
     """A step that waits for one that was taken out would never start."""
     run = Drive(step("a"), step("b", "a"), step("c", "b"), step("d", finished("b")))
     with pytest.raises(UsageError, match="step c waits for b, which was taken out"):
-        amendment(run.state, amended(plan_now(run), [], ["steps.b"]))
+        amendment(run.state, apply_edits(plan_now(run), [], ["steps.b"]))
     with pytest.raises(UsageError, match="each with an id of its own"):
         amendment(run.state, {"steps": [step("a"), step("a")]})
 
@@ -302,7 +303,7 @@ def test_an_undo_that_speaks_of_its_own_step_follows_it():
     """Otherwise the heir would wait for what it replaces."""
     undo = {"worker": "w", "parameters": {"x": "${{ steps.b.data.id }}"}}
     run = Drive(step("a"), step("b", "a", undo=undo))
-    delta = amend(run, amended(plan_now(run), ["steps.b.timeout=5s"]))
+    delta = amend(run, apply_edits(plan_now(run), ["steps.b.timeout=5s"]))
     assert delta.add[0]["undo"]["parameters"] == {"x": "${{ steps.b.2.data.id }}"}
 
 
@@ -310,7 +311,7 @@ def test_a_revision_that_waits_is_replaced_as_a_whole():
     """Nothing of it has started, so its steps keep their ids."""
     run = Drive(step("a", worker="risky"), step("b", "a"))
     assert run.state.pending
-    after = amended(plan_now(run), ["steps.a.not_before=02:00 America/New_York"])
+    after = apply_edits(plan_now(run), ["steps.a.not_before=02:00 America/New_York"])
     delta = amendment(run.state, after)
     assert [each["id"] for each in delta.add] == ["a", "b"]
     assert delta.add[0]["not_before"] == "02:00 America/New_York"
@@ -368,9 +369,9 @@ def test_whatever_is_amended_fits_and_the_run_ends_well(story):
             waits = [name for each in doc["steps"] for name in each.get("depends_on", ())]
             used = ident in [follow(name, heirs) for name in waits]
             if what != "gone":
-                doc = amended(doc, [f"steps.{ident}.timeout={what}"], heirs=heirs)
+                doc = apply_edits(doc, [f"steps.{ident}.timeout={what}"], heirs=heirs)
             elif not used:
-                doc = amended(doc, [], [f"steps.{ident}"], heirs=heirs)
+                doc = apply_edits(doc, [], [f"steps.{ident}"], heirs=heirs)
         if more:
             doc["steps"].append(step(f"new{number}", doc["steps"][0]["id"]))
         delta = amend(run, doc)

@@ -72,7 +72,7 @@ class Bench:
         self.loop.kill(self.process)
         self.boot()
         for run in runs:
-            self.do(self.lead.take_up(self.host, run))
+            self.do(self.lead.resume_on(self.host, run))
         return self
 
     def do(self, work):

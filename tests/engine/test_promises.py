@@ -17,7 +17,7 @@ from leadhand.core import promises
 from leadhand.core.plan.model import Step
 from leadhand.core.views.run import step_view
 from leadhand.errors import Conflict, UsageError
-from leadhand.planners.goal.world import promised
+from leadhand.planners.goal.world import promised_field
 from leadhand.planners.model.answers import SCHEMA
 from leadhand.testing import ScriptedModel, ScriptedPlanner, check, scripted
 
@@ -240,7 +240,7 @@ def test_narrowing_counts_and_widening_only_by_a_person(author, case):
     if field == "idempotent":
         found = promises.is_idempotent(done.doc, offer, widened=done.widened)
     else:
-        found = promised(step_view(done), state.catalog, field)
+        found = promised_field(step_view(done), state.catalog, field)
     assert found == (if_widened if widened else counts)
 
 

@@ -12,9 +12,9 @@ import pytest
 from leadhand.fleet.commands import doctor
 from leadhand.fleet.gate import guard, test_runs, test_tampering
 from leadhand.fleet.gate.gate import GateRules
-from leadhand.fleet.gate.guard import findings, guarded, own_files
+from leadhand.fleet.gate.guard import findings, own_files, protected_parts
 from leadhand.fleet.gate.secret_scan import secrets_in
-from leadhand.fleet.gate.test_runs import Ran, Reports, junit, printed
+from leadhand.fleet.gate.test_runs import Ran, Reports, tests_in_junit, tests_in_output
 from leadhand.fleet.workspace.process_limits import TreeLimits, excess
 from tests.fleet.places import write
 from tests.support.need import need
@@ -83,7 +83,7 @@ async def test_makefiles_and_what_they_include_are_the_gates_own(hub, slots):
             slot.path, {"b/c.mk": "x", "calc.py": "import os\nos._exit(0)\n", "fine.py": "x = 1\n"}
         )
         head = (await slot.take()).head
-    found = await guarded(hub, RULES, hub.main(), head)
+    found = await protected_parts(hub, RULES, hub.main(), head)
     assert {*found} == {"b/c.mk", "calc.py"}
     assert found["calc.py"] == "line 2 ends the process at once"
 
@@ -100,7 +100,7 @@ async def test_tests_and_links_are_guarded_where_tampering_is_allowed(hub, slots
         (slot.path / "calc.py").symlink_to("impl.txt")
         head = (await slot.take()).head
     loose = replace(RULES, tampering=False)
-    assert {*await guarded(hub, loose, hub.main(), head)} == {"test_calc.py", "calc.py"}
+    assert {*await protected_parts(hub, loose, hub.main(), head)} == {"test_calc.py", "calc.py"}
 
 
 async def test_links_commands_filters_and_secrets_are_found_and_no_secret_is_told(hub, slots):
@@ -250,19 +250,21 @@ def test_a_report_that_was_changed_or_taken_away_is_seen(tmp_path):
 
 def test_what_others_print_is_read():
     tap = "TAP version 13\n# Subtest: a\n    # Subtest: b\n    ok 1 - b\n    1..1\nok 1 - a\n"
-    ran = printed(f"$ npm test\n{tap}not ok 2 - c\nok 3 - d # SKIP\n1..3\n")
+    ran = tests_in_output(f"$ npm test\n{tap}not ok 2 - c\nok 3 - d # SKIP\n1..3\n")
     assert dict(ran.passed) == {"a > b": 1, "a": 1}
     assert (dict(ran.failed), dict(ran.skipped)) == ({"c": 1}, {"d": 1})
-    assert not printed("ok 1 - half of it\n").counted, "without a plan it may have been cut off"
+    assert not tests_in_output("ok 1 - half of it\n").counted, (
+        "without a plan it may have been cut off"
+    )
     lines = [{"Action": a, "Test": t, "Package": "p"} for a, t in (("pass", "A"), ("skip", "B"))]
-    go = printed("\n".join(json.dumps(each) for each in lines))
+    go = tests_in_output("\n".join(json.dumps(each) for each in lines))
     assert (dict(go.passed), dict(go.skipped)) == ({"p.A": 1}, {"p.B": 1})
-    assert not printed("all is well\n").counted
-    assert printed("").words == "tests not counted"
+    assert not tests_in_output("all is well\n").counted
+    assert tests_in_output("").words == "tests not counted"
 
 
 def test_junit_is_read_without_entities():
-    ran = junit(
+    ran = tests_in_junit(
         b"<testsuites><testsuite><testcase classname='a' name='b[1]'/><testcase name='c'>"
         b"<failure/></testcase><testcase name='d'><skipped/></testcase></testsuite></testsuites>"
     )
@@ -271,10 +273,10 @@ def test_junit_is_read_without_entities():
         {"c": 1},
         {"d": 1},
     )
-    assert junit(b"<!DOCTYPE x [<!ENTITY a 'b'>]><testsuite/>").problems
-    assert junit(b"<testsuite").problems
+    assert tests_in_junit(b"<!DOCTYPE x [<!ENTITY a 'b'>]><testsuite/>").problems
+    assert tests_in_junit(b"<testsuite").problems
     assert Ran().words == "tests not counted"
-    assert test_runs.listed({"b", "a"}) == "a, b"
+    assert test_runs.some_names({"b", "a"}) == "a, b"
 
 
 async def test_all_processes_of_an_attempt_count_together():

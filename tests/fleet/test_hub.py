@@ -20,7 +20,7 @@ from leadhand.fleet.repository.git import (
     GitResult,
     check_version,
     message_of,
-    shown,
+    printable_name,
     trailers_of,
 )
 from leadhand.fleet.repository.hub import MAIN, Hub, ref_of
@@ -544,5 +544,5 @@ async def test_other_object_names(tmp_path):
 
 def test_names_can_be_shown():
     """Whatever bytes they are."""
-    assert shown("a\nb\udcff") == "a\\nb\\xff"
-    assert shown("grün") == "grün"
+    assert printable_name("a\nb\udcff") == "a\\nb\\xff"
+    assert printable_name("grün") == "grün"

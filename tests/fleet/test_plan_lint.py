@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from leadhand.fleet.planning.choice import is_there
-from leadhand.fleet.planning.survey import drifted
+from leadhand.fleet.planning.survey import changes_since
 from leadhand.workers.sandbox.sandbox import Sandbox
 from tests.fleet.places import write
 
@@ -43,21 +43,21 @@ async def test_drift_is_what_others_changed_of_what_the_paths_really_mean(
     for name in ("src/a.py", "src/deep/b.txt", "docs/x.md", "odd*1.txt"):
         await land(hub, slots, "other", {name: "x\n"})
     await land(hub, slots, "mine", {"own.py": "x\n"})
-    assert [each["subject"] for each in await drifted(hub, "mine", since, writes)] == subjects
+    assert [each["subject"] for each in await changes_since(hub, "mine", since, writes)] == subjects
 
 
 async def test_what_was_changed_and_put_back_is_no_drift(hub, slots):
     since = hub.main()
     await land(hub, slots, "other", {"a.txt": "b\n"})
     await land(hub, slots, "other", {"a.txt": "a\n"})
-    assert await drifted(hub, "mine", since, ["a.txt"]) == []
+    assert await changes_since(hub, "mine", since, ["a.txt"]) == []
 
 
 async def test_however_many_files_others_changed_git_is_asked(hub, slots, monkeypatch):
     monkeypatch.setattr("leadhand.fleet.planning.survey.PATHS_AT_ONCE", 2)
     since = hub.main()
     await land(hub, slots, "other", {f"many/{n}.txt": "x\n" for n in range(5)})
-    assert len(await drifted(hub, "mine", since, ["many"])) == 1
+    assert len(await changes_since(hub, "mine", since, ["many"])) == 1
 
 
 def test_programs_are_looked_for_where_the_gate_runs(tmp_path, monkeypatch):

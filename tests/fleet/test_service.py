@@ -7,7 +7,7 @@ import pytest
 
 from leadhand.errors import UsageError
 from leadhand.fleet.agents.base import Assignment
-from leadhand.fleet.configuration import config_of, crew_of, priced
+from leadhand.fleet.configuration import coder_price, config_of, crew_of
 from leadhand.fleet.settings import CoderSettings
 from leadhand.models.messages import Usage
 from leadhand.settings import load_settings
@@ -127,9 +127,9 @@ def test_a_reviewer_that_is_no_stronger_than_who_writes_is_refused(tmp_path, cod
 @pytest.mark.parametrize(("kind", "model"), [("codex", "gpt-5"), ("claude", "claude-haiku-4-5")])
 def test_what_agents_cost_is_reckoned_from_their_tokens(kind, model):
     own = CoderSettings(name="a", kind=kind, price_in=2.0, price_out=8.0)
-    assert priced(own)("whatever", Usage(1_000_000, 500_000)) == pytest.approx(6.0)
+    assert coder_price(own)("whatever", Usage(1_000_000, 500_000)) == pytest.approx(6.0)
     pytest.importorskip("genai_prices")
-    published = priced(CoderSettings(name="a", kind=kind))
+    published = coder_price(CoderSettings(name="a", kind=kind))
     assert published(model, Usage(1_000_000)) > published(model, Usage(1_000_000, 0, 900_000)) > 0
     assert published("nobody-knows-this-model", Usage(1_000_000)) == 0.0
 

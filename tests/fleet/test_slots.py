@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from leadhand.fleet.repository.git import shown
+from leadhand.fleet.repository.git import printable_name
 from leadhand.fleet.repository.hub import Hub, ref_of
 from leadhand.fleet.workspace.capture import CaptureLimits
 from leadhand.fleet.workspace.slots import SlotGone, Slots
@@ -271,7 +271,7 @@ async def test_odd_files_are_taken_or_named(slots):
     expected = dict.fromkeys((*odd, raw.decode("utf-8", "surrogateescape")), "A")
     expected |= {"inner/kept": "A", "born/kept": "A", "born/deep/er/x": "A"}
     assert taken.changed == expected | {"a.txt": "T", "src/b.txt": "D"}
-    assert all(shown(name).isprintable() for name in taken.changed)
+    assert all(printable_name(name).isprintable() for name in taken.changed)
     held = files_of(slots.hub.git.folder, taken.head)
     assert held["a.txt"] == "/etc/passwd"
     assert held["new\nline"] == "new\nline"

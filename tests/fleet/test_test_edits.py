@@ -6,7 +6,7 @@ import pytest
 
 from leadhand.fleet.gate import guard, test_tampering
 from leadhand.fleet.gate.gate import GateRules
-from leadhand.fleet.gate.guard import findings, guarded
+from leadhand.fleet.gate.guard import findings, protected_parts
 from leadhand.fleet.gate.secret_scan import secrets_in, text_of
 from leadhand.fleet.gate.test_runs import Ran
 from tests.fleet.hostile_ways import JS_TEST, TEST, UNIT
@@ -156,7 +156,7 @@ async def test_links_in_the_place_of_code_and_names_by_case_only(hub, slots):
         (slot.path / "notes").symlink_to("impl.txt")
         head = (await slot.take()).head
     rules = GateRules(commands=(("make", "check"),))
-    assert {*await guarded(hub, rules, hub.main(), head)} == {"calc.py", "unittest", "impl"}
+    assert {*await protected_parts(hub, rules, hub.main(), head)} == {"calc.py", "unittest", "impl"}
     assert any("by case only" in line for line in await findings(hub, hub.main(), head))
 
 

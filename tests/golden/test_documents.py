@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from leadhand.app.comparison import compared
+from leadhand.app.comparison import compare_revisions
 from leadhand.app.documents import Driver, inbox_page, run_rows, shown_document, timeline_document
 from leadhand.app.metrics import figures
 from leadhand.app.reader import Reader
@@ -67,7 +67,7 @@ def documents(reader):
     yield "inbox", inbox_page(reader, None, 100)
     yield "metrics", figures(reader, nobody).document()
     if state.revision:
-        yield "diff", compared(reader, run, 0, None).document()
+        yield "diff", compare_revisions(reader, run, 0, None).document()
 
 
 def digests(name):

@@ -1,6 +1,6 @@
 """Closed forms for providers that take no others, and answers read back from them."""
 
-from leadhand.models.provider import AS_TEXT, closed, is_open, opened
+from leadhand.models.provider import AS_TEXT, close_schema, is_open, open_answer
 from leadhand.planners.model.answers import SCHEMA
 
 CLOSED = {
@@ -19,7 +19,7 @@ CLOSED = {
 
 def test_a_form_that_names_everything_is_closed_and_stays_as_it_is():
     assert not is_open(CLOSED)
-    assert closed(CLOSED) == CLOSED
+    assert close_schema(CLOSED) == CLOSED
 
 
 def test_whatever_takes_more_than_it_names_is_open():
@@ -45,7 +45,7 @@ def test_whatever_takes_more_than_it_names_is_open():
 
 def test_the_planners_form_is_open_where_it_must_be():
     assert is_open(SCHEMA)
-    made = closed(SCHEMA)
+    made = close_schema(SCHEMA)
     assert made["properties"]["steps"]["items"]["properties"]["parameters"] == AS_TEXT
     assert made["properties"]["result"] == AS_TEXT
     assert not is_open(made)
@@ -59,7 +59,7 @@ def test_an_answer_to_the_closed_form_is_read_as_one_to_the_open_form():
         "result": "just words",
         "unknown": "stays",
     }
-    read = opened(said, SCHEMA)
+    read = open_answer(said, SCHEMA)
     assert read["steps"][0]["parameters"] == {"city": "Bern", "n": [1]}
     assert read["result"] == "just words"
     assert read["unknown"] == "stays"
@@ -71,4 +71,4 @@ def test_references_are_followed():
         "properties": {"part": {"$ref": "#/$defs/part"}},
         "$defs": {"part": {"type": "object", "properties": {"free": {"type": "object"}}}},
     }
-    assert opened({"part": {"free": '{"a": 1}'}}, form) == {"part": {"free": {"a": 1}}}
+    assert open_answer({"part": {"free": '{"a": 1}'}}, form) == {"part": {"free": {"a": 1}}}

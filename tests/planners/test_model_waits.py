@@ -112,7 +112,7 @@ def test_open_questions_are_told():
     """So that it can wait for the answer instead of asking again."""
     asked = {"id": "q1", "kind": "failure", "text": "Step u failed. What now?", "step": "u"}
     view = PlannerView(run="r", goal=Goal(text="g"), call=2, why="report", questions=(asked,))
-    told = prompt.told(view, 12_000)["now"]
+    told = prompt.state_parts(view, 12_000)["now"]
     assert "A person is asked (step u): Step u failed. What now?" in told
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from leadhand import Lead
-from leadhand.stores.location import Place
+from leadhand.stores.location import StoreLocation
 from leadhand.stores.postgres.store import PostgresStore
 from leadhand.stores.sqlite.store import SqliteStore
 from leadhand.temporal.activities import StepActivities
@@ -95,7 +95,14 @@ class Here:
 
 @asynccontextmanager
 async def on_temporal(
-    server: Server, place: Place, workers, planner=None, *, ways=None, machine_here=True, **more
+    server: Server,
+    place: StoreLocation,
+    workers,
+    planner=None,
+    *,
+    ways=None,
+    machine_here=True,
+    **more,
 ):
     """`Lead` on Temporal: everything that belongs to it runs here, on queues of its own."""
     if isinstance(place, Path):

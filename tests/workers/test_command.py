@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from leadhand.codec.expressions import ExpressionError
-from leadhand.workers.commands.worker import filled
+from leadhand.workers.commands.worker import fill_argv
 from leadhand.workers.declared import declared_workers
 from leadhand.workers.processes.processes import Processes
 from leadhand.workers.template import Template
@@ -134,10 +134,10 @@ async def test_unknown_and_missing_parameters_are_refused(made):
 def test_a_value_cannot_become_an_option(template, values, dash, fine):
     argv = tuple(Template.of(word) for word in template)
     if fine:
-        assert len(filled(argv, values, dash=dash)) >= len(template)
+        assert len(fill_argv(argv, values, dash=dash)) >= len(template)
     else:
         with pytest.raises(ValueError, match="begins with a dash"):
-            filled(argv, values, dash=dash)
+            fill_argv(argv, values, dash=dash)
 
 
 async def test_defaults_are_used(made):

@@ -8,7 +8,7 @@ import pytest
 
 from leadhand import Lead, worker
 from leadhand.workers.commands.version import digest_of
-from leadhand.workers.commands.worker import filled
+from leadhand.workers.commands.worker import fill_argv
 from leadhand.workers.declared import declared_workers
 from leadhand.workers.registry import Registry
 
@@ -222,8 +222,8 @@ def test_a_value_does_not_leave_the_folder_in_front_of_it(place, value):
     found = made(place, command=["sh", "scripts/{v}.sh"])
     program = next(iter(found._programs.values()))
     with pytest.raises(ValueError, match="leads out of its folder"):
-        filled(program.argv, {"v": f"{value}/y"}, dash=False)
-    assert filled(program.argv, {"v": "a..b/c"}, dash=False) == ["sh", "scripts/a..b/c.sh"]
+        fill_argv(program.argv, {"v": f"{value}/y"}, dash=False)
+    assert fill_argv(program.argv, {"v": "a..b/c"}, dash=False) == ["sh", "scripts/a..b/c.sh"]
 
 
 def test_the_same_project_elsewhere_is_the_same_version(place, tmp_path_factory):

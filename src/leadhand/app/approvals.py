@@ -127,7 +127,7 @@ class Amendment:
 
 
 @dataclass(frozen=True)
-class answering:  # noqa: N801 - it reads as the verb that it is
+class signed_answer:  # noqa: N801 - it reads as the verb that it is
     """An answer, signed if it gives a permission and there is a key."""
 
     question: str
@@ -196,7 +196,9 @@ def ends(expires: Expiry, now_wall: int) -> int:
     return now_wall + int(length * 1e6)
 
 
-def named(reviewers: Mapping[str, Reviewer] | Iterable[Reviewer]) -> dict[str, Reviewer]:
+def reviewers_by_name(
+    reviewers: Mapping[str, Reviewer] | Iterable[Reviewer],
+) -> dict[str, Reviewer]:
     """Return reviewers by the names that runs record."""
     if hasattr(reviewers, "items"):
         return dict(reviewers.items())

@@ -14,7 +14,7 @@ from leadhand import errors
 from leadhand.app.anchors import Anchorer
 from leadhand.app.store_factory import ask_host, open_store
 from leadhand.audit.anchors import Anchoring
-from leadhand.codec.events import escaped
+from leadhand.codec.events import escape_surrogates
 from leadhand.engine import library_store
 from leadhand.engine.fold import NoWorkers
 from leadhand.engine.host import EmbeddedHost
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from leadhand.app.reader import LogAccess
     from leadhand.core.plan.model import Doc
     from leadhand.ports import Workers
-    from leadhand.stores.location import Place
+    from leadhand.stores.location import StoreLocation
 
 
 async def send_command(
-    place: Place,
+    place: StoreLocation,
     run: str,
     verb: str,
     *,
@@ -73,12 +73,12 @@ async def send_command(
         lock.release()
 
 
-async def progress(place: Place, run: str) -> Doc | None:
+async def progress(place: StoreLocation, run: str) -> Doc | None:
     """Return the progress reported by workers; None without a live host."""
     return await _ask(place, {"verb": "progress", "run": run})
 
 
-async def step_back(place: Place) -> bool:
+async def step_back(place: StoreLocation) -> bool:
     """Ask the host to leave the database to this process; return False if it refuses.
 
     Only a run's own process does so, and continues beside the new host. A process that is just
@@ -93,7 +93,7 @@ async def step_back(place: Place) -> bool:
     return True
 
 
-async def hosted_runs(place: Place) -> list[str]:
+async def hosted_runs(place: StoreLocation) -> list[str]:
     """Return the runs that a database's host drives, as far as it says."""
     try:
         answer = await _ask(place, {"verb": "ping"}) or {}
@@ -102,9 +102,9 @@ async def hosted_runs(place: Place) -> list[str]:
     return [str(run) for run in answer.get("runs", ())]
 
 
-async def _ask(place: Place, request: Doc) -> Doc | None:
+async def _ask(place: StoreLocation, request: Doc) -> Doc | None:
     """Send a request to the host; None if no host listens."""
-    line = await ask_host(place, msgspec.json.encode(escaped(request)))
+    line = await ask_host(place, msgspec.json.encode(escape_surrogates(request)))
     if line is None:
         return None
     answer = msgspec.json.decode(line, type=dict[str, Any])

@@ -47,7 +47,7 @@ class Compared(NamedTuple):
         )
 
 
-def compared(reader: Reader, run: str, start: int | None, end: int | None) -> Compared:
+def compare_revisions(reader: Reader, run: str, start: int | None, end: int | None) -> Compared:
     """Compare two revisions of a run: the last two by default; 0 is the empty plan."""
     events = [event for _entry, event in reader.events(run)]
     found = revisions(events)
@@ -57,12 +57,12 @@ def compared(reader: Reader, run: str, start: int | None, end: int | None) -> Co
             f"run {run} has {has}, so there is nothing to compare. "
             "Fix: --from 0 shows all that is in the first."
         )
-    new = found[-1] if end is None and found else numbered(found, end or 1, run)
+    new = found[-1] if end is None and found else revision_numbered(found, end or 1, run)
     if start is None:
         place = found.index(new)
         old = found[place - 1] if place else None
     else:
-        old = numbered(found, start, run) if start else None
+        old = revision_numbered(found, start, run) if start else None
     empty: Doc = {**new.doc, "steps": []}
     held = _held(events, new.hash)
     changes = differences(old.doc if old else empty, new.doc, new.heirs, held if old else {})
@@ -85,7 +85,7 @@ def _held(events: Iterable[ev.Event], revision: str) -> dict[str, str]:
     return found
 
 
-def numbered(found: list[RevisedPlan], number: int, run: str) -> RevisedPlan:
+def revision_numbered(found: list[RevisedPlan], number: int, run: str) -> RevisedPlan:
     """Return the revision with a number; the last of several that were rejected in turn."""
     for each in reversed(found):
         if each.number == number:

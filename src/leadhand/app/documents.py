@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from leadhand.core.state.records import Question
     from leadhand.ports import RunHeader
     from leadhand.settings import Settings
-    from leadhand.stores.location import Place
+    from leadhand.stores.location import StoreLocation
     from leadhand.workers.registry import Registry
 
 UNREADABLE = "unreadable"
@@ -75,7 +75,7 @@ class Driver(NamedTuple):
     """The driven runs, if known for each: by a service elsewhere."""
 
     @classmethod
-    def of(cls, place: Place, reader: Reader) -> Driver:
+    def of(cls, place: StoreLocation, reader: Reader) -> Driver:
         """Return the current host of a database."""
         from leadhand.app.store_factory import host_info
 
@@ -103,7 +103,9 @@ def process_of(state: State) -> int:
     return own.pid if own is not None and is_alive(own) else 0
 
 
-def resume_command(run: str, process: GuestProcess, store: Place, verb: str = "resume") -> str:
+def resume_command(
+    run: str, process: GuestProcess, store: StoreLocation, verb: str = "resume"
+) -> str:
     """Return the shell command that resumes a run where its own process was started."""
     usual = Path(process.folder) / FOLDER / DATABASE
     where = "" if home(store).resolve() == usual.resolve() else f" --store {quote(str(store))}"

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
     from leadhand.audit.chain import Batch
     from leadhand.ports import Entry
-    from leadhand.stores.location import Place
+    from leadhand.stores.location import StoreLocation
 
 
-def export_run(store: Place, run: str, anchoring: Anchoring) -> bytes:
+def export_run(store: StoreLocation, run: str, anchoring: Anchoring) -> bytes:
     """Return a run as a bundle, signed if there is a key.
 
     Raise `StoreCorrupt` if its log does not verify.

@@ -45,7 +45,7 @@ def host_status(settings: Settings, reader: Reader) -> ServiceStatus:
     return LocalStatus(settings, reader) if service is None else service.status(reader)
 
 
-def looked(
+def observe_host(
     settings: Settings, reader: Reader, state: State | None = None
 ) -> tuple[Driver, list[str]]:
     """Return the driver of this run or of all, and notes; for callers without an event loop."""

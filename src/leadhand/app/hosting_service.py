@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from leadhand.core.state.model import State
     from leadhand.ports import Host, Store
     from leadhand.settings import Settings
-    from leadhand.stores.location import Place
+    from leadhand.stores.location import StoreLocation
     from leadhand.stores.log import KeptStore
 
     Notice = Callable[[str, str, str], None]
@@ -59,22 +59,22 @@ class HostingService(Protocol):
     def setting(self) -> str:
         """The setting that names it: `temporal.address`."""
 
-    async def open(self, place: Place | Store) -> Host:
+    async def open(self, place: StoreLocation | Store) -> Host:
         """Return the host of the runs of a log. An open store is lent: it is not closed."""
 
     async def send_command(
-        self, place: Place, run: str, verb: str, actor: str, details: Doc
+        self, place: StoreLocation, run: str, verb: str, actor: str, details: Doc
     ) -> Doc:
         """Send a command to a run, or to all if `run` is empty; in the log on return."""
 
-    async def give_up(self, place: Place, run: str, actor: str, reason: str) -> None:
+    async def give_up(self, place: StoreLocation, run: str, actor: str, reason: str) -> None:
         """End the driver of a run; the run can be resumed from its log."""
 
-    async def withdraw(self, place: Place, run: str, actor: str, reason: str) -> bool:
+    async def withdraw(self, place: StoreLocation, run: str, actor: str, reason: str) -> bool:
         """Withdraw a run that no engine has started. Return False if there is none of this id."""
 
     async def take_back(
-        self, place: Place, actor: str, reason: str, tell: Callable[[str], None]
+        self, place: StoreLocation, actor: str, reason: str, tell: Callable[[str], None]
     ) -> bool:
         """Let processes of ours host the runs of a log again; engines must have ended.
 

@@ -27,12 +27,12 @@ from leadhand.app.anchors import ANCHORED, Anchorer
 from leadhand.app.approvals import (
     Amendment,
     Expiry,
-    answering,
     approval_of,
     approver_key,
     as_approvals,
     ends,
-    named,
+    reviewers_by_name,
+    signed_answer,
     to_approve,
     with_reviewers,
 )
@@ -48,15 +48,15 @@ from leadhand.app.inputs import (
 from leadhand.app.outcome import Outcome, outcome_of
 from leadhand.app.planner_choice import (
     as_planner,
-    consulting,
     direct_in,
     goal_of_document,
     in_mode,
     planner_for,
     planner_in,
     planner_label,
+    resumed_planner,
     successor,
-    taken_up,
+    with_consult_mode,
 )
 from leadhand.app.reader import reading
 from leadhand.app.rollback import roll_back
@@ -117,7 +117,7 @@ if TYPE_CHECKING:
     from leadhand.core.views.inbox import InboxRow
     from leadhand.models.registry import Named
     from leadhand.ports import Host, Planner, Reviewer, RunHandle, Store
-    from leadhand.stores.location import Listening, Place
+    from leadhand.stores.location import Listening, StoreLocation
     from leadhand.stores.log import KeptStore, Lock
 
 
@@ -141,7 +141,7 @@ def _bound(doc: Doc, params: Doc) -> Checked:
     return doc, values, digest(canonical(doc["steps"]))
 
 
-def _there(place: Place, run_id: str) -> Place:
+def _there(place: StoreLocation, run_id: str) -> StoreLocation:
     if not there(place):
         raise UsageError(f"there is no run {run_id}: {place} does not exist")
     return place
@@ -165,7 +165,7 @@ async def finish(run: RunHandle, approve_as: str = "", key: PrivateKey | None = 
         review = to_approve(run.state, approve_as) if approve_as else ""
         if not review:
             return outcome_of(run)
-        await run.submit_and_wait(answering(review, "approve", approve_as, key))
+        await run.submit_and_wait(signed_answer(review, "approve", approve_as, key))
 
 
 Checked = tuple[dict[str, Any], dict[str, Any], str]
@@ -186,7 +186,7 @@ class Lead:
         self,
         workers: Iterable[Any] = (),
         planner: Planner | Callable[..., object] | str | None = None,
-        store: str | Place | Store | None = None,
+        store: str | StoreLocation | Store | None = None,
         *,
         policy: Policy | None = None,
         max_concurrency: int = 1000,
@@ -229,7 +229,7 @@ class Lead:
             name: as_planner(each, self.registry.methods, self.models)
             for name, each in (planners or {}).items()
         }
-        self.reviewers = named(reviewers)
+        self.reviewers = reviewers_by_name(reviewers)
         self.policy = with_reviewers(policy or Policy(), self.reviewers)
         self.actor = actor or whoami()
         self.key = approver_key(key)
@@ -360,7 +360,7 @@ class Lead:
         A pause is lifted. `approve` approves every review as this Lead's actor.
         """
         async with self.hosting() as host:
-            run = await self.take_up(host, run_id)
+            run = await self.resume_on(host, run_id)
             if run.state.paused and run.state.ended is None:
                 await run.submit_and_wait(Command("resume", self.actor))
             return await self._finished(host, run, approve=approve)
@@ -465,7 +465,7 @@ class Lead:
             write_bundle(Path(file), data)
         return data
 
-    def _readable(self) -> Place:
+    def _readable(self) -> StoreLocation:
         """Return the location of the database. Raise `UsageError` for a store in memory."""
         if not isinstance(self._store, (Path, StoreAddress)):
             raise UsageError("this Lead has a store in memory: give store= a path to read it")
@@ -500,7 +500,7 @@ class Lead:
             given = self.planner is not None
             planner = planner_in(what, self.registry, self.planner_for, given=given)
             goal: Any = what.to_doc()
-            head, values, linted = consulting(what), dict(what.have), ""
+            head, values, linted = with_consult_mode(what), dict(what.have), ""
         elif mode:
             raise UsageError("a mode goes with a goal; a plan is run as it stands")
         else:
@@ -557,7 +557,7 @@ class Lead:
             return self._policy(what, *self._document(what))
         goal, given = what, self.planner is not None
         planner = planner_in(goal, self.registry, self.planner_for, given=given)
-        return self._policy(consulting(goal), goal.to_doc(), planner)
+        return self._policy(with_consult_mode(goal), goal.to_doc(), planner)
 
     def _policy(self, head: Doc, goal: Any, planner: Planner) -> Policy:
         policy = plan_policy(self.policy, head, goal, time.time_ns() // 1000)
@@ -594,7 +594,7 @@ class Lead:
             decide_version=DECIDE_VERSION,
         )
 
-    async def take_up(self, host: Host, run_id: str) -> RunHandle:
+    async def resume_on(self, host: Host, run_id: str) -> RunHandle:
         """Resume run `run_id` on `host` where its log ends."""
         run = host.load(run_id, self.registry)
         return await host.resume(run_id, self.registry, self.planner_of_run(run.state))
@@ -612,7 +612,7 @@ class Lead:
         named = started.plan.get("planner")
         if named and started.planner != DocumentPlanner.name:
             return self.document_planner(named, goal_of(state))
-        return taken_up(started.planner, self.planner, self.registry.methods)
+        return resumed_planner(started.planner, self.planner, self.registry.methods)
 
     def document_planner(self, name: str, goal: Goal) -> Planner:
         """Return the planner called `name` in a plan document, for the `goal` of that document.
@@ -771,7 +771,7 @@ class Lead:
         question = question.removeprefix(f"{run_id}/")
         async with self.hosting() as host:
             run = host.load(run_id, self.registry)
-            said = answering(question, choice, self.actor, self.key, text, data, expires, shown)
+            said = signed_answer(question, choice, self.actor, self.key, text, data, expires, shown)
             await run.submit_and_wait(said)
 
     async def pause(self, run_id: str, reason: str = "") -> None:
@@ -816,7 +816,7 @@ class Lead:
 
     def open_on(
         self,
-        store: str | Place | Store,
+        store: str | StoreLocation | Store,
         max_concurrency: int,
         on_notice: Callable[[str, str, str], None] | None,
         anchoring: Anchoring,
@@ -938,7 +938,7 @@ class Lead:
         host.refuse_altered = anchorer.refuse_altered
         host.not_before = anchorer.latest()
 
-    async def _owned(self, place: Place) -> tuple[KeptStore, Lock]:
+    async def _owned(self, place: StoreLocation) -> tuple[KeptStore, Lock]:
         """Open the database for this process alone; a run's process that hosts it steps back."""
         until = time.monotonic() + STEP_BACK_S
         while True:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from leadhand.audit.anchors import Anchoring
     from leadhand.core.plan.model import Doc
-    from leadhand.stores.location import Place
+    from leadhand.stores.location import StoreLocation
     from leadhand.stores.log import Copy, Log
 
 
@@ -55,8 +55,8 @@ class Migration:
 
 
 def move(
-    source: Place,
-    target: Place,
+    source: StoreLocation,
+    target: StoreLocation,
     anchoring: Anchoring,
     told: Callable[[int, int], None] = lambda _done, _all: None,
 ) -> Migration:
@@ -76,7 +76,7 @@ def move(
     return Migration(copied, proof, copied.proof, len(lines))
 
 
-def check_places(source: Place, target: Place) -> None:
+def check_places(source: StoreLocation, target: StoreLocation) -> None:
     """Raise `UsageError` unless there is a log to move, and another place to move it to."""
     if _same(_movable(source), _movable(target)):
         raise UsageError("the source and the target are the same log")
@@ -84,7 +84,7 @@ def check_places(source: Place, target: Place) -> None:
         raise UsageError(f"there is no log at {source}; nothing was copied")
 
 
-def prepare(target: Place, readers: Sequence[str] = (), writers: Sequence[str] = ()) -> int:
+def prepare(target: StoreLocation, readers: Sequence[str] = (), writers: Sequence[str] = ()) -> int:
     """Create or migrate the tables, and give roles their rights; return the schema version."""
     target = _movable(target)
     make_store_folder(target)
@@ -105,7 +105,7 @@ def prepare(target: Place, readers: Sequence[str] = (), writers: Sequence[str] =
     return schema_version(target)
 
 
-def _movable(place: Place) -> Path | Address:
+def _movable(place: StoreLocation) -> Path | Address:
     """Return the place. Raise UsageError for a kind of store that logs are not moved between."""
     if not isinstance(place, (Path, Address)):
         raise UsageError(f"{place}: only logs in files and in PostgreSQL can be moved or prepared")
@@ -123,7 +123,7 @@ def _same(one: Path | Address, other: Path | Address) -> bool:
 
 
 @contextmanager
-def _reading(place: Place) -> Iterator[Log]:
+def _reading(place: StoreLocation) -> Iterator[Log]:
     log = open_reader(place)
     try:
         with log.snapshot():
@@ -178,7 +178,7 @@ def _receiving(place: Path | Address) -> Iterator[Copy]:
             asyncio.run(store.close())
 
 
-def _anchors(source: Place, target: Place, anchoring: Anchoring) -> list[bytes]:
+def _anchors(source: StoreLocation, target: StoreLocation, anchoring: Anchoring) -> list[bytes]:
     """Return the anchors of the source. Raise `Conflict` if the target's file has others."""
     lines = _lines(file_of(home(source), anchoring))
     file = file_of(home(target), anchoring)
@@ -200,7 +200,9 @@ def _lines(file: Path) -> list[bytes]:
         raise explain_os(error, file) from None
 
 
-def _keep_anchors(lines: list[bytes], log: Log, target: Place, anchoring: Anchoring) -> None:
+def _keep_anchors(
+    lines: list[bytes], log: Log, target: StoreLocation, anchoring: Anchoring
+) -> None:
     """Write the anchors beside the copy, once they are verified against it."""
     batches = {batch.number: batch for batch in log.batches()}
     found = verify_anchors(lines, batches, log.database_id)

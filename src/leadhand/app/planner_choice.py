@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from leadhand.core.plan.model import MODES, Goal
 from leadhand.core.wording import listed
 from leadhand.errors import UsageError
-from leadhand.planners.direct import DirectPlanner, able, agents_of, asked, one_step
+from leadhand.planners.direct import DirectPlanner, able, agents_of, one_step, one_step_plan
 from leadhand.planners.document import DocumentPlanner
 from leadhand.planners.goal.planner import GoalPlanner
 from leadhand.planners.hybrid import Hybrid
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 CONSULT = {"next_step": "every_report", "whole": "on_surprise"}
 
 
-def consulting(goal: Goal) -> Doc:
+def with_consult_mode(goal: Goal) -> Doc:
     """Return when the planner is asked again, if the mode says; else the planner decides."""
     return {"consult": CONSULT[goal.mode]} if goal.mode in CONSULT else {}
 
@@ -75,7 +75,7 @@ def direct_in(goal: Goal, registry: Registry, *, given: bool) -> DirectPlanner |
         return _asked(goal, registry) if words else _direct(goal, registry.catalog())
     if goal.mode in (None, "auto") and words and not given:
         agents = agents_of(registry.catalog())
-        return DirectPlanner(asked(agents[0], goal)) if len(agents) == 1 else None
+        return DirectPlanner(one_step_plan(agents[0], goal)) if len(agents) == 1 else None
     return None
 
 
@@ -84,7 +84,7 @@ def _asked(goal: Goal, registry: Registry) -> DirectPlanner:
     if not agents and registry.direct() is not None:
         agents = agents_of(registry.catalog())
     if len(agents) == 1:
-        return DirectPlanner(asked(agents[0], goal))
+        return DirectPlanner(one_step_plan(agents[0], goal))
     if agents:
         raise UsageError(
             f"mode direct gives a goal in words to the only agent, and there are several: "
@@ -180,7 +180,9 @@ def successor(workers: Any) -> GoalPlanner:
     return GoalPlanner(getattr(workers, "methods", ()))
 
 
-def taken_up(planned_by: str, given: Planner | None, methods: Sequence[Method]) -> Planner | None:
+def resumed_planner(
+    planned_by: str, given: Planner | None, methods: Sequence[Method]
+) -> Planner | None:
     """Return the planner of a resumed run, by the name in its log."""
     match planned_by:
         case DocumentPlanner.name:

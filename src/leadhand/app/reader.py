@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from leadhand.core.library import LibraryState
     from leadhand.core.state.model import State
     from leadhand.ports import Entry, RunHeader
-    from leadhand.stores.location import Place
+    from leadhand.stores.location import StoreLocation
     from leadhand.stores.log import Log
 
 
@@ -39,7 +39,7 @@ def summary_of(header: RunHeader) -> RunSummary | None:
 
 
 @contextmanager
-def reading(place: Place) -> Iterator[Reader]:
+def reading(place: StoreLocation) -> Iterator[Reader]:
     """Open a database for reading, whether it has a host or not, and close it."""
     reader = Reader(place)
     try:
@@ -55,7 +55,7 @@ class LogAccess:
     close it, so that nothing is left of its write-ahead log. It opens again when it is read again.
     """
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: StoreLocation) -> None:
         self.place = place
         self._reader: Reader | None = None
         self._written: State | None = None
@@ -101,7 +101,7 @@ class LogAccess:
 class Reader:
     """A database for reading; a host may write to it at the same time."""
 
-    def __init__(self, place: Place, log: Log | None = None) -> None:
+    def __init__(self, place: StoreLocation, log: Log | None = None) -> None:
         """Open the database at `place`, unless `log` is given: the same, open already."""
         self.store = open_reader(place) if log is None else log
         self._heads: dict[str, tuple[int, bytes]] = {}

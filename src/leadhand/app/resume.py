@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class ResumableRun:
     """A run with everything needed to resume it."""
 
     settings: Settings
@@ -31,14 +31,14 @@ class Loaded:
     """The end of its log."""
 
 
-def loaded(
+def load_resumable(
     settings: Settings,
     state: State,
     workers: tuple[str, ...] = (),
     planner: str = "",
     *,
     shared: Registry | None = None,
-) -> Loaded:
+) -> ResumableRun:
     """Find the workers and the planner of a run. Raise `UsageError`, which names what is missing.
 
     `shared` is used if it has all workers of the run, so that many runs load nothing twice.
@@ -46,20 +46,20 @@ def loaded(
     started, ident = state.started, state.run
     if started is None:
         raise UsageError(f"run {ident} has no beginning")
-    if shared is not None and all(shared.get(name) is not None for name in needed(state)):
+    if shared is not None and all(shared.get(name) is not None for name in workers_needed(state)):
         registry, trouble = shared, list[str]()
     else:
         registry, trouble = _registry(settings, workers, started.workers)
-    missing = sorted(name for name in needed(state) if registry.get(name) is None)
+    missing = sorted(name for name in workers_needed(state) if registry.get(name) is None)
     if missing:
         because = f" ({'; '.join(trouble)})" if trouble else ""
         raise UsageError(
             f"run {ident} needs workers that are not loaded: {', '.join(missing)}{because}. "
             "Fix: give --workers MODULE, or name them in [project] workers of leadhand.toml."
         )
-    found = planner_again(settings, state, planner, registry.methods)
+    found = planner_from_log(settings, state, planner, registry.methods)
     named = str(started.plan.get("planner") or "")
-    return Loaded(settings, ident, registry, found, named, state.seq)
+    return ResumableRun(settings, ident, registry, found, named, state.seq)
 
 
 def workers_of(settings: Settings, state: State) -> Registry:
@@ -92,7 +92,7 @@ def _registry(
     return registry_of(settings, [*sources, *settings.workers]) if sources else here, trouble
 
 
-def needed(state: State) -> set[str]:
+def workers_needed(state: State) -> set[str]:
     """Return the workers that steps which have not ended may use."""
     from leadhand.core.catalog import able_workers
     from leadhand.core.state.model import SETTLED
@@ -106,14 +106,14 @@ def needed(state: State) -> set[str]:
     return names
 
 
-def planner_again(
+def planner_from_log(
     settings: Settings, state: State, name: str = "", methods: Sequence[Method] = ()
 ) -> Any:
     """Return the planner of a run, found again from its log.
 
     `name` is the requested planner; a plan that names its planner is revised by no other.
     """
-    from leadhand.app.planner_choice import as_planner, taken_up
+    from leadhand.app.planner_choice import as_planner, resumed_planner
     from leadhand.planners.direct import DirectPlanner
     from leadhand.planners.document import DocumentPlanner
 
@@ -135,4 +135,4 @@ def planner_again(
             "Fix: give --planner MODULE:FUNCTION."
         )
     found = as_planner(planner_of(name, settings), methods, settings.book)
-    return taken_up(state.started.planner, found, methods)
+    return resumed_planner(state.started.planner, found, methods)

@@ -27,7 +27,7 @@ async def roll_back(
     ident = rollback_id(run_id)
     if host.store.header(ident) is not None:
         _refuse_namesake(host, lead, ident, run_id)
-        return await lead.take_up(host, ident)
+        return await lead.resume_on(host, ident)
     state = host.load(run_id, lead.registry).state
     host.discard(run_id)
 

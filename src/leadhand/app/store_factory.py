@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from leadhand.engine.host import EmbeddedHost
     from leadhand.ports import Entry, Store
     from leadhand.stores.artifacts import ArtifactFolder
-    from leadhand.stores.location import Listening, Place
+    from leadhand.stores.location import Listening, StoreLocation
     from leadhand.stores.log import KeptStore, Lock, Log
 
 
 ANSWER_WAIT_S = 30.0
 
 
-def as_place(store: str | Path | StoreAddress | Store) -> Place | Store:
+def as_place(store: str | Path | StoreAddress | Store) -> StoreLocation | Store:
     """Return a store as given to a Lead: a path, an address, or the store itself."""
     if isinstance(store, str) and store == ":memory:":
         raise UsageError("a store is a file: pass a path, or leadhand.testing's MemoryStore()")
@@ -43,7 +43,7 @@ def as_place(store: str | Path | StoreAddress | Store) -> Place | Store:
 
 
 def open_store(
-    place: Place, *, for_service: bool = False, beside: bool = False
+    place: StoreLocation, *, for_service: bool = False, beside: bool = False
 ) -> tuple[KeptStore, Lock]:
     """Open a store for writing, created if missing, with the lock of its host.
 
@@ -89,7 +89,7 @@ def _refuse_marked(place: Path, *, for_service: bool) -> None:
         log.close_reader()
 
 
-def open_reader(place: Place) -> Log:
+def open_reader(place: StoreLocation) -> Log:
     """Open a log for reading, whether it has a host or not. Raise `UsageError` if there is none."""
     found = open_reader_if_there(place)
     if found is None:
@@ -97,7 +97,7 @@ def open_reader(place: Place) -> Log:
     return found
 
 
-def open_reader_if_there(place: Place) -> Log | None:
+def open_reader_if_there(place: StoreLocation) -> Log | None:
     """Open a log for reading; None if there is no file, or nothing in it."""
     try:
         return kind_of(place).reader(place)
@@ -105,17 +105,17 @@ def open_reader_if_there(place: Place) -> Log | None:
         return None
 
 
-def schema_version(place: Place) -> int:
+def schema_version(place: StoreLocation) -> int:
     """Return the version of the tables that this code writes there."""
     return kind_of(place).version()
 
 
-def host_info(place: Place) -> dict[str, Any] | None:
+def host_info(place: StoreLocation) -> dict[str, Any] | None:
     """Return the current host of a log, or None."""
     return kind_of(place).holder(place)
 
 
-def marker(place: Place | Store, store: Store) -> str:
+def marker(place: StoreLocation | Store, store: Store) -> str:
     """Return the marker of this host's processes: unique to the log, so that a copy has another."""
     if isinstance(place, StoreAddress):
         return f"{store.database_id}-{place.home.name.rpartition('-')[2]}"
@@ -123,7 +123,7 @@ def marker(place: Place | Store, store: Store) -> str:
     return f"{store.database_id}-{file:x}"
 
 
-def service_of(host: EmbeddedHost, place: Place) -> Listening:
+def service_of(host: EmbeddedHost, place: StoreLocation) -> Listening:
     """Return the listener of a host: a socket beside the file, or the database itself."""
     own = kind_of(place).service(place, Answers(host).answer)
     return Service(host, socket_path(home(place))) if own is None else own
@@ -161,7 +161,7 @@ def artifacts_of(place: Path) -> ArtifactFolder:
     return ArtifactFolder(Path(f"{place.resolve()}.artifacts"))
 
 
-async def ask_host(place: Place, request: bytes) -> bytes | None:
+async def ask_host(place: StoreLocation, request: bytes) -> bytes | None:
     """Send one request to the host of a log; return its answer, or None without a host."""
     kind = kind_of(place)
     if kind.is_asked_by_itself:

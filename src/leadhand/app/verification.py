@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from leadhand.audit.keys import PublicKey
     from leadhand.core.plan.model import Doc
     from leadhand.ports import Entry, RunHeader
-    from leadhand.stores.location import Place
+    from leadhand.stores.location import StoreLocation
 
 
 @dataclass
@@ -97,7 +97,7 @@ class Verification:
 
 def verify_database(
     reader: Reader,
-    store: Place,
+    store: StoreLocation,
     anchoring: Anchoring,
     *,
     run: str | None = None,

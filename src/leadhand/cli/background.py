@@ -28,7 +28,7 @@ from leadhand.stores.permissions import create_private, tighten
 
 if TYPE_CHECKING:
     from leadhand.core.plan.model import Doc
-    from leadhand.stores.location import Place
+    from leadhand.stores.location import StoreLocation
 
 
 LOG_TAIL_BYTES = 2000
@@ -42,7 +42,7 @@ class _NotStarted(LeadhandError):
         self.exit_code = code  # type: ignore[misc]
 
 
-def log_path(place: Place) -> Path:
+def log_path(place: StoreLocation) -> Path:
     """Return the log file of a background host."""
     store = home(place)
     return store.parent / "host.log" if store.parent.name == FOLDER else Path(f"{store}.log")
@@ -210,14 +210,14 @@ def _run_job(request: Doc) -> Any:
 
 
 def _resume_job(request: Doc) -> Any:
-    from leadhand.app.resume import loaded
+    from leadhand.app.resume import load_resumable
     from leadhand.cli.commands.resume import job_of
     from leadhand.cli.options import reading
 
     settings = _settings(request)
     with reading(settings) as reader:
         state = reader.state(request["resume"])
-    found = loaded(settings, state, tuple(request["workers"]), request["planner"])
+    found = load_resumable(settings, state, tuple(request["workers"]), request["planner"])
     return job_of(found, request["actor"], approve=request["approve"])
 
 

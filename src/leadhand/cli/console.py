@@ -118,7 +118,7 @@ class Console:
 
 
 @contextlib.contextmanager
-def guarded(
+def stdout_guard(
     *, as_json: bool, store: str = "", hosts: Mapping[str, str] | None = None
 ) -> Iterator[Console]:
     """Keep the real stdout for data while all other output goes to stderr."""

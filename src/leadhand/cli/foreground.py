@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from leadhand.app.approvals import answering, to_approve
+from leadhand.app.approvals import signed_answer, to_approve
 from leadhand.app.commands import hosted_runs
 from leadhand.app.hosting_service import hosting_service
 from leadhand.app.rollback import roll_back
@@ -262,7 +262,7 @@ class _Session:
         actor = self._job.approve_as
         review = to_approve(run.state, actor) if actor else ""
         if review:
-            await run.submit_and_wait(answering(review, "approve", actor, self._key))
+            await run.submit_and_wait(signed_answer(review, "approve", actor, self._key))
         return bool(review)
 
     async def _watch(self, opened: Host, run: RunHandle, view: View) -> None:

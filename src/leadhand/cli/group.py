@@ -19,7 +19,7 @@ from typing import Any
 import click
 
 from leadhand import plugins
-from leadhand.cli.console import HOSTS, error_line, fill_closed_streams, guarded
+from leadhand.cli.console import HOSTS, error_line, fill_closed_streams, stdout_guard
 from leadhand.cli.main import COMMANDS, HIDDEN, help_text
 from leadhand.cli.rendering.text import clean_lines
 from leadhand.errors import Bug, DocumentError, LeadhandError, PlanInvalid, UsageError
@@ -48,7 +48,7 @@ class ConsoleCommand(click.Command):
         as_json = bool(ctx.params.pop("as_json", False))
         assert self.callback is not None
         store = _store_to_name(ctx.params.get("store"))
-        with guarded(as_json=as_json, store=store, hosts=ctx.meta.get(HOSTS)) as console:
+        with stdout_guard(as_json=as_json, store=store, hosts=ctx.meta.get(HOSTS)) as console:
             body = functools.partial(self.callback, console)
             try:
                 return ctx.invoke(body, **ctx.params) or 0
@@ -280,7 +280,7 @@ def _tell_usage(error: click.ClickException) -> None:
 
 
 def _print_document(error: click.ClickException) -> None:
-    with guarded(as_json=True) as console:
+    with stdout_guard(as_json=True) as console:
         console.document(error_document(error))
 
 

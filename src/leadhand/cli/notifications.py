@@ -66,7 +66,7 @@ class Notifier:
             await asyncio.wait(self._tasks, timeout=LIMIT_S + 1)
 
     async def _command(self, values: Mapping[str, str]) -> None:
-        argv = [filled(word, values) for word in self._settings.notify_command]
+        argv = [fill_placeholders(word, values) for word in self._settings.notify_command]
         try:
             process = await asyncio.create_subprocess_exec(
                 *argv,
@@ -106,7 +106,7 @@ class Notifier:
             self._say(f"notify: the webhook failed: {type(error).__name__}: {clean(error, 200)}")
 
 
-def filled(word: str, values: Mapping[str, str]) -> str:
+def fill_placeholders(word: str, values: Mapping[str, str]) -> str:
     """Return one argument with its placeholders filled; a value never becomes an option."""
     found = _HOLE.sub(lambda hole: values[hole[1]], word)
     return f" {found}" if found.startswith("-") and word.startswith("{") else found

@@ -18,7 +18,7 @@ from leadhand.cli.rendering.text import clean
 from leadhand.errors import UsageError
 from leadhand.settings import Settings, load_settings
 from leadhand.settings.product_logs import ProductLog, log_of_run
-from leadhand.settings.trust import Trust, looking, remember_named, require, untrusted
+from leadhand.settings.trust import Trust, looking, remember_named, require, untrusted_entries
 
 if TYPE_CHECKING:
     from leadhand.app.reader import Reader
@@ -144,7 +144,7 @@ def settings_of(
 
 def _to_execute(console: Console, settings: Settings, trust: Trust) -> Settings:
     """Return the settings, trusted by an earlier answer or by one at the terminal."""
-    missing = untrusted(settings, trust)
+    missing = untrusted_entries(settings, trust)
     if missing and console.can_prompt:
         ask_trust(console, trust, missing)
     found = require(settings, trust)

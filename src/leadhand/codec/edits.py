@@ -30,7 +30,7 @@ DEPTH_MAX = 20
 """The maximum depth of schema references."""
 
 
-def amended(
+def apply_edits(
     plan: Doc,
     sets: Iterable[str] = (),
     unsets: Iterable[str] = (),
@@ -44,12 +44,12 @@ def amended(
     """
     found = plan
     for text in sets:
-        path, value = split(text)
-        found = edit(found, [(path, typed(found, path, value, heirs, catalog))], heirs=heirs)
+        path, value = split_assignment(text)
+        found = edit(found, [(path, typed_value(found, path, value, heirs, catalog))], heirs=heirs)
     return edit(found, unset=unsets, heirs=heirs)
 
 
-def split(text: str) -> tuple[str, str]:
+def split_assignment(text: str) -> tuple[str, str]:
     """Split `PATH=VALUE` into its two parts. Raise `UsageError` if it is malformed."""
     match = _SPLIT.fullmatch(text)
     if match is None:
@@ -57,7 +57,7 @@ def split(text: str) -> tuple[str, str]:
     return match[1].strip(), match[2]
 
 
-def typed(
+def typed_value(
     plan: Doc,
     path: str,
     text: str,

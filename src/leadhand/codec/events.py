@@ -53,7 +53,7 @@ def encode(event: Event) -> bytes:
     try:
         return _ENCODER.encode(event)
     except UnicodeEncodeError:
-        return _ENCODER.encode(escaped(msgspec.to_builtins(event)))
+        return _ENCODER.encode(escape_surrogates(msgspec.to_builtins(event)))
 
 
 def refuse_unreadable(events: Iterable[Event]) -> None:
@@ -89,14 +89,14 @@ def unreadable(event: Event) -> str:
     return ""
 
 
-def escaped(value: Any) -> Any:
+def escape_surrogates(value: Any) -> Any:
     """Return a value with lone surrogates escaped."""
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode()
     if isinstance(value, dict):
-        return {escaped(key): escaped(item) for key, item in value.items()}
+        return {escape_surrogates(key): escape_surrogates(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [escaped(item) for item in value]
+        return [escape_surrogates(item) for item in value]
     return value
 
 

@@ -50,7 +50,7 @@ async def stop(watching: asyncio.Task[None]) -> None:
 T = TypeVar("T")
 
 
-async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
+async def finish_despite_cancel(work: Coroutine[Any, Any, T]) -> T:
     """Await `work` to its end, even if the caller is cancelled meanwhile, and return its result.
 
     Raise the `CancelledError` of the caller once `work` has ended.

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from leadhand.workers.processes.processes import Processes
 
 
-Crew = list[tuple[str, "Coder", str]]
+CoderEntries = list[tuple[str, "Coder", str]]
 PROVIDERS = {
     "claude": ("https://api.anthropic.com", "x-api-key", "{key}"),
     "codex": ("https://api.openai.com/v1", "authorization", "Bearer {key}"),
@@ -72,7 +72,7 @@ def epics_folder(settings: Settings) -> Path:
     return fleet_of(settings).epics or fleet_folder(settings) / "epics"
 
 
-def ordered(settings: Settings) -> list[CoderSettings]:
+def coders_by_tier(settings: Settings) -> list[CoderSettings]:
     """Return the coders, the weakest first; within a tier in the order of the file."""
     return sorted(fleet_of(settings).coders.values(), key=lambda coder: coder.tier)
 
@@ -160,7 +160,7 @@ def _check_reach(settings: Settings) -> None:
     """Raise `UsageError` for a model's agent in a sandbox without a door to the network."""
     if fleet_of(settings).sandbox == "none":
         return
-    for coder in ordered(settings):
+    for coder in coders_by_tier(settings):
         if coder.kind in PROVIDERS and not (coder.key or coder.url or coder.hosts):
             place = settings.origin(f"coders.{coder.name}")
             raise UsageError(
@@ -176,7 +176,7 @@ def _check_reviewer(settings: Settings) -> None:
         return
     place = settings.origin("fleet.reviewer")
     if name in fleet_of(settings).coders:
-        others = [coder for coder in ordered(settings) if coder.name != name]
+        others = [coder for coder in coders_by_tier(settings) if coder.name != name]
         if not others or others[-1].tier >= fleet_of(settings).coders[name].tier:
             whose = shown(others[-1].name) if others else "itself"
             raise UsageError(
@@ -209,7 +209,7 @@ def doors_of(settings: Settings, env: Mapping[str, str]) -> dict[str, Proxy]:
     if fleet.sandbox == "none":
         return {}
     doors = {}
-    for coder in ordered(settings):
+    for coder in coders_by_tier(settings):
         routed = coder.kind in PROVIDERS and (coder.key or coder.url)
         routes = {coder.name: _route(settings, coder, env)} if routed else {}
         if coder.hosts or routes:
@@ -239,17 +239,17 @@ def key_of(settings: Settings, coder: CoderSettings, env: Mapping[str, str]) -> 
 
 def crew_of(
     settings: Settings, environ: Mapping[str, str] | None = None
-) -> Callable[[Processes], Crew]:
+) -> Callable[[Processes], CoderEntries]:
     """Return a function that makes the agents: `coder`, and the stronger ones `coder@NAME`."""
     env = os.environ if environ is None else environ
     homes = fleet_folder(settings) / "homes"
-    coders = ordered(settings)
+    coders = coders_by_tier(settings)
     for coder in coders:  # what is missing is said before anything is opened
         program_of(settings, coder)
         if coder.key:
             key_of(settings, coder, env)
 
-    def made(processes: Processes) -> Crew:
+    def made(processes: Processes) -> CoderEntries:
         return [
             (
                 f"{CODER}@{coder.name}" if number else CODER,
@@ -284,13 +284,13 @@ def _coder(
     route = coder.name if boxed and (coder.key or coder.url) else ""
     program = program_of(settings, coder)
     kind = ClaudeCoder if coder.kind == "claude" else CodexCoder
-    price = priced(coder)
+    price = coder_price(coder)
     return kind(
         coder.name, program, route=route, price=price, readable=readable, env=more, **common
     )
 
 
-def priced(coder: CoderSettings) -> Price:
+def coder_price(coder: CoderSettings) -> Price:
     """Return the price of a model's tokens: from the settings, else as published, else zero."""
     own = (coder.price_in, coder.price_out) if coder.price_in or coder.price_out else (None, None)
     provider = "anthropic" if coder.kind == "claude" else "openai"

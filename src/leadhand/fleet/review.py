@@ -27,8 +27,8 @@ from leadhand.fleet.agents.base import Assignment
 from leadhand.fleet.agents.transcripts import Transcript, place
 from leadhand.fleet.boundaries import within
 from leadhand.fleet.budget import DailyBudget
-from leadhand.fleet.gate.test_runs import listed
-from leadhand.fleet.repository.git import GitFailed, raw_of, shown
+from leadhand.fleet.gate.test_runs import some_names
+from leadhand.fleet.repository.git import GitFailed, printable_name, raw_of
 from leadhand.fleet.tasks import Left
 from leadhand.models.secret_patterns import scrub
 
@@ -94,7 +94,7 @@ def other_than(reviewer: AgentReviewer | None, author: Coder) -> AgentReviewer |
     return None if reviewer is None or reviewer.coder.name == author.name else reviewer
 
 
-def touched(paths: Iterable[str], protected: Sequence[str]) -> tuple[str, ...]:
+def protected_paths(paths: Iterable[str], protected: Sequence[str]) -> tuple[str, ...]:
     """Return which of the paths are protected."""
     return tuple(sorted(path for path in paths if within(path, protected)))
 
@@ -109,7 +109,7 @@ class Approved(NamedTuple):
     """Tests of main that it removes or changes."""
 
 
-def approved(context: Context) -> Approved | None:
+def approved_change(context: Context) -> Approved | None:
     """Return the change that people have approved and that trouble kept from landing, or None."""
     answer = context.answers[-1] if context.answers else {}
     if answer.get("choice") != "approve" or not answer.get("commit"):
@@ -168,11 +168,13 @@ class Guarded(NamedTuple):
     @property
     def words(self) -> str:
         """Return what a person should know beside the diff."""
-        said = [f"{shown(path)}: {why}." for path, why in list(self.gate.items())[:TOLD_MAX]]
+        said = [
+            f"{printable_name(path)}: {why}." for path, why in list(self.gate.items())[:TOLD_MAX]
+        ]
         if self.removed:
-            said.append(f"Tests of main that are gone: {listed(self.removed)}.")
+            said.append(f"Tests of main that are gone: {some_names(self.removed)}.")
         if self.altered:
-            said.append(f"It changes tests; main's own fail with it: {listed(self.altered)}.")
+            said.append(f"It changes tests; main's own fail with it: {some_names(self.altered)}.")
         return " ".join(said)
 
 
@@ -182,7 +184,7 @@ async def change_of(hub: Hub, left: Left, kept: Guarded) -> Doc:
     return {
         "commit": left.head,
         "base": left.base,
-        "paths": [*map(shown, paths)],
+        "paths": [*map(printable_name, paths)],
         "tests": [*kept.tests],
         "diff": await patch_of(hub, left.base, left.head, paths),
         "digest": await digest_of(hub, left.base, left.head),
@@ -202,7 +204,7 @@ async def onto_main(hub: Hub, left: Left, message: str, author: str) -> Left:
     return Left(main, await hub.commit(merged.tree, (main,), message, {}, author=author))
 
 
-async def judged(
+async def review_change(
     shop: FleetContext,
     reviewer: AgentReviewer,
     assignment: Assignment,
@@ -250,7 +252,7 @@ async def _work(
 def _asked(
     reviewer: AgentReviewer, assignment: Assignment, patch: str, kept: Sequence[str]
 ) -> Assignment:
-    paths = "\n".join(f"- {shown(path)}" for path in kept)
+    paths = "\n".join(f"- {printable_name(path)}" for path in kept)
     brief = BRIEF.format(goal=assignment.goal, paths=paths, patch=patch)
     return Assignment(
         run=assignment.run,
@@ -278,7 +280,7 @@ async def patch_of(hub: Hub, base: str, head: str, paths: Sequence[str]) -> str:
 
     Everything is shown as text: a byte that is none, or an attribute, must hide no line of a file.
     """
-    named = ", ".join(map(shown, paths[:5]))
+    named = ", ".join(map(printable_name, paths[:5]))
     how = ("-p", "--text", "--no-ext-diff", "--no-textconv", "--full-index")
     try:
         said = await hub.git("diff-tree", *how, base, head, "--")

@@ -47,8 +47,8 @@ from leadhand.fleet.status.evidence import left_behind
 from leadhand.fleet.status.figures import DONE, REPLACED
 from leadhand.fleet.status.journal import Journal
 from leadhand.fleet.status.journal import read as read_journal
-from leadhand.fleet.worker import CoderWorker, crew, tiers_of
-from leadhand.fleet.workspace.slots import Slots, prepared
+from leadhand.fleet.worker import CoderWorker, coder_workers, tiers_of
+from leadhand.fleet.workspace.slots import Slots, run_set_up
 from leadhand.models.registry import ModelRegistry
 from leadhand.workers.processes.leftovers import kill_leftovers
 from leadhand.workers.processes.processes import Processes
@@ -244,7 +244,7 @@ class Fleet:
         self.purse = DailyBudget(lambda: "stopped" if governor.stopped else spent())
         # A reviewer reads in a slot while its author still holds one.
         size = config.agents * (2 if config.reviewer else 1)
-        setup = prepared(gate, config.folder) if config.gate.setup else None
+        setup = run_set_up(gate, config.folder) if config.gate.setup else None
         slots = Slots(hub, config.folder / "slots", size, keep=config.keep, setup=setup)
         return FleetContext(
             hub,
@@ -296,7 +296,7 @@ class Fleet:
             if coder.name == self.config.reviewer:
                 time_s = self.config.limits.time_s
                 self.shop.reviewer = AgentReviewer(coder, model, time_s, self.purse)
-        return crew(self.shop, made, self.config.limits)
+        return coder_workers(self.shop, made, self.config.limits)
 
     def _past(self) -> list[FinishedTask]:
         """Tasks that are over, of all epics."""
@@ -311,7 +311,7 @@ class Fleet:
             if self.config.pull_request:
                 self._ended[ident] = run.state
         else:
-            self._runs[ident] = await self.lead.take_up(self.host, ident)
+            self._runs[ident] = await self.lead.resume_on(self.host, ident)
 
     def submit(self, path: Path) -> str:
         """Hand in an epic; the name of the run that it will be."""

@@ -8,7 +8,7 @@ import msgspec
 
 from leadhand.core.report import Failure, Report
 from leadhand.fleet.boundaries import outside
-from leadhand.fleet.repository.git import shown
+from leadhand.fleet.repository.git import printable_name
 from leadhand.models.secret_patterns import scrub
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class Paid:
         return Report(data=data, recommendations=remarks, cost=self._cost, output=self._output)
 
 
-def overtaken(others: list[dict[str, Any]]) -> Report:
+def overtaken_report(others: list[dict[str, Any]]) -> Report:
     """Return the report for a task that must not be done as planned: the planner looks again."""
     told = "; ".join(f"{each['sha']} {each['subject']}" for each in others[-CHANGES_TOLD:])
     words = f"drift: others changed what it was going to write since it was planned: {told}"
@@ -142,13 +142,13 @@ def conflict_in(outcome: Ejected, left: Left) -> dict[str, Any]:
 def wrong_with(taken: CapturedWork, given: PlannedTask) -> str:
     """Return why an agent's work is not the task; empty if it may be."""
     if not taken.head and not taken.left_out:
-        hidden = f" (but for {shown(min(taken.elsewhere))})" if taken.elsewhere else ""
+        hidden = f" (but for {printable_name(min(taken.elsewhere))})" if taken.elsewhere else ""
         return f"the agent says that it is done, and has changed nothing{hidden}"
     beyond = outside(sorted(taken.changed), given.writes)
     if beyond:
-        named = ", ".join(map(shown, beyond[:5]))
+        named = ", ".join(map(printable_name, beyond[:5]))
         return f"it changed {named}, which is outside of {given.writes}"
     if taken.left_out:
         path, why = next(iter(taken.left_out.items()))
-        return f"{shown(path)} cannot be taken: {why}"
+        return f"{printable_name(path)} cannot be taken: {why}"
     return ""

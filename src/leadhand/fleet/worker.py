@@ -35,14 +35,14 @@ from leadhand.fleet import review
 from leadhand.fleet.agents import brief
 from leadhand.fleet.agents.base import Assignment, Coder, CoderEvent, CoderResult
 from leadhand.fleet.agents.transcripts import Transcript, place
-from leadhand.fleet.background import to_the_end
+from leadhand.fleet.background import finish_despite_cancel
 from leadhand.fleet.context import AttemptLimits, AtWork, FleetContext
 from leadhand.fleet.gate.gate import GateTrouble
-from leadhand.fleet.gate.guard import findings, guarded
+from leadhand.fleet.gate.guard import findings, protected_parts
 from leadhand.fleet.governor import Overtaken
 from leadhand.fleet.merge.conductor import Ejected, QueuedChange
-from leadhand.fleet.planning.survey import drifted
-from leadhand.fleet.repository.git import GitFailed, shown
+from leadhand.fleet.planning.survey import changes_since
+from leadhand.fleet.repository.git import GitFailed, printable_name
 from leadhand.fleet.repository.hub import ref_of
 from leadhand.fleet.status.ladder import CODER
 from leadhand.fleet.tasks import (
@@ -52,7 +52,7 @@ from leadhand.fleet.tasks import (
     Paid,
     PlannedTask,
     conflict_in,
-    overtaken,
+    overtaken_report,
     wrong_with,
 )
 from leadhand.fleet.workspace.slots import SetupFailed, SlotGone
@@ -112,7 +112,7 @@ class TroublePatience:
         return pause_s
 
 
-async def endure(
+async def retry_trouble(
     governor: Governor, said: Callable[[str], None], work: Callable[[], Awaitable[T]]
 ) -> T:
     """Return the result of `work`, repeated through trouble of the machine.
@@ -176,7 +176,7 @@ async def put_off(hub: Hub, assignment: Assignment, left: Left) -> dict[str, Any
     return {}
 
 
-async def finished(hub: Hub, context: Context) -> FinishedChange | None:
+async def deferred_change(hub: Hub, context: Context) -> FinishedChange | None:
     """Return the change that the last attempt could not land, unless a person said more since."""
     last = context.failures[-1].details if context.failures else None
     found = last.get(KEY) if isinstance(last, dict) else None
@@ -259,8 +259,8 @@ class CoderWorker:
         held = given.writes, self.coder.name, given.priority
         async with turn(shop.boundaries, shop.governor, *held):
             since = given.base if task.attempt == 1 else ""
-            if others := await drifted(shop.hub, task.run, since, given.writes):
-                return overtaken(others)
+            if others := await changes_since(shop.hub, task.run, since, given.writes):
+                return overtaken_report(others)
             async with shop.slots.lease(shop.hub.main(), saved_as=ref_of("wip", *who)) as slot:
                 return await self._attempt(task, given, context, slot)
 
@@ -268,10 +268,10 @@ class CoderWorker:
         self, task: Attempt, given: PlannedTask, context: Context, slot: Slot
     ) -> Report:
         assignment = await self._assignment(task, given, context)
-        if allowed := review.approved(context):
+        if allowed := review.approved_change(context):
             paid = Paid(CoderResult(ended="result", said="people approved it"))
             return await self._land(assignment, given, context, allowed.left, paid, {}, allowed)
-        if done := await finished(self.shop.hub, context):
+        if done := await deferred_change(self.shop.hub, context):
             paid = Paid(CoderResult(ended="result", said="it was done before"))
             return await self._land(assignment, given, context, done.left, paid, done.handoff)
         result = await self._work(assignment, slot, context)
@@ -306,7 +306,7 @@ class CoderWorker:
         return await self._land(assignment, given, context, left, paid, handoff)
 
     async def _endure(self, context: Context, work: Callable[[], Awaitable[T]]) -> T:
-        return await endure(self.shop.governor, context.progress, work)
+        return await retry_trouble(self.shop.governor, context.progress, work)
 
     async def _land(
         self,
@@ -382,7 +382,7 @@ class CoderWorker:
             kind = "policy" if outcome.kind == "protected" else "criteria_unmet"
             return paid.failed(kind, words, None, handoff)
         remarks, same = brief.remarks_in(handoff.get("said", "")), bool(assignment.session)
-        files = sorted(map(shown, changed))
+        files = sorted(map(printable_name, changed))
         landed, tests = outcome.sha, verdict.tests
         return paid.landed(landed, files, verdict.flaky, remarks, same=same, tests=tests)
 
@@ -392,8 +392,8 @@ class CoderWorker:
         """Return the parts of a change that need more than the gate."""
         shop = self.shop
         return review.Guarded(
-            review.touched(changed, shop.protected),
-            await guarded(shop.hub, shop.gate.rules, left.base, left.head),
+            review.protected_paths(changed, shop.protected),
+            await protected_parts(shop.hub, shop.gate.rules, left.base, left.head),
             verdict.removed,
             verdict.altered,
         )
@@ -421,7 +421,7 @@ class CoderWorker:
         handoff: dict[str, Any],
     ) -> tuple[Report | None, str]:
         """Return why it may not land or that people must look; or the digest that was approved."""
-        shop, named = self.shop, ", ".join(map(shown, kept.all_paths[:5]))
+        shop, named = self.shop, ", ".join(map(printable_name, kept.all_paths[:5]))
         reviewer = review.other_than(shop.reviewer, self.coder)
         if reviewer is None or kept.for_people:
             try:
@@ -436,7 +436,7 @@ class CoderWorker:
             words += " What was shown before is not what would land now." if before else ""
             return paid.failed("policy", words, None, handoff, change), ""
         context.progress("under review")
-        said = await review.judged(shop, reviewer, assignment, left, kept.paths)
+        said = await review.review_change(shop, reviewer, assignment, left, kept.paths)
         paid.add(said.cost)
         if said.trouble:
             return paid.failed(said.trouble, f"no review: {said.words}", None, handoff), ""
@@ -521,7 +521,7 @@ class CoderWorker:
         """Return where the work in progress lies; empty if there is none."""
         ref = _wip(assignment)
         try:
-            kept = await to_the_end(slot.save(ref))
+            kept = await finish_despite_cancel(slot.save(ref))
         except SlotGone:
             kept = None
         except (OSError, LeadhandError):
@@ -565,7 +565,7 @@ class CoderWorker:
     async def _adopted(self, sha: str) -> Report:
         hub = self.shop.hub
         files = await hub.changed(await hub.resolve(f"{sha}^"), sha)
-        return Report(data={"commit": sha, "files": sorted(map(shown, files))})
+        return Report(data={"commit": sha, "files": sorted(map(printable_name, files))})
 
     async def probe(self, task: Attempt, _context: Context) -> Report | None:
         """Report whether the change is on main, as git says."""
@@ -601,7 +601,9 @@ FRESH = f"{CODER}@fresh"
 Made = tuple[str, "Coder", str]
 
 
-def crew(shop: FleetContext, made: Iterable[Made], limits: AttemptLimits) -> list[CoderWorker]:
+def coder_workers(
+    shop: FleetContext, made: Iterable[Made], limits: AttemptLimits
+) -> list[CoderWorker]:
     """Workers from agents: a name (`coder`, `coder@strong`), the coder, its model."""
     given = list(made)
     names = [name for name, _coder, _model in given]

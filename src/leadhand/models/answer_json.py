@@ -25,7 +25,7 @@ def arguments(args: Any) -> Any:
     if not args.strip():
         return {}
     try:
-        return decoded(args)
+        return decode_json(args)
     except msgspec.DecodeError:
         return args
 
@@ -34,13 +34,13 @@ def data_in(text: str) -> Any:
     """Return the JSON value in an answer; a fence around it or a sentence before it is ignored."""
     for candidate in (text, text.partition("```json")[2].partition("```")[0], _outer(text)):
         try:
-            return decoded(candidate)
+            return decode_json(candidate)
         except msgspec.DecodeError:
             continue
     return None
 
 
-def decoded(text: str) -> Any:
+def decode_json(text: str) -> Any:
     """Return the JSON value of `text`.
 
     Raise `DecodeError` if it is malformed or nested too deeply.

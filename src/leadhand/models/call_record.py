@@ -42,12 +42,12 @@ def answer_digest(answer: ModelAnswer | str) -> str:
     return digest(scrub(said)) if said else ""
 
 
-def refused(problem: str, said: str) -> None:
+def report_refusal(problem: str, said: str) -> None:
     """Report to the run that a planner refused its model's answer, and why."""
     read = data_in(said)
     draft = RefusedDraft(
         findings=(scrub(problem),),
-        draft=bounded(said if read is None else read),
+        draft=bounded_content(said if read is None else read),
         answer=answer_digest(said),
     )
     drafts.get()(draft)
@@ -61,7 +61,7 @@ def contents(request: ModelRequest, answer: ModelAnswer | str) -> dict[str, Any]
     return {"asked": _text(_json(asked)), "answer": _text(_words(answer))}
 
 
-def bounded(value: Any) -> Any:
+def bounded_content(value: Any) -> Any:
     """Return `value` if it is short enough for the log, else its beginning."""
     value = scrubbed(value)
     text = _json(value)

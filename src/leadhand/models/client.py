@@ -58,7 +58,7 @@ class Client:
         if current() is not None:
             return False
         names = [getattr(model, "known", None) for model in self.models]
-        return all(name is None or prices.known(name) for name in names)
+        return all(name is None or prices.has_price(name) for name in names)
 
     async def ask(
         self, request: ModelRequest, heard: Listener | None = None, *, prompt: str = ""
@@ -84,7 +84,7 @@ class Client:
             request = replace(request, max_tokens=min(request.max_tokens, name.max_tokens))
         asked, each = prices.bound(name, request) if name is not None else (0.0, 0.0)
         least = asked + min(request.max_tokens, ANSWER_TOKENS_MIN) * each
-        if name is not None and not prices.known(name):
+        if name is not None and not prices.has_price(name):
             least = asked = math.inf
         reserved = await paying.reserve(asked + request.max_tokens * each, least)
         if each and math.isfinite(reserved):

@@ -36,7 +36,7 @@ def cost(name: ModelName, usage: Usage) -> float | None:
     return None if found is None else float(found)
 
 
-def known(name: ModelName) -> bool:
+def has_price(name: ModelName) -> bool:
     """Return whether the price of a model is known."""
     return cost(name, Usage(1, 1)) is not None
 

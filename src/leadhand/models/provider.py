@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from leadhand.errors import UsageError
-from leadhand.models.answer_json import arguments, clean, data_in, decoded
+from leadhand.models.answer_json import arguments, clean, data_in, decode_json
 from leadhand.models.failures import ModelFailure, of_provider
 from leadhand.models.messages import (
     AssistantMessage,
@@ -60,25 +60,25 @@ DEFINITIONS = ("$defs", "definitions")
 
 def is_open(schema: Mapping[str, Any]) -> bool:
     """Return whether any part of a schema allows properties or values that it does not name."""
-    return bool(closed(schema) != schema)
+    return bool(close_schema(schema) != schema)
 
 
-def closed(schema: Any) -> Any:
+def close_schema(schema: Any) -> Any:
     """Return the same schema with its open parts as JSON in a text."""
     if _open_here(schema):
         return AS_TEXT
     made = dict(schema)
     if isinstance(made.get("properties"), dict):
-        made["properties"] = {name: closed(each) for name, each in made["properties"].items()}
+        made["properties"] = {name: close_schema(each) for name, each in made["properties"].items()}
     if "items" in made:
-        made["items"] = closed(made["items"])
+        made["items"] = close_schema(made["items"])
     for word in DEFINITIONS:
         if isinstance(made.get(word), dict):
-            made[word] = {name: closed(each) for name, each in made[word].items()}
+            made[word] = {name: close_schema(each) for name, each in made[word].items()}
     return made
 
 
-def opened(data: Any, schema: Any, root: Any = None) -> Any:
+def open_answer(data: Any, schema: Any, root: Any = None) -> Any:
     """Convert an answer to a closed schema back into an answer to the schema itself.
 
     A text that should be JSON and is not stays as it is: the check against the schema reports it.
@@ -87,12 +87,12 @@ def opened(data: Any, schema: Any, root: Any = None) -> Any:
     if _open_here(schema):
         return _value(data)
     if isinstance(schema.get("$ref"), str):
-        return opened(data, _resolved(schema["$ref"], root), root)
+        return open_answer(data, _resolved(schema["$ref"], root), root)
     if isinstance(data, dict) and isinstance(schema.get("properties"), dict):
         known = schema["properties"]
-        return {k: opened(v, known[k], root) if k in known else v for k, v in data.items()}
+        return {k: open_answer(v, known[k], root) if k in known else v for k, v in data.items()}
     if isinstance(data, list) and "items" in schema:
-        return [opened(each, schema["items"], root) for each in data]
+        return [open_answer(each, schema["items"], root) for each in data]
     return data
 
 
@@ -117,7 +117,7 @@ def _value(data: Any) -> Any:
     if not isinstance(data, str):
         return data
     try:
-        return decoded(data)
+        return decode_json(data)
     except msgspec.DecodeError:
         return data
 
@@ -290,7 +290,7 @@ class ProviderModel:
             wanted = [call for call in calls if call.tool == DATA_TOOL]
             data = wanted[0].arguments if wanted else data_in(text)
             if strict:  # open parts came as JSON in a text
-                data = opened(data, request.schema)
+                data = open_answer(data, request.schema)
             calls = ()
             if data is None:
                 words = f"{self.name}: the answer is no JSON: {text[:200]!r}"
@@ -385,7 +385,7 @@ def _native(
             return None
     else:
         return as_it_is
-    strict = asking(closed(schema), strict=True)
+    strict = asking(close_schema(schema), strict=True)
     try:
         client.prepare_request(None, strict)
     except (ex.UserError, ex.ModelAPIError, ValueError):

@@ -60,7 +60,7 @@ def agents_of(catalog: Catalog) -> list[str]:
     ]
 
 
-def asked(agent: str, goal: Goal) -> Doc:
+def one_step_plan(agent: str, goal: Goal) -> Doc:
     """Return a plan of one step: the goal's text as the task of one agent."""
     step: Doc = {
         "id": StepIds(()).take(Operator(name=agent, worker=agent)),

@@ -32,7 +32,7 @@ from leadhand.planners.goal.operators import OperatorCache
 from leadhand.planners.goal.planner import GoalPlanner
 from leadhand.planners.goal.world import World, fold
 from leadhand.planners.progress import IDLE, Idle, Progress, over
-from leadhand.planners.proposal_check import not_true, refused, unmet
+from leadhand.planners.proposal_check import lint_refusal, not_true, unmet
 from leadhand.planners.script import ScriptPlanner
 from leadhand.ports import is_external_cancellation
 
@@ -188,7 +188,7 @@ class Hybrid:
     def _wrong(self, doc: Doc, view: PlannerView, world: World) -> str:
         """Return the first mistake of a proposal; empty if there is none."""
         name, steps = self.first.name, doc["steps"]
-        errors = refused(steps, view)
+        errors = lint_refusal(steps, view)
         if errors:
             return f"{name} proposes what cannot be run ({'; '.join(errors[:3])})"
         return unmet(steps[:LOOK_MAX], view, world)

@@ -28,7 +28,7 @@ import msgspec
 from leadhand.core.hashing import canonical, digest
 from leadhand.core.wording import listed
 from leadhand.planners.goal.operators import operator_name
-from leadhand.planners.goal.world import promised
+from leadhand.planners.goal.world import promised_field
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -90,7 +90,7 @@ class Progress:
         for step in view.timeline:
             if step.status not in TRIED and not step.attempts:
                 continue
-            gives = promised(step, view.catalog, "gives")
+            gives = promised_field(step, view.catalog, "gives")
             fresh = facts.intersection(gives) - true
             name = operator_name(step.worker, step.action)
             if fresh and name not in tried:

@@ -23,7 +23,7 @@ from leadhand.core.plan.graph import order as in_order
 from leadhand.core.state.model import DROPPABLE, MOVABLE, REPLACEABLE
 from leadhand.core.wording import listed
 from leadhand.planners.goal.operators import takes_of
-from leadhand.planners.goal.world import Fact, given, resolved, successor, value_of
+from leadhand.planners.goal.world import Fact, facts_of_step, resolve_parameter, successor, value_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container
@@ -40,7 +40,7 @@ FOR_GOOD = frozenset({"permanent", "policy", "denied"})
 """Classes of failures that the same attempt would meet again."""
 
 
-def refused(steps: list[Doc], view: PlannerView) -> list[str]:
+def lint_refusal(steps: list[Doc], view: PlannerView) -> list[str]:
     """Return why lint refuses to add steps to the run."""
     return [str(each) for each in errors(steps, view)]
 
@@ -71,7 +71,7 @@ def undroppable(drop: Mapping[str, str], view: PlannerView) -> str:
     return ""
 
 
-def misplaced(steps: Sequence[Doc], cancel: Sequence[str], view: PlannerView) -> str:
+def forbidden_change(steps: Sequence[Doc], cancel: Sequence[str], view: PlannerView) -> str:
     """Return the first step that a proposal must not cancel or replace, as text."""
     for name in cancel:
         status = view.steps[name].status if name in view.steps else "not in the plan"
@@ -151,7 +151,7 @@ Sources = Mapping[str, Sequence[Fact]]
 def _sources(changes: Mapping[str, tuple[Sequence[str], Sequence[str]]], world: World) -> Sources:
     found: dict[str, list[Fact]] = {name: [fact] for name, fact in world.facts.items()}
     for step, (gives, _) in changes.items():
-        for name, fact in given(step, tuple(gives)).items():
+        for name, fact in facts_of_step(step, tuple(gives)).items():
             found.setdefault(name, []).append(fact)
     return found
 
@@ -201,7 +201,7 @@ def _refers(ref: references.Ref, fact: Fact, view: PlannerView) -> bool:
 
 def _equals(value: Json, fact: Fact, view: PlannerView) -> bool:
     try:
-        return bool(resolved(value, view) == value_of(fact.value, view))
+        return bool(resolve_parameter(value, view) == value_of(fact.value, view))
     except LookupError:
         return False  # it is not there yet
 
@@ -233,10 +233,12 @@ def repeats(steps: Sequence[Doc], view: PlannerView) -> str:
         if each.failure.failure_class in FOR_GOOD and each.step in view.steps:
             planned = view.steps[each.step].planned
             key = each.worker, planned.get("action", "")
-            failed.setdefault(key, []).append(resolved(planned.get("parameters") or {}, view))
+            failed.setdefault(key, []).append(
+                resolve_parameter(planned.get("parameters") or {}, view)
+            )
     for step in steps:
         key = step["worker"], step.get("action", "")
-        if key in failed and resolved(step.get("parameters") or {}, view) in failed[key]:
+        if key in failed and resolve_parameter(step.get("parameters") or {}, view) in failed[key]:
             return f"step {step['id']} repeats what {step['worker']} has failed at for good"
     return ""
 

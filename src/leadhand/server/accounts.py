@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from leadhand.server.settings import Member
-    from leadhand.stores.location import Place
+    from leadhand.stores.location import StoreLocation
 
 
 # Sessions signed out before their expiry, kept across restarts.
@@ -126,19 +126,19 @@ def digest_of(token: str) -> str:
     return f"sha256:{hashlib.sha256(token.encode()).hexdigest()}"
 
 
-def token_file(store: Place) -> Path:
+def token_file(store: StoreLocation) -> Path:
     """Return the file of the owner's token."""
     path = home(store)
     return path.with_name(f"{path.name}.token")
 
 
-def signed_out_file(store: Place) -> Path:
+def signed_out_file(store: StoreLocation) -> Path:
     """Return the file of signed-out sessions."""
     path = home(store)
     return path.with_name(f"{path.name}.signed-out")
 
 
-def owner_token(store: Place) -> tuple[str, bool]:
+def owner_token(store: StoreLocation) -> tuple[str, bool]:
     """Return the owner's token, and whether it was created now."""
     path = token_file(store)
     try:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from fastapi import Request, Response
 
-from leadhand.codec.events import escaped
+from leadhand.codec.events import escape_surrogates
 from leadhand.core.state.model import Now
 from leadhand.server.gate import PERSON
 from leadhand.server.prometheus import EventCounts
@@ -85,7 +85,7 @@ def encoded(doc: Any) -> bytes:
     try:
         return msgspec.json.encode(doc)
     except UnicodeEncodeError:
-        return msgspec.json.encode(escaped(msgspec.to_builtins(doc)))
+        return msgspec.json.encode(escape_surrogates(msgspec.to_builtins(doc)))
 
 
 def answer(doc: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from leadhand.core.state.model import State
     from leadhand.ports import RunHeader
-    from leadhand.stores.location import Place
+    from leadhand.stores.location import StoreLocation
 
 
 T = TypeVar("T")
@@ -38,7 +38,7 @@ STEPS_KEPT = 50_000
 class CachedReader(Reader):
     """A reader with a cache of folded runs."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: StoreLocation) -> None:
         super().__init__(place)
         self._kept: OrderedDict[str, State] = OrderedDict()
         self.driver = Driver()
@@ -74,7 +74,7 @@ class CachedReader(Reader):
 class CachedReaders:
     """All cached readers of a server."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: StoreLocation) -> None:
         self._place = place
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="leadhand-read")
         self._own = threading.local()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def checks(_settings: Settings, *, fix: bool) -> Iterator[DoctorCheck]:
     """Check that the third-party files of the page are present; with `fix`, fetch them."""
     said: list[str] = []
-    if npm_assets.softly(said.append) if fix else npm_assets.ready():
+    if npm_assets.fetch_if_possible(said.append) if fix else npm_assets.ready():
         yield DoctorCheck("dashboard", "all its files are there")
         return
     problem = said[0] if said else "its third-party files were not fetched when this was built"

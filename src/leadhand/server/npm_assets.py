@@ -147,7 +147,7 @@ def _sha256(body: bytes) -> str:
     return hashlib.sha256(body).hexdigest()
 
 
-def softly(say: Callable[[str], object], lock: Path = LOCK, into: Path = FOLDER) -> bool:
+def fetch_if_possible(say: Callable[[str], object], lock: Path = LOCK, into: Path = FOLDER) -> bool:
     """Fetch, or say what is missing and how to fetch it later; return whether all is present."""
     try:
         fetch(lock, into)
@@ -163,7 +163,7 @@ def main(args: list[str]) -> int:
     if len(places) != 2:
         sys.stderr.write("usage: vendor.py [LOCK INTO]\n")
         return 2
-    softly(lambda text: sys.stderr.write(f"leadhand: {text}\n"), *places)
+    fetch_if_possible(lambda text: sys.stderr.write(f"leadhand: {text}\n"), *places)
     return 0
 
 

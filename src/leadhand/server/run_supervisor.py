@@ -24,7 +24,7 @@ from leadhand.app.hosting_service import hosting_service
 from leadhand.app.lead import Lead
 from leadhand.app.loading import planner_name, planner_of, registry_of, reviewers_of
 from leadhand.app.reader import summary_of
-from leadhand.app.resume import loaded
+from leadhand.app.resume import load_resumable
 from leadhand.app.rollback import roll_back
 from leadhand.codec.events import decode
 from leadhand.core.events import RunEnded
@@ -207,7 +207,7 @@ class RunSupervisor:
         """
         if state.process is not None:
             raise UsageError(self._own_process(state, state.process))
-        found = loaded(self.settings, state, shared=self.registry)
+        found = load_resumable(self.settings, state, shared=self.registry)
         hosted = await self.host.resume(run, found.registry, found.planner)
         self.unhosted.pop(run, None)
         return hosted
@@ -271,7 +271,7 @@ class RunSupervisor:
             with SOURCES.reloading():
                 registry = registry_of(self.settings)
                 found = {
-                    run: loaded(self.settings, run.state, shared=registry).registry
+                    run: load_resumable(self.settings, run.state, shared=registry).registry
                     for run in list(host.runs.values())
                     if run.driven
                     and run.state.ended is None
@@ -309,7 +309,7 @@ class RunSupervisor:
                 f"run {run} was driven by a process of its own, and what it did is taken back "
                 f"where it was started. Fix: {way}"
             )
-        found = loaded(self.settings, state, shared=self.registry)
+        found = load_resumable(self.settings, state, shared=self.registry)
         sources = state.started.workers if state.started else ()
         policy = msgspec.structs.replace(self.settings.policy)
         lead = self.lead_for(actor, "", policy, found.registry, self.settings)

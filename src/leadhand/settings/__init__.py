@@ -62,13 +62,13 @@ from leadhand.core.policy import Policy
 from leadhand.core.wording import closest, listed, shown
 from leadhand.errors import NotAllowed, UsageError
 from leadhand.models.names import ModelName
-from leadhand.settings.contexts import ContextSettings, check_context, chosen
+from leadhand.settings.contexts import ContextSettings, check_context, find_context
 from leadhand.settings.folders import FOLDER
 from leadhand.settings.models import check_tiers
 from leadhand.settings.review import refuse_namesakes
 from leadhand.settings.schema import APPROVERS, NAMED, SCHEMAS, TABLES
 from leadhand.settings.sections import Section, section_of, tables
-from leadhand.stores.location import Place, place_of
+from leadhand.stores.location import StoreLocation, place_of
 
 if TYPE_CHECKING:
     from leadhand.models.registry import ModelRegistry
@@ -88,7 +88,7 @@ class Settings:
 
     root: Path
     """The folder of the project: that of its settings file, else the working folder."""
-    store: Place
+    store: StoreLocation
     workers: tuple[str, ...] = ()
     """Modules, or absolute paths of Python files, with workers."""
     declared: Mapping[str, Doc] = field(default_factory=dict)
@@ -179,7 +179,7 @@ def load_settings(
         key.partition(".")[2]: found.pop(key) for key in list(found) if key.startswith("context.")
     }
     tables = {name: each.value for name, each in places.items()}
-    place = None if context is None else chosen(tables, context)
+    place = None if context is None else find_context(tables, context)
     if place is not None:
         given = places[place.name]
         policy = given.value.get("policy", {})

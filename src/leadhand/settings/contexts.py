@@ -61,7 +61,7 @@ def check_context(path: Path, name: str, table: Any) -> Doc:
     return table
 
 
-def chosen(tables: Mapping[str, Doc], name: str) -> ContextSettings:
+def find_context(tables: Mapping[str, Doc], name: str) -> ContextSettings:
     """Return the context of a name. Raise `UsageError`, which lists the known ones."""
     if name not in tables:
         there = _meant(name, tables) if tables else "Fix: add [context.NAME] to leadhand.toml."

@@ -9,12 +9,12 @@ from leadhand.stores.location import home
 from leadhand.stores.permissions import FOLDER_MODE, STATE_FOLDER, tighten
 
 if TYPE_CHECKING:
-    from leadhand.stores.location import Place
+    from leadhand.stores.location import StoreLocation
 
 FOLDER = STATE_FOLDER
 
 
-def make_store_folder(store: Place) -> None:
+def make_store_folder(store: StoreLocation) -> None:
     """Create `.leadhand/`, for this account only, with a .gitignore: no run is ever committed."""
     folder = home(store).parent
     if folder.name != FOLDER:

@@ -243,14 +243,14 @@ def _sections(settings: Settings) -> list[Section]:
     return [each for each in map(section_of, settings.sections) if each is not None]
 
 
-def untrusted(settings: Settings, trust: Trust) -> list[TrustEntry]:
+def untrusted_entries(settings: Settings, trust: Trust) -> list[TrustEntry]:
     """Return the entries of project files that are not trusted yet."""
     return [each for each in entries_of(settings) if not trust.allows(each)]
 
 
 def require(settings: Settings, trust: Trust) -> Settings:
     """Return the settings with their trust. Raise `NotTrusted` if an entry is not trusted."""
-    if missing := untrusted(settings, trust):
+    if missing := untrusted_entries(settings, trust):
         raise NotTrusted(refusal(missing))
     return replace(settings, trust=trust)
 
@@ -274,7 +274,7 @@ def looking(settings: Settings, trust: Trust) -> Settings:
     `not_loaded` holds the entries left out. Agents are left out with them: their tools may be among
     them. Raise `NotTrusted` for a remote database: there is nothing to show without contacting it.
     """
-    missing = untrusted(settings, trust)
+    missing = untrusted_entries(settings, trust)
     if not missing:
         return replace(settings, trust=trust)
     kinds = {kind: {each.name for each in missing if each.kind == kind} for kind, *_ in missing}

@@ -47,7 +47,7 @@ class StoreAddress:
         return self.secret.partition(":")[0].lower()
 
 
-Place: TypeAlias = Path | StoreAddress
+StoreLocation: TypeAlias = Path | StoreAddress
 
 
 class NoLog(UsageError):
@@ -130,7 +130,7 @@ def is_address(text: object) -> bool:
     return isinstance(text, str) and ADDRESS.match(text) is not None
 
 
-def kind_of(place: Place) -> StoreKind:
+def kind_of(place: StoreLocation) -> StoreKind:
     """Return the kind of a log. Raise UsageError if no installed package brings it."""
     if isinstance(place, Path):
         from leadhand.stores.sqlite.kind import KIND
@@ -159,7 +159,7 @@ def _kind(scheme: str) -> StoreKind:
     return found
 
 
-def place_of(text: str | Path, folder: Path, home: Path) -> Place:
+def place_of(text: str | Path, folder: Path, home: Path) -> StoreLocation:
     """Return the location of a text: an address, or a path from `folder`.
 
     `home` names the local files of an address.
@@ -169,17 +169,17 @@ def place_of(text: str | Path, folder: Path, home: Path) -> Place:
     return folder / Path(text).expanduser()
 
 
-def home(place: Place) -> Path:
+def home(place: StoreLocation) -> Path:
     """Return the path after which local files beside the log are named."""
     return place.home if isinstance(place, StoreAddress) else place
 
 
-def there(place: Place) -> bool:
+def there(place: StoreLocation) -> bool:
     """Return whether there is a log: a file, or a database, with our tables in it."""
     return kind_of(place).is_there(place)
 
 
-def spelled(place: Place) -> str:
+def spelled(place: StoreLocation) -> str:
     """Return a location in full, including its password: only for another process of ours."""
     return place.secret if isinstance(place, StoreAddress) else str(place)
 

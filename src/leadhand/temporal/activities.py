@@ -136,7 +136,7 @@ async def aside(store: Store, call: Callable[..., T], *args: Any) -> T:
     return await asyncio.get_running_loop().run_in_executor(READERS, call, *args)
 
 
-async def fetched(store: Store, state: State, names: Iterable[str]) -> None:
+async def fetch_results(store: Store, state: State, names: Iterable[str]) -> None:
     """Load large results of a private state in advance.
 
     An unreadable result is left to its reader.
@@ -243,7 +243,7 @@ class StepActivities:
         self, deputy: RemoteRun, order: AttemptOrder, work: Coroutine[Any, Any, None]
     ) -> None:
         with suppress(asyncio.CancelledError):  # the context is marked, and `work` looks there
-            await fetched(self._store, deputy.state, list(order.results))
+            await fetch_results(self._store, deputy.state, list(order.results))
         await work
 
     def _refused(self, order: AttemptOrder) -> ev.AttemptReported | None:
@@ -295,7 +295,7 @@ class EngineActivities:
         """Ask the planner of a run for its next decision."""
         async with beating(look.heartbeat_s):
             deputy = await self._deputy(look)
-            await fetched(self._store, deputy.state, reversed(deputy.state.steps))
+            await fetch_results(self._store, deputy.state, reversed(deputy.state.steps))
             try:
                 deputy.planner = self._planner(deputy.state)
             except UsageError as error:  # this engine does not have it: the run gets the reason

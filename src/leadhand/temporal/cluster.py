@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from leadhand.core.plan.model import Doc
     from leadhand.ports import Store
     from leadhand.settings import Settings
-    from leadhand.stores.location import Place
+    from leadhand.stores.location import StoreLocation
     from leadhand.stores.log import Log
     from leadhand.temporal.host import TemporalHost
     from leadhand.temporal.host_status import TemporalStatus
@@ -56,14 +56,14 @@ class Cluster(msgspec.Struct, frozen=True):
     name: ClassVar[str] = "Temporal"
     setting: ClassVar[str] = "temporal.address"
 
-    async def open(self, place: Place | Store) -> TemporalHost:
+    async def open(self, place: StoreLocation | Store) -> TemporalHost:
         """Return the host of the runs of a log. An open store is lent: it is not closed."""
         from leadhand.temporal.host_factory import open_host
 
         return await open_host(self, place)
 
     async def send_command(
-        self, place: Place, run: str, verb: str, actor: str, details: Doc
+        self, place: StoreLocation, run: str, verb: str, actor: str, details: Doc
     ) -> Doc:
         """Send a command to a run, or to all if `run` is empty; in the log on return."""
         host = await self.open(place)
@@ -72,7 +72,7 @@ class Cluster(msgspec.Struct, frozen=True):
         finally:
             await host.close()
 
-    async def give_up(self, place: Place, run: str, actor: str, reason: str) -> None:
+    async def give_up(self, place: StoreLocation, run: str, actor: str, reason: str) -> None:
         """End the workflow of a run, regardless of its pending work: the log is the authority."""
         host = await self.open(place)
         try:
@@ -80,7 +80,7 @@ class Cluster(msgspec.Struct, frozen=True):
         finally:
             await host.close()
 
-    async def withdraw(self, place: Place, run: str, actor: str, reason: str) -> bool:
+    async def withdraw(self, place: StoreLocation, run: str, actor: str, reason: str) -> bool:
         """Withdraw a run that waits for an engine. Return False if there is none of this id."""
         host = await self.open(place)
         try:
@@ -90,7 +90,7 @@ class Cluster(msgspec.Struct, frozen=True):
             await host.close()
 
     async def take_back(
-        self, place: Place, actor: str, reason: str, tell: Callable[[str], None]
+        self, place: StoreLocation, actor: str, reason: str, tell: Callable[[str], None]
     ) -> bool:
         """Let processes of ours host the runs of a log again. Return False if they already do."""
         from leadhand.temporal.take_back import take_back

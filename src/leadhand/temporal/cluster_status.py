@@ -40,7 +40,7 @@ NO_ENGINE = (
 )
 
 
-async def served_by(client: Client, queue: str, *, workflows: bool = False) -> list[str]:
+async def pollers(client: Client, queue: str, *, workflows: bool = False) -> list[str]:
     """Return the processes that ask a task queue for work."""
     seen = await last_seen(client, queue, workflows=workflows)
     return sorted(name for name, ago_s in seen.items() if ago_s <= SILENT_S)
@@ -95,7 +95,7 @@ async def not_begun(client: Client, prefix: str, run: str) -> set[str]:
 async def missing(client: Client, prefix: str, workers: Iterable[str]) -> list[str]:
     """Describe missing processes: an engine, or a machine for one of these workers."""
     found = []
-    if not await served_by(client, engine_queue(prefix), workflows=True):
+    if not await pollers(client, engine_queue(prefix), workflows=True):
         found.append(NO_ENGINE)
     for name in workers:
         seen = await last_seen(client, queue_of(prefix, name))
@@ -108,7 +108,9 @@ async def missing(client: Client, prefix: str, workers: Iterable[str]) -> list[s
     return found
 
 
-async def parked(client: Client, prefix: str, ends: dict[str, tuple[int, str]]) -> dict[str, str]:
+async def parked_runs(
+    client: Client, prefix: str, ends: dict[str, tuple[int, str]]
+) -> dict[str, str]:
     """Return the runs whose log differs from what their workflow wrote, and the problem.
 
     `ends`: the ends of their logs, read before. The log is written behind, so it may end before the

@@ -28,7 +28,7 @@ from leadhand.engine.approvals import admit
 from leadhand.engine.secrets import secrets_of
 from leadhand.errors import Conflict, LeadhandError, UsageError
 from leadhand.temporal.cluster import Cluster, security_of
-from leadhand.temporal.cluster_status import hosted_runs, served_by, workflow_id
+from leadhand.temporal.cluster_status import hosted_runs, pollers, workflow_id
 from leadhand.temporal.dispatch import engine_queue
 from leadhand.temporal.messages import RUN, Begin, HostingOptions, LogPosition, newest
 from leadhand.temporal.payloads import Shelf, converter
@@ -181,7 +181,7 @@ class TemporalHost:
     async def engines(self) -> list[str]:
         """Return the processes that serve runs here; without one, started runs wait."""
         try:
-            return await served_by(self.client, engine_queue(self.ways.prefix), workflows=True)
+            return await pollers(self.client, engine_queue(self.ways.prefix), workflows=True)
         except RPCError as error:
             raise unanswered(error) from None
 

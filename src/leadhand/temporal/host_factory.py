@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from leadhand.app.lead import Lead
     from leadhand.engine.host import EmbeddedHost
     from leadhand.ports import Entry, Store
-    from leadhand.stores.location import Place
+    from leadhand.stores.location import StoreLocation
     from leadhand.stores.log import KeptStore
     from leadhand.temporal.activities import EngineActivities
     from leadhand.temporal.cluster import Cluster
@@ -32,7 +32,7 @@ STORE_WAIT_S = 10.0
 LOOK_S = 0.1
 
 
-async def open_host(cluster: Cluster, place: Place | Store) -> TemporalHost:
+async def open_host(cluster: Cluster, place: StoreLocation | Store) -> TemporalHost:
     """Open the host of runs on a Temporal server; their log is read here."""
     require()
     from leadhand.temporal.host import TemporalHost, connect
@@ -53,7 +53,7 @@ async def open_host(cluster: Cluster, place: Place | Store) -> TemporalHost:
     return host
 
 
-async def open_log(place: Place | Store, *, speaks: bool = False) -> Any:
+async def open_log(place: StoreLocation | Store, *, speaks: bool = False) -> Any:
     """Open the log for reading, and for large payloads.
 
     `speaks`: also to record commands to all runs; no process of ours may host it meanwhile. An

@@ -80,10 +80,10 @@ class TemporalStatus:
 
     async def _parked(self, prefix: str, ends: dict[str, tuple[int, str]]) -> list[str]:
         """Return runs whose log differs from their workflow's: they accept no command and stop."""
-        from leadhand.temporal.cluster_status import parked, way_out
+        from leadhand.temporal.cluster_status import parked_runs, way_out
 
         some = {run: ends[run] for run in sorted(ends)[-PARKED_MAX:]}
-        found = await parked(self._client, prefix, some)
+        found = await parked_runs(self._client, prefix, some)
         return [f"run {run} is parked: {why}. {way_out(run)}" for run, why in found.items()]
 
     async def forks(self, run: str = "") -> dict[str, str]:
@@ -94,7 +94,7 @@ class TemporalStatus:
         require()
         from temporalio.service import RPCError
 
-        from leadhand.temporal.cluster_status import hosted_runs, parked
+        from leadhand.temporal.cluster_status import hosted_runs, parked_runs
         from leadhand.temporal.host import connect
         from leadhand.temporal.run import unanswered
 
@@ -102,7 +102,9 @@ class TemporalStatus:
         try:
             client = await connect(self._cluster)
             runs = await hosted_runs(client, prefix, run)
-            return await parked(client, prefix, {r: ends[r] for r in sorted(runs) if r in ends})
+            return await parked_runs(
+                client, prefix, {r: ends[r] for r in sorted(runs) if r in ends}
+            )
         except RPCError as error:
             raise unanswered(error) from None
 

@@ -23,7 +23,7 @@ from temporalio.converter import (
     PayloadCodec,
 )
 
-from leadhand.codec.events import escaped
+from leadhand.codec.events import escape_surrogates
 from leadhand.errors import StoreCorrupt, UsageError
 
 INLINE_BYTES_MAX = 16 << 10
@@ -60,7 +60,7 @@ class JsonConverter(EncodingPayloadConverter):
         try:
             data = msgspec.json.encode(value)
         except UnicodeEncodeError:
-            data = msgspec.json.encode(escaped(msgspec.to_builtins(value)))
+            data = msgspec.json.encode(escape_surrogates(msgspec.to_builtins(value)))
         return Payload(metadata={"encoding": b"json/plain"}, data=data)
 
     def from_payload(self, payload: Payload, type_hint: type | None = None) -> Any:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from leadhand.app.anchors import ANCHORED, Anchorer
 from leadhand.app.loading import registry_of, reviewers_of, telemetry_of
-from leadhand.app.resume import planner_again
+from leadhand.app.resume import planner_from_log
 from leadhand.app.store_factory import open_store
 from leadhand.engine.host import EmbeddedHost
 from leadhand.errors import LeadhandError, UsageError
@@ -123,7 +123,7 @@ async def running_service(options: ServiceOptions) -> AsyncIterator[RunningServi
             engine = EngineActivities(
                 store,
                 registry,
-                planner=lambda state: planner_again(settings, state, methods=registry.methods),
+                planner=lambda state: planner_from_log(settings, state, methods=registry.methods),
                 reviewers=reviewers_of(settings),
                 on_notice=notice,
             )

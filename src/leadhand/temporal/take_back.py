@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from leadhand.core.host import TemporalOpened
-    from leadhand.stores.location import Place
+    from leadhand.stores.location import StoreLocation
     from leadhand.stores.log import KeptStore
     from leadhand.temporal.cluster import Cluster
 
 
 async def take_back(
-    place: Place,
+    place: StoreLocation,
     cluster: Cluster,
     actor: str,
     reason: str,

@@ -154,7 +154,7 @@ class _Simulator:
         host.successor = successor
         await host.open()
         begun = RUN in self.disk.logs
-        run = await (self.lead.take_up(host, RUN) if begun else begin(host))
+        run = await (self.lead.resume_on(host, RUN) if begun else begin(host))
         self.run = run
         early = asyncio.get_running_loop().create_task(self._early(run, people))
         while True:

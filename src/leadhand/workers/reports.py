@@ -84,14 +84,14 @@ def _declared(error: WorkerFailure) -> Report:
     try:
         data = plain(error.data)
     except ValueError as problem:
-        details = {"data_left_out": bounded(str(problem))}
+        details = {"data_left_out": bounded_text(str(problem))}
     effect = error.effect if error.effect in EFFECTS else "unknown"
     wait = error.retry_after_s
     usable = isinstance(wait, int | float) and math.isfinite(wait) and wait >= 0
     failure = Failure(
         failure_class, message, cast("Effect", effect), wait if usable else None, details
     )
-    said = tuple(bounded(str(each)) for each in error.recommendations)
+    said = tuple(bounded_text(str(each)) for each in error.recommendations)
     return Report("failed", data, failure, said)
 
 
@@ -125,7 +125,7 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]
 
 def _text(error: BaseException) -> str:
     try:
-        return bounded(str(error))
+        return bounded_text(str(error))
     except Exception:  # noqa: BLE001 - an exception that cannot be printed is still a failure
         return "(its message could not be read)"
 
@@ -139,11 +139,11 @@ def _details(error: BaseException) -> dict[str, Any]:
         lines = "".join(shown.format(chain=False)).splitlines()[1:-1]
     except Exception:  # noqa: BLE001 - the report matters more than its traceback
         lines = []
-    lines = [bounded(line, 300) for line in lines if line.strip(" ^~")]
+    lines = [bounded_text(line, 300) for line in lines if line.strip(" ^~")]
     return {"type": type(error).__name__, "traceback": lines[-MAX_TRACEBACK_LINES:]}
 
 
-def bounded(text: str, limit: int = MAX_MESSAGE) -> str:
+def bounded_text(text: str, limit: int = MAX_MESSAGE) -> str:
     """Return a text that JSON, a log and a terminal can hold: short, no NUL, no lone surrogates."""
     if len(text) > limit:
         text = f"{text[: limit // 2]} ... {text[-limit // 2 :]}"
@@ -168,7 +168,7 @@ def report_from(value: Any, *, effects: bool = False) -> Report:
 def _unusable(problem: str, effects: bool) -> Report:  # noqa: FBT001
     # It ran to its end, so whatever it does outside has been done.
     effect: Effect = "done" if effects else "none"
-    return Report.failed("invalid_output", bounded(problem), effect=effect)
+    return Report.failed("invalid_output", bounded_text(problem), effect=effect)
 
 
 def _checked(report: Report) -> Report:
@@ -186,9 +186,9 @@ def _checked(report: Report) -> Report:
         data=plain(report.data),
         error=error,
         cost=float(report.cost),
-        recommendations=tuple(bounded(str(each)) for each in report.recommendations),
+        recommendations=tuple(bounded_text(str(each)) for each in report.recommendations),
         artifacts=tuple(str(each) for each in report.artifacts),
-        output=bounded(str(report.output), 1 << 20),
+        output=bounded_text(str(report.output), 1 << 20),
     )
 
 
@@ -201,7 +201,9 @@ def _checked_failure(error: Failure) -> Failure:
     if wait is not None and not (isinstance(wait, int | float) and 0 <= wait < math.inf):
         raise ValueError(f"error.retry_after_s: must be seconds, not {wait!r}")
     return replace(
-        error, message=bounded(str(error.message)), details=plain(error.details, "error.details")
+        error,
+        message=bounded_text(str(error.message)),
+        details=plain(error.details, "error.details"),
     )
 
 

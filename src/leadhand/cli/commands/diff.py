@@ -74,9 +74,9 @@ def _plans(console: Console, settings: Settings, a: str, b: str) -> Compared:
 
 
 def _revisions(settings: Settings, run: str, start: int | None, end: int | None) -> Compared:
-    from leadhand.app.comparison import compared
+    from leadhand.app.comparison import compare_revisions
 
     if run.endswith((".json", ".yaml", ".yml")) or in_library(settings, run):
         raise UsageError(f"{run} is a plan: name another one to compare it with")
     with reading(settings) as reader:
-        return compared(reader, reader.resolve(run), start, end)
+        return compare_revisions(reader, reader.resolve(run), start, end)

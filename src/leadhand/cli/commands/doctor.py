@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from leadhand.core.plan.model import Doc
     from leadhand.core.policy import Policy
-    from leadhand.stores.location import Place
+    from leadhand.stores.location import StoreLocation
     from leadhand.workers.registry import Registry
     from leadhand.workers.requirements import Requirement
 
@@ -347,7 +347,7 @@ def _file(path: Path) -> Iterator[DoctorCheck]:
     )
 
 
-def _content(place: Place) -> Iterator[DoctorCheck]:
+def _content(place: StoreLocation) -> Iterator[DoctorCheck]:
     import asyncio
 
     from leadhand.app.reader import Reader
@@ -441,9 +441,9 @@ def _mcp(settings: Settings) -> Iterator[DoctorCheck]:
     """Check each configured MCP server: whether it answers, and as pinned."""
     if not settings.mcp:
         return
-    from leadhand.cli.commands.mcp import looked_at
+    from leadhand.cli.commands.mcp import compare_pins
 
-    for look in looked_at(settings):
+    for look in compare_pins(settings):
         yield DoctorCheck(
             "mcp", f"{look.server}: {look.said}", look.problem, look.fix, look.warning
         )

@@ -15,7 +15,7 @@ from leadhand.cli.console import Console
 from leadhand.cli.group import command
 from leadhand.cli.options import reading, settings_of, store_option
 from leadhand.cli.rendering.outcome import answer_line, print_change, still_held, still_needs, ways
-from leadhand.cli.rendering.text import clean, clean_lines, hanging
+from leadhand.cli.rendering.text import clean, clean_lines, hanging_lines
 from leadhand.codec.documents import read_value
 from leadhand.core.review.protected_change import KIND as PROTECTED
 from leadhand.errors import StoreError, UsageError
@@ -59,7 +59,7 @@ def inbox(console: Console, store: str | None) -> int:
         asker = f" by {clean(row.asked_by, 60)}" if row.asked_by else ""
         console.out(f"{row.id}  {row.kind}{asker}, since {_second(row.since)}")
         console.out(f"    {clean(_about(row), 300)}")
-        console.out(f"    {hanging(row.text, 1000)}")
+        console.out(f"    {hanging_lines(row.text, 1000)}")
         if row.kind == "review":
             way = console.command(f"review {row.run}")
             console.out(f"    see all of it: {way}")

@@ -15,7 +15,7 @@ from leadhand.app.documents import (
     run_rows,
     worker_rows,
 )
-from leadhand.app.host_status import looked
+from leadhand.app.host_status import observe_host
 from leadhand.app.loading import registry_of
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
@@ -76,7 +76,7 @@ def _runs(console: Console, settings: Settings, status: str | None, limit: int) 
     stopped, notes = "", list[str]()
     if there(settings.store):
         with reading(settings) as reader:
-            driver, notes = looked(settings, reader)
+            driver, notes = observe_host(settings, reader)
             rows = run_rows(reader, driver)
             rows += queued_rows(driver, rows)
             stopped = stopped_by(reader)

@@ -60,7 +60,7 @@ def mcp(console: Console, servers: tuple[str, ...], *, pin: bool) -> int:
         raise UsageError(
             f"there is no [mcp.{unknown[0]}]. There are: {', '.join(sorted(settings.mcp))}."
         )
-    looks = looked_at(settings, servers, pin=pin)
+    looks = compare_pins(settings, servers, pin=pin)
     bad = [each for each in looks if each.problem and not each.warning]
     if console.json:
         console.document({"servers": [_document(each) for each in looks]})
@@ -86,7 +86,7 @@ def mcp(console: Console, servers: tuple[str, ...], *, pin: bool) -> int:
     return 1 if bad else 0
 
 
-def looked_at(
+def compare_pins(
     settings: Settings, names: tuple[str, ...] = (), *, pin: bool = False
 ) -> list[LookedAt]:
     """Ask each server for its tools, and compare them with the pinned ones."""

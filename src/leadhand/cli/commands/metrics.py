@@ -32,12 +32,12 @@ def metrics(console: Console, since: str | None, store: str | None) -> int:
     A retry or another worker won when the next verdict on the step was good; splitting,
     replanning and asking won when the step, or what took its place, succeeded in the end.
     """
-    from leadhand.app.host_status import looked
+    from leadhand.app.host_status import observe_host
     from leadhand.app.metrics import figures
 
     settings = settings_of(store)
     with reading(settings) as reader:
-        told = figures(reader, looked(settings, reader)[0], since=_began(since))
+        told = figures(reader, observe_host(settings, reader)[0], since=_began(since))
     if console.json:
         console.document(told.document())
         return 0

@@ -16,7 +16,7 @@ from leadhand.stores.location import place_of
 if TYPE_CHECKING:
     from leadhand.app.migration import Migration
     from leadhand.settings import Settings
-    from leadhand.stores.location import Place
+    from leadhand.stores.location import StoreLocation
 
 
 TOLD_COMMITS = 1000
@@ -78,13 +78,13 @@ def migrate(
     return 0
 
 
-def _source(text: str, settings: Settings) -> Place:
+def _source(text: str, settings: Settings) -> StoreLocation:
     from leadhand.settings.folders import FOLDER
 
     return place_of(text, Path.cwd(), settings.root / FOLDER)
 
 
-def _print(console: Console, moved: Migration, place: Place) -> None:
+def _print(console: Console, moved: Migration, place: StoreLocation) -> None:
     if moved.copied.resumed:
         console.say(f"went on after commit {moved.copied.resumed:,}")
     console.out(f"{'':<12}{'source':<20}target")

@@ -11,7 +11,7 @@ import click
 from leadhand.app.documents import rollback_status
 from leadhand.app.hosting_service import hosting_service, service_in_log, without_service
 from leadhand.app.loading import reviewers_of, telemetry_of
-from leadhand.app.resume import Loaded, loaded
+from leadhand.app.resume import ResumableRun, load_resumable
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
 from leadhand.cli.options import (
@@ -85,7 +85,7 @@ def resume(console: Console, run: str, **options: Any) -> int:
         )
     if options["from_log"]:
         _give_up_workflow(settings, ident, actor, options["reason"])
-    found = loaded(settings, state, options["workers"], options["planner"] or "")
+    found = load_resumable(settings, state, options["workers"], options["planner"] or "")
     request = {
         "resume": ident,
         "workers": list(options["workers"]),
@@ -129,7 +129,7 @@ def _give_up_workflow(settings: Settings, run: str, actor: str, reason: str) -> 
     asyncio.run(service.give_up(settings.store, run, actor, reason))
 
 
-def job_of(found: Loaded, actor: str, *, approve: bool) -> Any:
+def job_of(found: ResumableRun, actor: str, *, approve: bool) -> Any:
     """Return a loaded run as a job for the host."""
     from leadhand.app.lead import Lead
     from leadhand.cli.foreground import HostedJob
@@ -154,7 +154,7 @@ def job_of(found: Loaded, actor: str, *, approve: bool) -> Any:
         )
 
     async def begin(made: Lead, opened: Any) -> Any:
-        hosted = await made.take_up(opened, found.run)
+        hosted = await made.resume_on(opened, found.run)
         if hosted.state.paused and hosted.state.ended is None:
             await hosted.submit_and_wait(Command("resume", actor))
         return hosted

@@ -62,14 +62,13 @@ def review_plan(
     if prepared.settings.not_loaded:
         say_not_loaded(console, prepared.settings)
         return 0
-    words = (
-        f"review {plan} approve --hash {(doc.binding or '')[:12]} -o approval.json{given(options)}"
-    )
+    shown, more = (doc.binding or "")[:12], shown_options(options)
+    words = f"review {plan} approve --hash {shown} -o approval.json{more}"
     console.say(f"Allow exactly this: {console.command(words)}")
     return 0
 
 
-def given(options: Doc) -> str:
+def shown_options(options: Doc) -> str:
     """Return the options of what was shown, for a command that means the same."""
     pairs = [("--set", each) for each in options["sets"]]
     pairs += [("--workers", each) for each in options["workers"]]
@@ -152,7 +151,7 @@ def _approve(
     until = f", until {utc(approval.expires)}" if approval.expires else ""
     signed = f", signed by {approval.key}" if approval.signature else ", not signed"
     console.say(f"{approval.actor} approved {plan} for one run{until}{signed}")
-    words = f"apply {plan} --approval {shlex.quote(options['output'])}{given(options)}"
+    words = f"apply {plan} --approval {shlex.quote(options['output'])}{shown_options(options)}"
     console.next(console.command(words))
     return 0
 
@@ -196,12 +195,12 @@ def _amend_plan(console: Console, settings: Settings, plan: str, options: Doc) -
     from leadhand.cli.commands.diff import print_changes
     from leadhand.cli.plan_source import find_plan
     from leadhand.codec.documents import write_yaml
-    from leadhand.codec.edits import amended
+    from leadhand.codec.edits import apply_edits
     from leadhand.core.plan.diff import differences
 
     before = find_plan(console, settings, plan).doc
     catalog = registry_of(settings).catalog()
-    after = amended(before, options["sets"], options["unset"], catalog=catalog)
+    after = apply_edits(before, options["sets"], options["unset"], catalog=catalog)
     refuse_broken(before, after)
     print_warnings(console, before, after)
     output = options["output"]
@@ -506,14 +505,14 @@ def _amend(
     console: Console, settings: Settings, access: LogAccess, state: State, options: Doc
 ) -> int:
     from leadhand.app.approvals import revision_of
-    from leadhand.codec.edits import amended
+    from leadhand.codec.edits import apply_edits
     from leadhand.core.plan.diff import differences
     from leadhand.core.plan.revisions import held_by, plan_of
 
     before, heirs = plan_of(state)
     sets, unset = options["sets"], options["unset"]
     if sets or unset:
-        after = amended(before, sets, unset, heirs=heirs, catalog=state.catalog)
+        after = apply_edits(before, sets, unset, heirs=heirs, catalog=state.catalog)
     else:
         after = _edited(console, before)
     changes = differences(before, after, heirs, held_by(state))

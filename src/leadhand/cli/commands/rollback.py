@@ -66,11 +66,11 @@ def job_of(
     approve: bool,  # noqa: FBT001 - a field of the request
 ) -> Any:
     """Return the rollback of a run as a job for the host."""
-    from leadhand.app.resume import loaded
+    from leadhand.app.resume import load_resumable
     from leadhand.app.rollback import roll_back
     from leadhand.cli.commands import resume
 
-    found = loaded(settings, state, workers)
+    found = load_resumable(settings, state, workers)
     sources = state.started.workers if state.started else ()
 
     async def begin(made: Lead, opened: Any) -> Any:

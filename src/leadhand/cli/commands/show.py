@@ -195,7 +195,7 @@ def show_checked(
     """Print a plan without errors; `values` holds the known parameters."""
     rows = plan_rows(doc, catalog, policy)
     for row in rows:
-        row["parameters"] = put_in(row["parameters"], values or {})
+        row["parameters"] = fill_parameters(row["parameters"], values or {})
     if console.json:
         console.document(_plan_document(doc, rows))
         return 0
@@ -242,14 +242,14 @@ def plan_rows(doc: Doc, catalog: Catalog, policy: Policy) -> list[Doc]:
     return rows
 
 
-def put_in(value: Any, values: Doc) -> Any:
+def fill_parameters(value: Any, values: Doc) -> Any:
     """Return a value with the known parameters put in; references to steps stay as written."""
     from leadhand.core.plan import references
 
     if isinstance(value, dict):
-        return {key: put_in(each, values) for key, each in value.items()}
+        return {key: fill_parameters(each, values) for key, each in value.items()}
     if isinstance(value, list):
-        return [put_in(each, values) for each in value]
+        return [fill_parameters(each, values) for each in value]
     found = references.find(value) if isinstance(value, str) else []
     if not found or any(ref.kind != "params" or ref.name not in values for ref in found):
         return value
@@ -373,7 +373,7 @@ def _show_run(
         shown_document,
         timeline_document,
     )
-    from leadhand.app.host_status import looked
+    from leadhand.app.host_status import observe_host
     from leadhand.cli.rendering import recovery
     from leadhand.cli.rendering.outcome import now_of, print_head, print_run
     from leadhand.core.review.approval import approvals_in_log
@@ -382,7 +382,7 @@ def _show_run(
 
     with reading(settings) as reader:
         state = reader.state(reader.resolve(what))
-        owner, notes = looked(settings, reader, state)
+        owner, notes = observe_host(settings, reader, state)
         driver = owner.drives(state)
         back = rollback_status(reader, state)
         stopped = stopped_by(reader)

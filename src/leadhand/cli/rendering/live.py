@@ -236,7 +236,7 @@ class LiveView:
                 self._rich.print(line, style=style, markup=False)
         size = self._rich.size
         second = header(state, now, stopped=stopped, hosted=hosted)
-        lines = folded(second, size.width)
+        lines = wrap_header(second, size.width)
         room = max(3, size.height - 5 - len(lines))
         found, rest = rows(state, now, progress, room, hosted=hosted)
         shown = picture(title(state), lines, found, rest, width=size.width)
@@ -297,7 +297,7 @@ def _cut(text: str, width: int) -> str:
     )
 
 
-def folded(text: str, width: int) -> list[str]:
+def wrap_header(text: str, width: int) -> list[str]:
     """Return a header in lines that fit, broken between its parts."""
     lines: list[str] = []
     for part in text.split(PART):

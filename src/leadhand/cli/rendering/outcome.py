@@ -13,7 +13,7 @@ from leadhand.app.documents import wants_words
 from leadhand.app.run_limits import SpendingLimits
 from leadhand.cli.rendering.review import allowed_line
 from leadhand.cli.rendering.run_rows import WAITED_MIN_S, header, planned_s, rows, title
-from leadhand.cli.rendering.text import clean, clean_lines, count, gist, hanging, table
+from leadhand.cli.rendering.text import clean, clean_lines, count, gist, hanging_lines, table
 from leadhand.core.durations import text
 from leadhand.core.plan.graph import dependencies
 from leadhand.core.review.protected_change import KIND as PROTECTED
@@ -165,7 +165,7 @@ def _print_ids(console: Console, word: str, found: list[str]) -> None:
 
 def print_question(console: Console, state: State, question: Question) -> None:
     """Print an open question, and the exact command that answers it."""
-    console.say(f"  waits for you: {hanging(question.text, 600)}")
+    console.say(f"  waits for you: {hanging_lines(question.text, 600)}")
     ident = f"{state.run}/{question.id}"
     words = wants_words(state, question)
     if question.kind == "review":

@@ -38,7 +38,7 @@ def gist(value: object, limit: int = 0) -> str:
     return text[: limit - 1] + "…" if limit and len(text) > limit else text
 
 
-def hanging(value: object, limit: int = 0) -> str:
+def hanging_lines(value: object, limit: int = 0) -> str:
     """Return a text with all its lines, those after the first behind a bar: they are not ours."""
     lines = clean_lines(value).strip().split("\n")
     text = "\n      | ".join(line.rstrip() for line in lines)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from leadhand import errors
-from leadhand.codec.events import escaped
+from leadhand.codec.events import escape_surrogates
 from leadhand.errors import Conflict, LeadhandError, PlanInvalid
 from leadhand.ports import Entry
 
@@ -120,7 +120,7 @@ class GuestLine:
     def _send(self, doc: Doc) -> None:
         if self.closed:
             return
-        data = msgspec.json.encode(escaped(doc))
+        data = msgspec.json.encode(escape_surrogates(doc))
         self._writer.write(len(data).to_bytes(HEAD_BYTES, "big") + data)
 
 

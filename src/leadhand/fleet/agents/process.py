@@ -23,7 +23,7 @@ from hashlib import blake2b, sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from leadhand.codec.events import escaped
+from leadhand.codec.events import escape_surrogates
 from leadhand.errors import LeadhandError
 from leadhand.fleet.agents.base import (
     AgentOutput,
@@ -242,7 +242,7 @@ def document(line: bytes) -> Mapping[str, Any] | None:
         return None
     if not isinstance(value, dict):
         return None
-    found: Mapping[str, Any] = escaped(value) if b"\\u" in line else value
+    found: Mapping[str, Any] = escape_surrogates(value) if b"\\u" in line else value
     return found
 
 

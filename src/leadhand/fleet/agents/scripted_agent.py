@@ -42,7 +42,7 @@ def write(path: str, text: str) -> None:
     Path(path).write_text(text, encoding="utf-8")
 
 
-def wobbly(task: str) -> None:
+def write_flaky_test(task: str) -> None:
     """Write a test that fails at first and then passes, as long as it is the newest one."""
     count = len(list(Path("checks").glob("*.py"))) + (not Path(f"checks/{task}.py").exists())
     with Path(f"checks/{task}.py").open("a", encoding="utf-8") as file:
@@ -121,7 +121,7 @@ def main() -> None:
         case "gate red":
             write(f"modules/{task}.py", "def name() -> str:\n    return 'something else'\n")
         case "flaky test":
-            wobbly(task)
+            write_flaky_test(task)
         case "deletes its slot":
             for each in Path().iterdir():
                 shutil.rmtree(each) if each.is_dir() and not each.is_symlink() else each.unlink()

@@ -52,9 +52,9 @@ from leadhand.fleet.gate.test_runs import (
     REPORTER,
     Ran,
     Reports,
-    junit,
-    listed,
-    printed,
+    some_names,
+    tests_in_junit,
+    tests_in_output,
 )
 from leadhand.fleet.merge.same_change import TreeEntry
 from leadhand.fleet.repository.git import raw_of
@@ -213,7 +213,7 @@ class _Tested:
         """Return the verdict that follows from the runs."""
         log, failed = self.log, self.failed
         if removed:
-            log = [*log, f"tests of main that did not pass: {listed(removed)}\n"]
+            log = [*log, f"tests of main that did not pass: {some_names(removed)}\n"]
         return GateVerdict(
             ok=not failed and not removed,
             log="".join(log),
@@ -531,7 +531,7 @@ class _Check:
         against = list(ran.problems)
         if code == 0 and ran.failed:
             against.append(
-                f"tests failed, though the command's exit code is 0: {listed(ran.failed)}"
+                f"tests failed, though the command's exit code is 0: {some_names(ran.failed)}"
             )
         green = code == 0 and not against
         notes = "".join(f"{each}\n" for each in against)
@@ -543,11 +543,11 @@ class _Check:
     def _read(self, reports: Reports, text: str) -> Ran:
         ran = reports.read()
         if not ran.counted:
-            ran = printed(text)
+            ran = tests_in_output(text)
         for number, path in enumerate(self._files()):
             try:
                 if number < REPORTS_MAX and path.stat().st_size <= REPORT_BYTES:
-                    ran.merge(junit(path.read_bytes()))
+                    ran.merge(tests_in_junit(path.read_bytes()))
                 path.unlink()  # the next command writes its own
             except OSError as error:
                 ran.problems.append(f"a report of tests that cannot be read or removed: {error}")

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from leadhand.fleet.boundaries import within
 from leadhand.fleet.gate import test_tampering
 from leadhand.fleet.gate.secret_scan import secrets_in, text_of
-from leadhand.fleet.repository.git import shown
+from leadhand.fleet.repository.git import printable_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -132,7 +132,7 @@ def is_test(path: str) -> bool:
     return bool(_TEST.fullmatch(path))
 
 
-def named(argv: tuple[str, ...]) -> list[str]:
+def files_in_command(argv: tuple[str, ...]) -> list[str]:
     """Words of a command that may be files of the repository."""
     words = [*argv]
     if _makes(argv):
@@ -153,7 +153,7 @@ def on_path(env: Mapping[str, str]) -> list[str]:
     return [each for each in found if each != "." and ".." not in each.split("/")]
 
 
-def included(text: bytes, place: str = "") -> list[str]:
+def makefile_includes(text: bytes, place: str = "") -> list[str]:
     """Files that a Makefile includes, as far as their names stand in it."""
     words = [
         word for line in _INCLUDE.findall(text) for word in line.decode("utf-8", "replace").split()
@@ -266,7 +266,7 @@ BUILT_IN = frozenset(
 """Drivers of git's own, which run no program."""
 
 
-async def guarded(hub: Hub, rules: GateRules, base: str, head: str) -> dict[str, str]:
+async def protected_parts(hub: Hub, rules: GateRules, base: str, head: str) -> dict[str, str]:
     """Return the paths of a change that a person must look at, each with the reason."""
     entries = await hub.entries(base, head)
     if not entries:
@@ -343,7 +343,7 @@ async def _gate_files(
 async def own_files(hub: Hub, rules: GateRules, base: str) -> tuple[str, ...]:
     """Return the gate's own files: configured, named by its commands, shadowing, included."""
     commands = (*rules.commands, *rules.setup)
-    words = {name for argv in commands for name in named(argv)}
+    words = {name for argv in commands for name in files_in_command(argv)}
     kinds = await kinds_of(hub, base, words)
     found = [name for name, kind in kinds.items() if kind == "blob"]
     shadows = {name for argv in commands for name in shadowing(argv)}
@@ -356,7 +356,7 @@ async def own_files(hub: Hub, rules: GateRules, base: str) -> tuple[str, ...]:
             continue
         seen.add(name)
         text = await _text(hub, base, name)
-        more = included(text, "")
+        more = makefile_includes(text, "")
         makefiles += more
         found += more
     return tuple(dict.fromkeys([*rules.gate_paths, *found, *sorted(shadows), *on_path(rules.env)]))
@@ -382,12 +382,12 @@ async def findings(hub: Hub, base: str, head: str) -> list[str]:
         found += secrets_in("the name of a file", "", entry.path)
         if entry.mode == LINK:
             found += _link(entry.path, data)
-            found += secrets_in(shown(entry.path), "", text_of(data))
+            found += secrets_in(printable_name(entry.path), "", text_of(data))
         elif entry.mode in FILES:
             text = text_of(data[:READ_BYTES])
             found += _git_file(entry.path, text)
             old = text_of(blobs.get(entry.old_blob, b"")[:READ_BYTES])
-            found += await asyncio.to_thread(secrets_in, shown(entry.path), old, text)
+            found += await asyncio.to_thread(secrets_in, printable_name(entry.path), old, text)
     return found
 
 
@@ -397,7 +397,7 @@ def _by_case(there: Sequence[str], entries: Sequence[TreeEntry]) -> list[str]:
     for name in there:
         seen.setdefault(name.casefold(), set()).add(name)
     return [
-        f"{shown(entry.path)}: a name that differs from another one by case only"
+        f"{printable_name(entry.path)}: a name that differs from another one by case only"
         for entry in entries
         if entry.status == "A" and len(seen[entry.path.casefold()]) > 1
     ]
@@ -407,11 +407,11 @@ def _link(path: str, data: bytes) -> list[str]:
     target = data.decode("utf-8", "replace")
     end = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
     leaves = target.startswith("/") or end.split("/")[0] == ".." or ".git" in end.split("/")
-    return [f"{shown(path)}: a link that leaves the repository"] if leaves else []
+    return [f"{printable_name(path)}: a link that leaves the repository"] if leaves else []
 
 
 def _git_file(path: str, text: str) -> list[str]:
-    name, where = posixpath.basename(path), shown(path)
+    name, where = posixpath.basename(path), printable_name(path)
     if name == ".gitmodules":
         pairs = ((_COMMAND, "a submodule that runs a command"), (_REMOTE, "such an address"))
         return [f"{where}:{_line(text, m.start())}: {w}" for p, w in pairs if (m := p.search(text))]

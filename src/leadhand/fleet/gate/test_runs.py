@@ -91,7 +91,7 @@ class Ran:
         return f"{number} {'test' if number == 1 else 'tests'} passed{skipped}"
 
 
-def listed(names: Collection[str]) -> str:
+def some_names(names: Collection[str]) -> str:
     """Return some names, and how many more there are."""
     some = sorted(names)[:NAMED]
     more = f" and {len(names) - len(some)} more" if len(names) > len(some) else ""
@@ -163,7 +163,7 @@ class Reports:
         return ""
 
 
-def printed(text: str) -> Ran:
+def tests_in_output(text: str) -> Ran:
     """Return the tests in a command's output: TAP, or the lines of `go test -json`."""
     ran = Ran()
     if "\nok " in f"\n{text}" or "not ok " in text:
@@ -203,7 +203,7 @@ def _go(text: str, ran: Ran) -> None:
             ran.add(f"{said.get('Package', '')}.{said['Test']}", words[said["Action"]])
 
 
-def junit(data: bytes) -> Ran:
+def tests_in_junit(data: bytes) -> Ran:
     """Return the tests in a file of JUnit XML."""
     ran = Ran()
     if len(data) > REPORT_BYTES or b"<!DOCTYPE" in data or b"<!ENTITY" in data:

@@ -32,7 +32,7 @@ from leadhand.fleet.boundaries import outside, within
 from leadhand.fleet.gate.gate import Command, GateVerdict
 from leadhand.fleet.merge import train
 from leadhand.fleet.merge.train import Kind, Rules, Train
-from leadhand.fleet.repository.git import GitFailed, shown
+from leadhand.fleet.repository.git import GitFailed, printable_name
 from leadhand.fleet.repository.hub import Hub
 from leadhand.fleet.review import digest_of
 
@@ -89,7 +89,7 @@ class Ejected:
     @classmethod
     def over(cls, kind: Kind, why: str, paths: Sequence[str]) -> Ejected:
         """For the sake of these paths."""
-        named = [shown(path) for path in paths[:100]]
+        named = [printable_name(path) for path in paths[:100]]
         return cls(kind, f"{why}: {', '.join(named)}", {"paths": named})
 
 
@@ -390,7 +390,7 @@ class Conductor:
 
     async def _conflict(self, change: QueuedChange, onto: str, paths: tuple[str, ...]) -> Ejected:
         """Eject a change in conflict, with both differences and both goals for its resolver."""
-        hub, base, named = self._hub, change.base, [shown(path) for path in paths]
+        hub, base, named = self._hub, change.base, [printable_name(path) for path in paths]
         others = await hub.commits_between(base, onto, paths)
         details = {
             "paths": named,

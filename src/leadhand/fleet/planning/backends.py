@@ -74,7 +74,9 @@ class RetryPatience:
         return True
 
 
-async def patiently(call: Callable[[], Awaitable[T]], troubles: tuple[type[Exception], ...]) -> T:
+async def retry_planning(
+    call: Callable[[], Awaitable[T]], troubles: tuple[type[Exception], ...]
+) -> T:
     """Return the result of `call`, repeated while it ends with one of these troubles."""
     patience = RetryPatience()
     while True:

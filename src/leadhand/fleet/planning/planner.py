@@ -29,10 +29,10 @@ from leadhand.core.wording import listed
 from leadhand.errors import UsageError
 from leadhand.fleet.epics import Epic
 from leadhand.fleet.planning import steps as shaping
-from leadhand.fleet.planning.backends import MindFailed, Tried, patiently
+from leadhand.fleet.planning.backends import MindFailed, Tried, retry_planning
 from leadhand.fleet.planning.lint import Ground, PlanRules, wrong
 from leadhand.fleet.planning.progress import CHANGELOG, MOVABLE, EpicQuestion, read_notes, standing
-from leadhand.fleet.planning.prompt import told
+from leadhand.fleet.planning.prompt import planner_document
 from leadhand.fleet.planning.reply import MisreadReply, read
 from leadhand.fleet.planning.steps import ladder
 from leadhand.fleet.planning.survey import survey
@@ -131,7 +131,7 @@ class EpicPlanner:
     ) -> Decision:
         seen = await self._survey()
         ground = self._ground(view, notes, stand, seen)
-        doc = told(view, epic, notes, ground, seen, by_size(self._past()))
+        doc = planner_document(view, epic, notes, ground, seen, by_size(self._past()))
         notes.heard = len(view.recommendations)
         tried = [Tried(None, list(view.findings))] if view.findings else []
         for _ in range(self.rules.rounds):
@@ -214,7 +214,7 @@ class EpicPlanner:
 
     async def _survey(self) -> Survey:
         if self._seen is None or self._seen.main != self._hub.main():
-            self._seen = await patiently(lambda: survey(self._hub), TROUBLES)
+            self._seen = await retry_planning(lambda: survey(self._hub), TROUBLES)
         return self._seen
 
     # --- people ---
@@ -275,7 +275,7 @@ class EpicPlanner:
         """Take the next step to the end: the changelog entry, the acceptance, the result."""
         last, path = stand.check, self.rules.changelog
         if last is not None and last.status == "succeeded":
-            result = await patiently(
+            result = await retry_planning(
                 lambda: result_of(self._hub, view, epic, notes, stand), TROUBLES
             )
             return Finish(result, "its acceptance holds")

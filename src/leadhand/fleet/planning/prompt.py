@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from leadhand.models.messages import UserMessage
 from leadhand.models.secret_patterns import scrub, scrubbed
-from leadhand.planners.model.prompt import clean, fenced
+from leadhand.planners.model.prompt import clean, fence_data
 
 if TYPE_CHECKING:
     from leadhand.core.report import PlannerView, StepView
@@ -38,7 +38,7 @@ GUIDE_CHARS = 4500
 Doc = dict[str, Any]
 
 
-def told(
+def planner_document(
     view: PlannerView,
     epic: Epic,
     notes: EpicNotes,
@@ -154,7 +154,7 @@ def _lasting(doc: Doc) -> list[str]:
         "# It is achieved when these succeed on main\n"
         + (_lines(epic["acceptance"]) or "- the gate"),
         "# Limits\n" + "\n".join(f"- {name}: {_json(value)}" for name, value in limits.items()),
-        *(f"# {each['path']}\n{fenced(each['text'], GUIDE_CHARS)}" for each in tree["guides"]),
+        *(f"# {each['path']}\n{fence_data(each['text'], GUIDE_CHARS)}" for each in tree["guides"]),
     ]
 
 
@@ -167,14 +167,14 @@ def _moving(doc: Doc) -> list[str]:
         ("record", "First-pass success by size of task, in this fleet"),
     ):
         if doc[name]:
-            parts.append(f"# {title}\n{fenced(_lines(doc[name]), TREE_CHARS)}")
+            parts.append(f"# {title}\n{fence_data(_lines(doc[name]), TREE_CHARS)}")
     files = [f"{each['path']} {each['bytes']}" for each in tree["tree"]]
     parts.append(
-        f"# Files at main, {tree['files']} in all\n{fenced(chr(10).join(files), TREE_CHARS)}"
+        f"# Files at main, {tree['files']} in all\n{fence_data(chr(10).join(files), TREE_CHARS)}"
     )
     if tree.get("folders"):
-        parts.append(f"# Folders\n{fenced(_lines(tree['folders']), TREE_CHARS // 4)}")
-    parts.append(f"# The last commits\n{fenced(_lines(tree['history']), TREE_CHARS // 4)}")
+        parts.append(f"# Folders\n{fence_data(_lines(tree['folders']), TREE_CHARS // 4)}")
+    parts.append(f"# The last commits\n{fence_data(_lines(tree['history']), TREE_CHARS // 4)}")
     if doc["answers"]:
         parts.append(f"# People answered\n{_lines(doc['answers'])}")
     if doc["notes"]:

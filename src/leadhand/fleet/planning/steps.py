@@ -28,7 +28,7 @@ COUNTED = {"drift": "drift", "question": "answered", "lost": "again"}
 
 def given_steps(epic: Epic, main: str, tiers: Sequence[str], protected: Sequence[str]) -> list[Doc]:
     """Return the tasks of an epic as steps; failures of protected ones go to a person."""
-    steps = [tiered(step, tiers) for step in plan_of(epic)["steps"]]
+    steps = [with_tier_agents(step, tiers) for step in plan_of(epic)["steps"]]
     for step in steps:
         step["parameters"]["base"] = main
         if clash(step["writes"], protected):
@@ -48,7 +48,7 @@ def wave_steps(
     matters = {each.step.id: each for each in standing.matters}
     steps = []
     for task in reply.tasks:
-        step = tiered(step_of(task, priority), tiers)
+        step = with_tier_agents(step_of(task, priority), tiers)
         step["parameters"]["base"] = main
         steps.append(step)
     for name, heirs in _replaced(reply.tasks).items():
@@ -106,7 +106,7 @@ def _take_place(name: str, heirs: list[str], steps: list[Doc], *, joined: bool) 
         last["depends_on"] = [*last["depends_on"], *missing]
 
 
-def tiered(step: Doc, tiers: Sequence[str]) -> Doc:
+def with_tier_agents(step: Doc, tiers: Sequence[str]) -> Doc:
     """Return a step with the agents of its tier, if the fleet has that tier."""
     tier = step.get("tier", "")
     if tier not in tiers:
@@ -163,7 +163,7 @@ def wanted_of(epic: Epic, tiers: Sequence[str], *, planned: bool) -> Goal | Doc:
     if planned:
         return Goal(text=epic.title, have={"epic": msgspec.to_builtins(epic)}, budget=epic.budget)
     plan = plan_of(epic)
-    plan["steps"] = [tiered(step, tiers) for step in plan["steps"]]
+    plan["steps"] = [with_tier_agents(step, tiers) for step in plan["steps"]]
     if epic.acceptance:
         step = check_step(epic.acceptance, EpicProgress())
         step["depends_on"] = [each["id"] for each in plan["steps"]]

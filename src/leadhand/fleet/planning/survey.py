@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leadhand.fleet.boundaries import within
-from leadhand.fleet.repository.git import name_of, read_log, shown
+from leadhand.fleet.repository.git import name_of, printable_name, read_log
 from leadhand.models.secret_patterns import scrub
 from leadhand.planners.model.prompt import clean
 
@@ -78,7 +78,9 @@ async def survey(hub: Hub) -> Survey:
     return Survey(main, files, guides, tuple(history))
 
 
-async def drifted(hub: Hub, run: str, since: str, paths: Iterable[str]) -> list[dict[str, Any]]:
+async def changes_since(
+    hub: Hub, run: str, since: str, paths: Iterable[str]
+) -> list[dict[str, Any]]:
     """Return what others have changed since a commit in the files that these paths match."""
     wanted = [path.rstrip("/") for path in paths]
     main = hub.main()
@@ -133,4 +135,4 @@ def _folders(files: Mapping[str, SurveyedFile]) -> list[dict[str, Any]]:
 
 
 def _text(name: str) -> str:
-    return shown(name)
+    return printable_name(name)

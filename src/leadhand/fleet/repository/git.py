@@ -222,7 +222,7 @@ def raw_of(name: str) -> bytes:
     return name.encode("utf-8", "surrogateescape")
 
 
-def shown(name: str) -> str:
+def printable_name(name: str) -> str:
     """Return a file name that can be printed and stored, with unusual characters escaped."""
     plain = raw_of(name).decode("utf-8", "backslashreplace")
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in plain)

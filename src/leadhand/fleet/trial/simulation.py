@@ -253,7 +253,7 @@ class TrialEvidence(NamedTuple):
     """By commit: its paths."""
 
 
-async def counted(
+async def trial_figures(
     places: Places, trial: Trial, desk: Desk, took_s: float, told: Callable[[str], None]
 ) -> Doc:
     """Return the document of a trial."""
@@ -517,6 +517,6 @@ async def simulate(
         before = mark_of(places.repo)
         desk = Desk(places, told)
         took = await desk.run()
-        found = await counted(places, trial, desk, took, said)
+        found = await trial_figures(places, trial, desk, took, said)
         changed = int(mark_of(places.repo) != before)
         return {**found, "checkout_changed": changed, "sandbox": sandbox.kind}

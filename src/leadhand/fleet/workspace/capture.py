@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Protocol, Self
 
-from leadhand.fleet.background import to_the_end
+from leadhand.fleet.background import finish_despite_cancel
 from leadhand.fleet.repository.git import GitFailed, GitResult, lines_of, name_of, raw_of
 from leadhand.fleet.repository.hub import Hub
 from leadhand.fleet.workspace.clean_up import open_all, remove, unblock
@@ -323,13 +323,13 @@ async def read_files(
 ) -> tuple[str, Read]:
     """Return the tree of the slot's files, and what is not in it."""
     read = Read()
-    await to_the_end(asyncio.to_thread(unblock, slot))
+    await finish_despite_cancel(asyncio.to_thread(unblock, slot))
     with _copied(index) as copy:
         reader = _Reader(hub, slot, copy, allowed.limits, read, allowed.prepared)
         try:
             tree = await reader.tree()
         except PermissionError:  # closed folders with files in them
-            await to_the_end(asyncio.to_thread(open_all, slot))
+            await finish_despite_cancel(asyncio.to_thread(open_all, slot))
             tree = await reader.tree()
     read.elsewhere = await find_elsewhere(hub, slot / ".git", base, tree)
     return tree, read
@@ -382,14 +382,14 @@ class _Reader:
         stage.mkdir()
         try:
             sorting = _Sorting(self, stage, sizes)
-            take, drop = await to_the_end(asyncio.to_thread(sorting.sort, changed, new))
+            take, drop = await finish_despite_cancel(asyncio.to_thread(sorting.sort, changed, new))
             if drop:
                 zero = "0" * len(self.hub.main())
                 lines = b"".join(f"0 {zero}\t".encode() + raw_of(name) + b"\0" for name in drop)
                 await self._git("update-index", "-z", "--index-info", stdin=lines)
             await self._add(take, stage)
         finally:
-            await to_the_end(asyncio.to_thread(remove, stage))
+            await finish_despite_cancel(asyncio.to_thread(remove, stage))
         return (await self._git("write-tree")).text
 
     async def _git(
@@ -404,7 +404,7 @@ class _Reader:
         listing = ("diff-files", "-z", "--raw", "--no-abbrev", "--ignore-submodules=all")
         said = await self._git(*listing)
         if DENIED in said.err:  # git passes over what is in a closed folder
-            await to_the_end(asyncio.to_thread(open_all, self.slot))
+            await finish_despite_cancel(asyncio.to_thread(open_all, self.slot))
             said = await self._git(*listing)
         names, found = said.names(), {}
         for about, name in zip(names[::2], names[1::2], strict=True):
@@ -425,7 +425,7 @@ class _Reader:
         listing = ("ls-files", "-z", "--others", "--exclude-standard")
         said = await self._git(*listing, files=folder)
         if UNREADABLE in said.err:
-            await to_the_end(asyncio.to_thread(open_all, folder))
+            await finish_despite_cancel(asyncio.to_thread(open_all, folder))
             said = await self._git(*listing, files=folder)
         if UNREADABLE in said.err:  # too deep for a path
             self.read.left_out[f"{folder.name}/…"] = "a folder in it cannot be opened"

@@ -45,8 +45,8 @@ from typing import TYPE_CHECKING
 from zlib import crc32
 
 from leadhand.errors import LeadhandError
-from leadhand.fleet.background import to_the_end
-from leadhand.fleet.repository.git import GitFailed, shown
+from leadhand.fleet.background import finish_despite_cancel
+from leadhand.fleet.repository.git import GitFailed, printable_name
 from leadhand.fleet.repository.hub import Hub
 from leadhand.fleet.workspace.capture import CapturedWork, CaptureLimits, Mark, marks, read_files
 from leadhand.fleet.workspace.clean_up import make_git_folder, open_folder, remove, remove_foreign
@@ -112,7 +112,9 @@ class Slot:
             return before
         older = [sha for sha in (before, *taken.elsewhere.values()) if sha]
         parents = tuple(dict.fromkeys((self.base, *older)))
-        notes = [f"not taken: {shown(path)}: {why}" for path, why in taken.left_out.items()]
+        notes = [
+            f"not taken: {printable_name(path)}: {why}" for path, why in taken.left_out.items()
+        ]
         text = "\n".join(["Work in progress", "", *notes[:100]])
         sha = await self.hub.commit(taken.tree, parents, text)
         await self.hub.submit(ref, sha)
@@ -191,7 +193,7 @@ class Slots:
             handed = True
             yield slot
         finally:
-            await to_the_end(self._give_back(slot, saved_as, handed=handed))
+            await finish_despite_cancel(self._give_back(slot, saved_as, handed=handed))
 
     async def _give_back(self, slot: Slot, saved_as: str, *, handed: bool) -> None:
         why = ""
@@ -297,7 +299,7 @@ class Slots:
 
 
 async def _in_thread(work: Callable[..., object], *given: object) -> None:
-    await to_the_end(asyncio.to_thread(work, *given))
+    await finish_despite_cancel(asyncio.to_thread(work, *given))
 
 
 # Set-up of a slot: the project's set-up commands, run before an agent gets it.
@@ -314,7 +316,7 @@ class SetupFailed(LeadhandError):
     """A slot could not be prepared, which says nothing about the task."""
 
 
-def prepared(gate: Gate, folder: Path) -> Callable[[Slot], Awaitable[None]]:
+def run_set_up(gate: Gate, folder: Path) -> Callable[[Slot], Awaitable[None]]:
     """Runs the set-up commands of a gate in a slot."""
 
     async def prepare(slot: Slot) -> None:

@@ -84,7 +84,7 @@ def impossible(pair: tuple[str, str]) -> str:
     return f"it is impossible: {one} and {other} can never be true together"
 
 
-def exhausted(wanted: Iterable[str], nodes: int) -> str:
+def exhausted_message(wanted: Iterable[str], nodes: int) -> str:
     """Return the message for a search that tried everything."""
     return (
         f"it is impossible: {', '.join(wanted)} cannot all be true together; every state that "
@@ -108,7 +108,7 @@ def maybe_unaffordable(cost: float, left: float, nodes: int) -> str:
     )
 
 
-def changed(names: Collection[str], before: Collection[str], prices: Prices) -> str:
+def plan_difference(names: Collection[str], before: Collection[str], prices: Prices) -> str:
     """Return how a new plan differs from the last one."""
     parts = [f"{_count(len(names))} to go"]
     if before:

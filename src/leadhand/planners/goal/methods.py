@@ -20,7 +20,7 @@ import msgspec
 from leadhand.planners.goal.operator_costs import SPLITTING
 from leadhand.planners.goal.operators import Operator, is_flag
 from leadhand.planners.goal.steps import disturb
-from leadhand.planners.goal.world import given, value_of
+from leadhand.planners.goal.world import facts_of_step, value_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -100,7 +100,7 @@ AGAIN = "\n#"
 """What leads to the next time a method is carried out on the same input."""
 
 
-def unlocked(
+def method_operators(
     methods: Iterable[Method],
     past: Past,
     view: PlannerView,
@@ -374,7 +374,7 @@ class Bearer(msgspec.Struct):
         known |= way.known
         for earlier, ids in zip(way.stages[:number], split.steps, strict=False):
             if not earlier.star and ids:
-                inner = given(self._result(ids[0]), earlier.operator.gives)
+                inner = facts_of_step(self._result(ids[0]), earlier.operator.gives)
                 known |= {fact: each.value for fact, each in inner.items()}
         if before is not None:
             fed = _fed(way.stages[number - 1], before, stage, self.view)
@@ -447,7 +447,7 @@ def _fed(
         results = [f"${{{{ steps.{ident}.data }}}}" for ident in before]
         return results if stage.star else [results]
     (ident,) = before
-    gives = given(ident, earlier.operator.gives)
+    gives = facts_of_step(ident, earlier.operator.gives)
     root = gives[stage.feeds].value if stage.feeds in gives else f"${{{{ steps.{ident}.data }}}}"
     if not stage.star:
         return [root]

@@ -25,7 +25,7 @@ import msgspec
 
 from leadhand.core.plan import references
 from leadhand.planners.goal.operators import is_flag, operator_name
-from leadhand.planners.goal.world import given, have, promised, resolved
+from leadhand.planners.goal.world import facts_of_step, have, promised_field, resolve_parameter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -139,7 +139,7 @@ def _digest(
     used = [ref.name for ref in references.find([parameters, others]) if ref.kind == "steps"]
     reads = operator is not None and bool(operator.reads)
     versions = sorted({name for name in used if reads or name in changing})
-    values = resolved([parameters, others], view)
+    values = resolve_parameter([parameters, others], view)
     return hashlib.sha256(msgspec.json.encode([values, versions], order="sorted")).hexdigest()
 
 
@@ -167,7 +167,7 @@ def past(view: PlannerView, world: World, operators: Operators, forgiven: int) -
             failing.add(doer)
         if step.status == "succeeded":
             found.records.pop((name, text), None)
-            gives = given(step.id, promised(step, view.catalog, "gives"))
+            gives = facts_of_step(step.id, promised_field(step, view.catalog, "gives"))
             true |= {fact: each.value for fact, each in gives.items()}
         elif step.status == "skipped":
             found.skipped[name, text] = step.reason or "it was skipped"
@@ -241,11 +241,11 @@ def _add(
     if failure.failure_class in SPLITTING:
         found.split.update(operator.gives)
     if failure.failure_class == "needs_info":
-        named = tuple(asked(failure, operator))
+        named = tuple(requested_facts(failure, operator))
         found.asked_for[name] = tuple(dict.fromkeys((*found.asked_for.get(name, ()), *named)))
 
 
-def asked(failure: Failure, operator: Operator) -> Iterable[str]:
+def requested_facts(failure: Failure, operator: Operator) -> Iterable[str]:
     """Return the facts that a worker asks for: named in details, or a parameter in its message."""
     details = failure.details
     if isinstance(details, dict):
@@ -257,7 +257,9 @@ def asked(failure: Failure, operator: Operator) -> Iterable[str]:
     yield from (name for name in operator.may_take if name in words)
 
 
-def informed(operators: Operators, asked_for: Mapping[str, tuple[str, ...]]) -> dict[str, Operator]:
+def with_requested_facts(
+    operators: Operators, asked_for: Mapping[str, tuple[str, ...]]
+) -> dict[str, Operator]:
     """Return the operators that asked for more facts, with those facts among their needs."""
     found = {}
     for name, facts in asked_for.items():
@@ -346,6 +348,6 @@ def advice(recommendations: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def priced(value: float) -> str:
+def price_text(value: float) -> str:
     """Return a price as text."""
     return "no price" if value == inf else f"{float(f'{value:.3g}'):g}"

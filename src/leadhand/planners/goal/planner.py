@@ -33,10 +33,10 @@ from leadhand.planners.goal.operator_costs import (
     Past,
     Prices,
     advice,
-    informed,
     past,
-    priced,
+    price_text,
     prices,
+    with_requested_facts,
 )
 from leadhand.planners.goal.operators import Operator, OperatorCache, Operators, operator_name
 from leadhand.planners.goal.search import (
@@ -48,9 +48,9 @@ from leadhand.planners.goal.search import (
     sequence,
     within,
 )
-from leadhand.planners.goal.steps import StepIds, StepWriter, disturb, expected, tidy
+from leadhand.planners.goal.steps import StepIds, StepWriter, disturb, outlook_steps, tidy
 from leadhand.planners.goal.task import PlanningTask
-from leadhand.planners.goal.world import ANSWER, HAVE, SETTLED, World, fold, promised
+from leadhand.planners.goal.world import ANSWER, HAVE, SETTLED, World, fold, promised_field
 from leadhand.planners.proposal_check import errors
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def person_answers(view: PlannerView, notes: GoalNotes) -> PersonAnswers:
     return found
 
 
-def awaited(view: PlannerView, facts: Iterable[str]) -> bool:
+def question_is_open(view: PlannerView, facts: Iterable[str]) -> bool:
     """Return whether a question for these facts is still open."""
     return any(set(facts) <= set(each.get("facts") or ()) for each in view.questions)
 
@@ -360,8 +360,8 @@ class GoalPlanner:
         world = fold(view)
         before = past(view, world, operators, said.forgiven)
         before.split.update(split)
-        splits = methods.unlocked(self.methods, before, view, world, operators, kept.splits)
-        changed = {**informed(operators, before.asked_for), **splits.operators}
+        splits = methods.method_operators(self.methods, before, view, world, operators, kept.splits)
+        changed = {**with_requested_facts(operators, before.asked_for), **splits.operators}
         wanted = tuple(dict.fromkeys(view.goal.want))
         operators = operators.replaced(changed)
         made = Scene(view, kept, said, operators, world, before, splits, wanted, idle=idle)
@@ -392,7 +392,7 @@ class GoalPlanner:
             kept = _kept(scene, task)
         way = await _in_turns(cheapest(task, self.nodes_max))
         if way.plan is None and way.proved:
-            return NoPlanReason(explain.exhausted(scene.wanted, way.nodes))
+            return NoPlanReason(explain.exhausted_message(scene.wanted, way.nodes))
         if way.plan is None:
             told = f"no plan was found among {way.nodes} states, and there are more"
             return NoPlanReason(told, proved=False)
@@ -496,7 +496,7 @@ def _given_up(scene: Scene, steps: Iterable[Doc] | None) -> dict[str, str]:
         over = step.status in ("failed", "skipped")
         if step.id in replaced or not (over or (steps is None and step.status not in SETTLED)):
             continue
-        gives = promised(step, scene.view.catalog, "gives")
+        gives = promised_field(step, scene.view.catalog, "gives")
         others = [fact for fact in gives if fact in scene.world.facts]
         if others:
             versions = sorted({scene.world.facts[fact].version for fact in others})
@@ -558,7 +558,7 @@ def _kept(scene: Scene, task: PlanningTask) -> list[int] | None:
 def _market(scene: Scene) -> str:
     """Return a digest of everything that makes prices differ from the declared ones."""
     view, of = scene.view, scene.prices.of
-    dear = sorted((name, priced(of[name])) for name in scene.prices.why)
+    dear = sorted((name, price_text(of[name])) for name in scene.prices.why)
     return _digest([dear, len(view.recommendations), len(view.answers)])
 
 
@@ -597,7 +597,7 @@ def _escalate(scene: Scene, why: str, missing: tuple[str, ...], *, proved: bool 
         question += f" Can you give {listed(missing)}?"
     if proved and not (failed or unknown or refused):
         return GiveUp(why, kept.to_doc())
-    if missing and awaited(scene.view, missing):
+    if missing and question_is_open(scene.view, missing):
         return Wait(f"waiting for an answer; {why}", kept.to_doc())
     # A question is repeated only after a change.
     asked = AskedQuestion(
@@ -614,7 +614,7 @@ def _writer(scene: Scene) -> StepWriter:
     failed = {
         "\0".join(sorted(gives)): step.id
         for step in scene.view.timeline
-        if step.status == "failed" and (gives := promised(step, scene.view.catalog, "gives"))
+        if step.status == "failed" and (gives := promised_field(step, scene.view.catalog, "gives"))
     }
     names = StepIds({step.id for step in (*scene.view.timeline, *scene.idle)})
     return StepWriter(scene.operators, scene.prices, names, failed, scene.wanted)
@@ -659,7 +659,7 @@ def _proposal(scene: Scene, way: list[Operator]) -> Decision:
     if stuck:
         return Wait(stuck, scene.notes.to_doc())
     because = _because(scene, way)
-    outlook = expected(map(tidy, later[:WAY_MAX]))
+    outlook = outlook_steps(map(tidy, later[:WAY_MAX]))
     # A plan of one last step needs no second look of the planner.
     final = view.call == 1 and len(way) == len(now) == 1 and view.goal.mode != NEXT_STEP
     if final:
@@ -740,7 +740,7 @@ def _after(doc: Doc, operator: Operator, under_way: Iterable[Under]) -> None:
 def _because(scene: Scene, way: list[Operator]) -> str:
     """Return what differs from the last plan, and which recommendations were followed."""
     view, kept, names = scene.view, scene.notes, [each.name for each in way]
-    text = explain.changed(names, kept.way, scene.prices)
+    text = explain.plan_difference(names, kept.way, scene.prices)
     kept.way = names[:WAY_MAX]
     advised = advice(view.recommendations[kept.heard :])
     kept.heard = len(view.recommendations)

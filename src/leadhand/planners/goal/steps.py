@@ -11,8 +11,8 @@ import msgspec
 from leadhand.core import paths
 from leadhand.core.plan import references
 from leadhand.core.plan.model import RISKS
-from leadhand.planners.goal.operator_costs import bound, priced
-from leadhand.planners.goal.world import ANSWER, HAVE, given
+from leadhand.planners.goal.operator_costs import bound, price_text
+from leadhand.planners.goal.world import ANSWER, HAVE, facts_of_step
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -134,7 +134,7 @@ class StepWriter(msgspec.Struct):
             found.append(doc)
             for fact in operator.drops:
                 known.pop(fact, None)
-            known = given(ident, operator.gives) | known  # The first version stays.
+            known = facts_of_step(ident, operator.gives) | known  # The first version stays.
         return found, order
 
     def finished(self, doc: Doc, operator: Operator) -> Doc:
@@ -169,7 +169,7 @@ class StepWriter(msgspec.Struct):
             fact = next((f for f in operator.gives if f in self.wanted), operator.gives[0])
             reason = f"gives {fact}, which is wanted" if fact in self.wanted else f"gives {fact}"
         own = self.prices.of.get(operator.name, inf)
-        price = f"price {priced(own)}"
+        price = f"price {price_text(own)}"
         if operator.name in self.prices.why:
             price += f", {self.prices.why[operator.name]}"
         return f"{reason} ({price})" + self._not_chosen(operator, fact)
@@ -187,7 +187,7 @@ class StepWriter(msgspec.Struct):
         price, why = self.prices.of.get(name), self.prices.why.get(name, "")
         if price == inf:
             return f"{name} ({why})" if why else f"{name} (out of reach)"
-        shown = "out of reach" if price is None else f"price {priced(price)}"
+        shown = "out of reach" if price is None else f"price {price_text(price)}"
         return f"{name} ({shown}{', ' + why if why else ''})"
 
 
@@ -211,7 +211,7 @@ def tidy(doc: Doc) -> Doc:
     return {key: value for key, value in doc.items() if value or key == "gives"}
 
 
-def expected(docs: Iterable[Doc]) -> tuple[Doc, ...]:
+def outlook_steps(docs: Iterable[Doc]) -> tuple[Doc, ...]:
     """Steps as they stand in an outlook."""
     shown = ("id", "worker", "action", "depends_on", "needs", "gives", "drops", "because")
     return tuple({key: doc[key] for key in shown if doc.get(key)} for doc in docs)

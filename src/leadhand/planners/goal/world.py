@@ -102,9 +102,9 @@ def fold(view: PlannerView) -> World:
     steps = tuple(view.timeline)
     for step in steps:
         while answers and answers[0]["at"] < step.ended:
-            facts |= answered(answers.pop(0))
+            facts |= facts_from_person(answers.pop(0))
         if step.status == "succeeded":
-            for fact in promised(step, catalog, "drops"):
+            for fact in promised_field(step, catalog, "drops"):
                 facts.pop(fact, None)
             facts |= _given(step, catalog)
             continue
@@ -113,7 +113,7 @@ def fold(view: PlannerView) -> World:
         if step.status not in SETTLED:
             open_steps.append(step)
     for answer in answers:
-        facts |= answered(answer)
+        facts |= facts_from_person(answer)
     roots = lost_roots(steps, open_steps)
     under_way = [_under(step, catalog) for step in open_steps if step.id not in roots]
     lost = {
@@ -125,7 +125,7 @@ def fold(view: PlannerView) -> World:
     for each in under_way:
         for fact in each.drops:
             coming.pop(fact, None)
-        coming = given(each.id, each.gives) | coming
+        coming = facts_of_step(each.id, each.gives) | coming
     return World(facts, coming, under_way, failures, lost)
 
 
@@ -165,7 +165,7 @@ def _heir(name: str, heirs: Mapping[str, str]) -> str:
     return name
 
 
-def answered(answer: Doc) -> dict[str, Fact]:
+def facts_from_person(answer: Doc) -> dict[str, Fact]:
     """Return the facts that a person gave."""
     return {name: Fact(ANSWER, literal(value)) for name, value in facts_in_answer(answer).items()}
 
@@ -180,7 +180,7 @@ def have(name: str, value: Json) -> Fact:
     return Fact(HAVE, text if is_name else literal(value))
 
 
-def given(step: str, gives: tuple[str, ...]) -> dict[str, Fact]:
+def facts_of_step(step: str, gives: tuple[str, ...]) -> dict[str, Fact]:
     """Return the facts that a step gives when it succeeds."""
     artefacts = [fact for fact in gives if not is_flag(fact)]
     root = f"steps.{step}.data"
@@ -195,9 +195,9 @@ def given(step: str, gives: tuple[str, ...]) -> dict[str, Fact]:
 def _given(step: StepView, catalog: Catalog) -> dict[str, Fact]:
     """Return the facts that a step of the run gives, each with its place in the data."""
     offer = catalog.offer(step.worker, step.action)
-    several = promised(step, catalog, "gives")
+    several = promised_field(step, catalog, "gives")
     return {
-        fact: given(step.id, promises.facts_beside(step.planned, offer, fact))[fact]
+        fact: facts_of_step(step.id, promises.facts_beside(step.planned, offer, fact))[fact]
         for fact in several
     }
 
@@ -222,7 +222,7 @@ def value_of(value: Json, view: PlannerView) -> Json:
     return references.resolve(value, look)
 
 
-def resolved(value: Json, view: PlannerView) -> Json:
+def resolve_parameter(value: Json, view: PlannerView) -> Json:
     """Return a parameter as its worker gets it, with references replaced by their values.
 
     A reference without a value stays as it is. Data that is stored apart is named by its digest and
@@ -240,9 +240,9 @@ def resolved(value: Json, view: PlannerView) -> Json:
         return view.results[name]
 
     if isinstance(value, dict):
-        return {key: resolved(item, view) for key, item in value.items()}
+        return {key: resolve_parameter(item, view) for key, item in value.items()}
     if isinstance(value, list):
-        return [resolved(item, view) for item in value]
+        return [resolve_parameter(item, view) for item in value]
     try:
         return references.resolve(value, look)
     except LookupError:
@@ -259,7 +259,7 @@ def successor(name: str, view: PlannerView) -> str:
     return name
 
 
-def promised(step: StepView, catalog: Catalog, what: str) -> tuple[str, ...]:
+def promised_field(step: StepView, catalog: Catalog, what: str) -> tuple[str, ...]:
     """Return what a step needs, gives, drops, reads or writes: see `core/promises.py`."""
     offer = catalog.offer(step.worker, step.action)
     if what == "gives":
@@ -273,15 +273,15 @@ def _broken(step: StepView, failed: Any, catalog: Catalog) -> list[str]:
     if not kinds:
         return []
     touched = any(failure.effect != "none" for failure in kinds)
-    return [fact for fact in promised(step, catalog, "gives") if touched or is_flag(fact)]
+    return [fact for fact in promised_field(step, catalog, "gives") if touched or is_flag(fact)]
 
 
 def _under(step: StepView, catalog: Catalog) -> Under:
     return Under(
         step.id,
-        promised(step, catalog, "needs"),
-        promised(step, catalog, "gives"),
-        promised(step, catalog, "drops"),
-        promised(step, catalog, "reads"),
-        promised(step, catalog, "writes"),
+        promised_field(step, catalog, "needs"),
+        promised_field(step, catalog, "gives"),
+        promised_field(step, catalog, "drops"),
+        promised_field(step, catalog, "reads"),
+        promised_field(step, catalog, "writes"),
     )

@@ -17,10 +17,10 @@ from leadhand.core.plan.graph import dependencies
 from leadhand.core.promises import WIDENING
 from leadhand.core.report import Ask, Finish, GiveUp, Propose, Wait
 from leadhand.core.wording import listed
-from leadhand.models.answer_json import clean, decoded
+from leadhand.models.answer_json import clean, decode_json
 from leadhand.planners.goal.operators import operator_name
 from leadhand.planners.goal.steps import StepIds, document, tidy
-from leadhand.planners.goal.world import given, value_of
+from leadhand.planners.goal.world import facts_of_step, value_of
 from leadhand.planners.proposal_check import not_true
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ def _step(raw: Doc) -> Doc:
     parameters = raw.get("parameters")
     if isinstance(parameters, str) and parameters.strip():
         try:
-            step["parameters"] = decoded(clean(parameters))
+            step["parameters"] = decode_json(clean(parameters))
         except msgspec.DecodeError:
             raise MisreadAnswer(f'"parameters" of {raw.get("id")!r} is no JSON object') from None
     if isinstance(step.get("id"), str):
@@ -270,7 +270,7 @@ def read_numbered_list(
         if operator is not None:
             for fact in operator.drops:
                 facts.pop(fact, None)
-            facts |= given(step["id"], operator.gives)
+            facts |= facts_of_step(step["id"], operator.gives)
     return Propose(tuple(steps), because="a numbered list, one step after the other")
 
 

@@ -32,7 +32,7 @@ from leadhand.core.policy import MODEL_BUDGET, MODEL_CALLS
 from leadhand.core.report import Ask, Finish, GiveUp, Propose, Wait, decision_doc
 from leadhand.core.wording import listed
 from leadhand.errors import UsageError
-from leadhand.models.call_record import refused
+from leadhand.models.call_record import report_refusal
 from leadhand.models.failures import ModelFailure
 from leadhand.models.messages import AssistantMessage, ModelRequest, UserMessage
 from leadhand.models.registry import ModelRegistry
@@ -47,7 +47,7 @@ from leadhand.planners.progress import IDLE, Idle, Progress, over, warning
 from leadhand.planners.proposal_check import (
     ends_short,
     first_wrong,
-    misplaced,
+    forbidden_change,
     not_true,
     repeats,
     too_dear,
@@ -200,7 +200,7 @@ class ModelPlanner:
             kept.idle.count = self.idle  # After an answer it is told, and has as many again.
             return replace(decision, notes=msgspec.to_builtins(kept))
         style = self._style(view)
-        parts = prompt.told(view, self.tokens, lists=style == "list")
+        parts = prompt.state_parts(view, self.tokens, lists=style == "list")
         parts["style"] = STYLE[style] or self.prompts.fill("list")
         if kept.said:
             parts["now"] += f"\nYour notes: {kept.said}"
@@ -237,7 +237,7 @@ class ModelPlanner:
             kept.asked += 1
             if isinstance(found, str):
                 problem = found
-                refused(problem, said.text)
+                report_refusal(problem, said.text)
                 if style == "list" and said.text in seen:
                     return self._over(f"it proposes again what was refused ({problem})", kept)
                 seen.add(said.text)
@@ -257,7 +257,7 @@ class ModelPlanner:
                     if isinstance(decision, GiveUp) and self.asks:
                         return self._over(f"it gives up: {decision.reason}", kept)
                     return _without_secrets(decision)
-                refused(problem, said.text)
+                report_refusal(problem, said.text)
                 if again:
                     return self._over(f"it proposes again what was refused ({problem})", kept)
             facts = listed(sorted(world.facts), 60) or "nothing"
@@ -331,7 +331,7 @@ class ModelPlanner:
                     _says_nothing(decision)
                     or (CARRIES if finds(steps) else "")
                     or first_wrong(steps, view, world)
-                    or misplaced(steps, decision.cancel, view)
+                    or forbidden_change(steps, decision.cancel, view)
                     or undroppable(decision.drop, view)
                     or repeats(steps, view)
                     or too_dear(steps, view)

@@ -137,7 +137,7 @@ def clean(text: str) -> str:
     return _UNSEEN.sub("", text)
 
 
-def told(view: PlannerView, tokens: int, *, lists: bool = False) -> dict[str, str]:
+def state_parts(view: PlannerView, tokens: int, *, lists: bool = False) -> dict[str, str]:
     """Return the parts of the state, by the names that the prompts know, without secrets.
 
     With `lists` nothing is said of references, which a numbered list cannot hold.
@@ -163,13 +163,13 @@ def whole(view: PlannerView, names: list[str], tokens: int) -> str:
     parts = []
     for name in names:
         if name in view.results:
-            parts.append(f"{name}:\n{fenced(_json(view.results[name]), room)}")
+            parts.append(f"{name}:\n{fence_data(_json(view.results[name]), room)}")
         else:
             parts.append(f"{name}: there is no finished step of that name")
     return "\n\n".join(parts)
 
 
-def fenced(text: str, limit: int) -> str:
+def fence_data(text: str, limit: int) -> str:
     """Return data between marks that carry its digest; a cut says how much is missing."""
     unread = max(0, len(text) - limit - READ_CHARS_MAX)
     text = scrub(clean(text[: limit + READ_CHARS_MAX]))
@@ -266,7 +266,7 @@ def _steps(view: PlannerView, room: int) -> str:
 
 def _step(step: StepView, again: int) -> str:
     who = f"{step.worker} {step.action}".strip()
-    why = f":\n{fenced(step.error.message, ERROR_CHARS)}" if step.error is not None else ""
+    why = f":\n{fence_data(step.error.message, ERROR_CHARS)}" if step.error is not None else ""
     return f"- {step.id}: {who}: {_status(step, again)}{why}"
 
 
@@ -286,7 +286,7 @@ def _results(view: PlannerView, room: int) -> str:
         return ""
     each = max(60, min(BRIEF_CHARS, room // len(names) - FENCE_CHARS))
     newest = names[-max(1, room // (each + FENCE_CHARS)) :]
-    lines = [f"{name}:\n{fenced(_json(view.results[name]), each)}" for name in newest]
+    lines = [f"{name}:\n{fence_data(_json(view.results[name]), each)}" for name in newest]
     return "\n".join(["Results in brief:", *lines])
 
 
@@ -296,7 +296,7 @@ def _failures(view: PlannerView) -> str:
     newest = sorted(view.failed_attempts[-FAILURES_TOLD:], key=lambda e: (e.step, e.attempt))
     lines = [
         f"- {each.step}, attempt {each.attempt} by {each.worker}: {each.failure.failure_class}:\n"
-        f"{fenced(each.failure.message, 300)}"
+        f"{fence_data(each.failure.message, 300)}"
         for each in newest
     ]
     return "Failed attempts:\n" + "\n".join(lines)
@@ -307,7 +307,7 @@ def _heard(view: PlannerView, room: int) -> str:
     if view.recommendations:
         newest = view.recommendations[-FAILURES_TOLD:]
         told = "\n".join(f"- {getattr(word, 'step', '') or 'a step'}: {word}" for word in newest)
-        parts.append(f"Workers recommend:\n{fenced(told, 2000)}")
+        parts.append(f"Workers recommend:\n{fence_data(told, 2000)}")
     if view.answers:
         said = [clean(_json(answer)) for answer in view.answers[-FAILURES_TOLD:]]
         each = room // len(said)

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request, Response
 
 from leadhand.app.approvals import ends, revision_of
 from leadhand.app.step_graph import others_for
-from leadhand.codec.edits import typed
+from leadhand.codec.edits import typed_value
 from leadhand.core.commands import Command
 from leadhand.core.plan.amend import edit
 from leadhand.core.plan.diff import differences
@@ -101,7 +101,7 @@ async def amend(request: Request, run: str, form: AmendForm) -> Response:
         for each in form.set:
             value = each.value
             if each.text is not None:
-                value = typed(after, each.path, each.text, heirs, state.catalog)
+                value = typed_value(after, each.path, each.text, heirs, state.catalog)
             after = edit(after, [(each.path, value)], heirs=heirs)
         after = edit(after, unset=form.unset, heirs=heirs)
         changes = differences(before, after, heirs, held_by(state))

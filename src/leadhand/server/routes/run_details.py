@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from fastapi import APIRouter, Query, Request, Response
 from msgspec.structs import asdict
 
-from leadhand.app.comparison import DiffDocument, compared, numbered
+from leadhand.app.comparison import DiffDocument, compare_revisions, revision_numbered
 from leadhand.app.step_graph import (
     AttemptsDocument,
     GraphDocument,
@@ -113,7 +113,7 @@ async def revision(request: Request, run: str, number: int) -> Response:
 
     def make(desk: CachedReader) -> documents.RevisionDocument:
         try:
-            found = numbered(_revisions(desk, run), number, run)
+            found = revision_numbered(_revisions(desk, run), number, run)
         except UsageError as error:
             raise missing(str(error)) from None
         row = next(each for each in _rows(desk, run) if each.hash == found.hash)
@@ -158,7 +158,7 @@ async def diff(
 
     def make(desk: CachedReader) -> DiffDocument:
         desk.header(run)
-        return compared(desk, run, start, to).document()
+        return compare_revisions(desk, run, start, to).document()
 
     return await seen(request, of_run(run), make)
 

@@ -44,7 +44,7 @@ from leadhand.workers.agent.prompt import Prompt
 from leadhand.workers.agent.tools import Toolbox
 from leadhand.workers.functions.decorator import NAME, Check
 from leadhand.workers.functions.signature import schema_of
-from leadhand.workers.reports import bounded, holds
+from leadhand.workers.reports import bounded_text, holds
 
 if TYPE_CHECKING:
     from leadhand.models.client import Client
@@ -306,7 +306,7 @@ class Agent:
         try:
             client = self._client(context.tier)
         except UsageError as problem:
-            return Report.failed("unavailable", bounded(str(problem)))
+            return Report.failed("unavailable", bounded_text(str(problem)))
         loop = AgentLoop(client, self._prompt, self._tools, self._returns, self.bounds)
         limit, budget = self.bounds.timeout_s, self.bounds.budget
         paying = payer.get()
@@ -355,7 +355,7 @@ class Agent:
 
 
 def _failed(kind: str, message: str, loop: AgentLoop, retry_after_s: float | None = None) -> Report:
-    failure = Failure(kind, bounded(scrub(message)), loop.effect, retry_after_s)
+    failure = Failure(kind, bounded_text(scrub(message)), loop.effect, retry_after_s)
     return Report("failed", error=failure)
 
 

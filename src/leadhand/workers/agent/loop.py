@@ -27,7 +27,7 @@ from leadhand.models.messages import ModelRequest, Result, Turn, Usage, UserMess
 from leadhand.models.secret_patterns import finds, scrub, scrubbed
 from leadhand.models.telemetry import span
 from leadhand.ports import is_external_cancellation
-from leadhand.workers.agent.prompt import told
+from leadhand.workers.agent.prompt import attempt_prompt
 from leadhand.workers.agent.tools import (
     ENDINGS,
     FINISH,
@@ -38,7 +38,7 @@ from leadhand.workers.agent.tools import (
     misfit,
     shortened,
 )
-from leadhand.workers.reports import EFFECTS, bounded
+from leadhand.workers.reports import EFFECTS, bounded_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -153,7 +153,7 @@ class AgentLoop:
     async def run(self, task: Task, context: Context) -> Report:
         """Run the conversation to its end. Raise `ModelFailure` if the model cannot be called."""
         hide: Callable[[Any], Any] = getattr(context, "hide", _as_it_is)
-        self._turns = [UserMessage(told(task, context, hide))]
+        self._turns = [UserMessage(attempt_prompt(task, context, hide))]
         for number in range(1, self._bounds.turns + 1):
             answer = await self._ask(number, context)
             self.log.turn(number, answer)
@@ -255,7 +255,9 @@ class AgentLoop:
         arguments = scrubbed(hide(arguments))
         if call.tool == NEEDS_INFO:
             return self._failed("needs_info", arguments["question"])
-        parts = tuple(f"split off: {bounded(part)}" for part in arguments.get("parts", ())[:20])
+        parts = tuple(
+            f"split off: {bounded_text(part)}" for part in arguments.get("parts", ())[:20]
+        )
         return self._failed("too_complex", arguments["reason"], parts)
 
     def _unfinished(self, arguments: Any, parameters: Any) -> str:
@@ -280,7 +282,7 @@ class AgentLoop:
         return self._failed("too_complex", reason)
 
     def _failed(self, kind: str, message: str, said: tuple[str, ...] = ()) -> Report:
-        failure = Failure(kind, bounded(scrub(message)), self.effect)
+        failure = Failure(kind, bounded_text(scrub(message)), self.effect)
         return Report("failed", error=failure, recommendations=said)
 
     # Tools.

@@ -53,7 +53,7 @@ class Prompt:
         self.digest = digest("prompt", self.text)[:16]
 
 
-def told(task: Task, context: Context, hide: Callable[[Any], Any]) -> str:
+def attempt_prompt(task: Task, context: Context, hide: Callable[[Any], Any]) -> str:
     """Return the task as text; `hide` removes the secrets that the run knows by value."""
     parts = [*_goal(task, context, hide), "Your task:"]
     if task.action:

@@ -32,7 +32,7 @@ from leadhand.workers.functions.isolation import GRACE_S, followed, text_of
 from leadhand.workers.processes.capture import LiveStreams, shown_live
 from leadhand.workers.processes.leftovers import ProcessError
 from leadhand.workers.processes.processes import Finished, Processes, SpawnError
-from leadhand.workers.reports import bounded, holds, report_from_doc
+from leadhand.workers.reports import bounded_text, holds, report_from_doc
 from leadhand.workers.sandbox.confinement import Confinement, program_folders
 from leadhand.workers.sandbox.sandbox import NoSandbox
 from leadhand.workers.template import Template, TemplateSlot, spell, with_defaults
@@ -81,7 +81,7 @@ class CommandAction:
         return {hole.name: hole for word in self.argv for hole in word.holes}
 
 
-def filled(argv: tuple[Template, ...], values: Mapping[str, Any], *, dash: bool) -> list[str]:
+def fill_argv(argv: tuple[Template, ...], values: Mapping[str, Any], *, dash: bool) -> list[str]:
     """Return the argument list.
 
     Raise `ValueError`, which names the parameter that cannot be passed.
@@ -194,11 +194,11 @@ class CommandWorker:
         try:
             finished = await self._run(program, program.argv, task, context)
         except ValueError as problem:
-            return Report.failed("permanent", bounded(str(problem)))
+            return Report.failed("permanent", bounded_text(str(problem)))
         except (SpawnError, NoSandbox) as error:
-            return Report.failed("unavailable", bounded(str(error)))
+            return Report.failed("unavailable", bounded_text(str(error)))
         except ProcessError as error:
-            return Report.failed("lost", bounded(str(error)), effect="unknown")
+            return Report.failed("lost", bounded_text(str(error)), effect="unknown")
         return report_on(program, finished)
 
     async def probe(self, task: Task, context: Context) -> Report | None:
@@ -241,7 +241,7 @@ class CommandWorker:
         known = (program.offer.parameters or {}).get("properties", program.holes)
         if unknown := sorted(set(values) - set(known)):
             raise ValueError(f"parameter {unknown[0]}: is not known")
-        words = filled(argv, values, dash=program.allow_dash)
+        words = fill_argv(argv, values, dash=program.allow_dash)
         env = self._environment(program, task, context)
         live = LiveStreams()
         shown_live(context, live.sink)
@@ -335,14 +335,14 @@ def _json(program: CommandAction, finished: Finished) -> Report:
     try:
         return Report("succeeded", _decoded(finished, program.stdout_limit))
     except ValueError as problem:
-        return Report.failed("invalid_output", bounded(str(problem)), effect=_done(program))
+        return Report.failed("invalid_output", bounded_text(str(problem)), effect=_done(program))
 
 
 def _own_report(program: CommandAction, finished: Finished) -> Report:
     try:
         doc = _decoded(finished, program.stdout_limit)
     except ValueError as problem:
-        return Report.failed("invalid_output", bounded(str(problem)), effect=_done(program))
+        return Report.failed("invalid_output", bounded_text(str(problem)), effect=_done(program))
     return report_from_doc(doc, effects=bool(program.offer.effects))
 
 
@@ -363,5 +363,5 @@ def _ended(finished: Finished) -> str:
     for stream in (finished.stderr, finished.stdout):
         lines = text_of(stream).strip().splitlines()[-5:]
         if lines:
-            return bounded(f"{how}: " + "\n".join(lines), 1_000)
+            return bounded_text(f"{how}: " + "\n".join(lines), 1_000)
     return how

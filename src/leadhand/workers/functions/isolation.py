@@ -23,7 +23,7 @@ import msgspec
 from leadhand.core.report import Report
 from leadhand.ports import Spawned
 from leadhand.workers.processes.capture import LiveStreams, shown_live
-from leadhand.workers.reports import bounded, report_from_doc
+from leadhand.workers.reports import bounded_text, report_from_doc
 from leadhand.workers.sandbox.confinement import python_folders
 from leadhand.workers.sandbox.sandbox import NoSandbox
 
@@ -170,12 +170,12 @@ def _request(target: Target, task: Task, context: Context | None, sources: Sourc
         "pythonpath": os.environ.get("PYTHONPATH"),
         "action": task.action,
         "parameters": task.parameters,
-        "context": None if context is None else told(context),
+        "context": None if context is None else context_document(context),
     }
     return msgspec.json.encode(request)
 
 
-def told(context: Context) -> dict[str, Any]:
+def context_document(context: Context) -> dict[str, Any]:
     """Return a context's data, read on the loop: other threads must not read the engine's state."""
     return {
         "goal": context.goal,
@@ -238,4 +238,4 @@ def text_of(captured: Captured, limit: int = 1 << 20) -> str:
     else:
         head, tail = captured.data, b""
     text = (head + gap + tail).decode("utf-8", "backslashreplace")
-    return bounded(text, limit + 100)
+    return bounded_text(text, limit + 100)

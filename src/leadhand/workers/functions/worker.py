@@ -30,7 +30,13 @@ from leadhand.errors import UsageError
 from leadhand.ports import is_external_cancellation
 from leadhand.workers.coverage import Coverage
 from leadhand.workers.functions.decorator import Declaration
-from leadhand.workers.functions.isolation import Target, Walls, run_isolated, target_of, told
+from leadhand.workers.functions.isolation import (
+    Target,
+    Walls,
+    context_document,
+    run_isolated,
+    target_of,
+)
 from leadhand.workers.functions.signature import BadParameters, Signature
 from leadhand.workers.functions.threads import Lane, Threads
 from leadhand.workers.functions.version import covered, files_of, source_bytes
@@ -352,7 +358,7 @@ class Watched:
     def __init__(self, context: Context, loop: asyncio.AbstractEventLoop) -> None:
         self._context = context
         self._loop = loop
-        self._told = told(context)
+        self._told = context_document(context)
         self.cancelled_here = False
 
     @property

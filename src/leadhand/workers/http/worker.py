@@ -23,7 +23,7 @@ from leadhand.core.catalog import WorkerSpec
 from leadhand.core.report import Effect, Failure, Report
 from leadhand.workers.http.netguard import PORTS, AddressRefused, ResolvedAddress, canonical
 from leadhand.workers.http.request import SAFE, HttpAction, HttpRequest, Missing, fixed_headers
-from leadhand.workers.reports import bounded, holds
+from leadhand.workers.reports import bounded_text, holds
 from leadhand.workers.template import with_defaults
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ class Exchange:
     @property
     def shown(self) -> str:
         """Return the request for messages, without its query, which may hold a secret."""
-        return f"{self.method} {bounded(self.text.partition('?')[0], 200)}"
+        return f"{self.method} {bounded_text(self.text.partition('?')[0], 200)}"
 
     async def run(self) -> Report:
         """Send the request and follow redirects."""
@@ -237,7 +237,7 @@ class Exchange:
         except Exception:  # noqa: BLE001 - the status is known, and that is what matters
             body = b""
         text = body.decode("utf-8", "backslashreplace").strip()
-        said = "" if "html" in response.headers.get("content-type", "") else bounded(text, 300)
+        said = "" if "html" in response.headers.get("content-type", "") else bounded_text(text, 300)
         name = HTTPStatus(status).phrase if status in HTTPStatus._value2member_map_ else ""
         effect: Effect = "none"
         if status < 300:
@@ -273,7 +273,7 @@ class Exchange:
         if isinstance(error, socket.gaierror):
             known = error.errno in (socket.EAI_NONAME, getattr(socket, "EAI_NODATA", None))
             host = self.text.split("/")[2]
-            message = f"{bounded(host, 100)} cannot be resolved: {error.strerror or text}"
+            message = f"{bounded_text(host, 100)} cannot be resolved: {error.strerror or text}"
             return self._failure("unavailable" if known else "transient", message, after)
         if isinstance(error, httpx2.InvalidURL | httpx2.UnsupportedProtocol | UnicodeError):
             return self._failure("permanent", f"not a usable URL: {text}", after)
@@ -299,7 +299,7 @@ class Exchange:
     ) -> Report:
         """Return a failed report; requests that change nothing never have an effect."""
         known = effect if self.unsafe or always else "none"
-        failure = Failure(failure_class, bounded(f"{self.shown}: {message}"), known)
+        failure = Failure(failure_class, bounded_text(f"{self.shown}: {message}"), known)
         return Report("failed", error=failure)
 
 
@@ -424,7 +424,7 @@ class HttpWorker:
         except Missing as problem:
             return Report.failed("unavailable", str(problem))
         except (ValueError, TypeError) as problem:
-            return Report.failed("permanent", bounded(str(problem)))
+            return Report.failed("permanent", bounded_text(str(problem)))
         exchange = Exchange(self._network, call, request, key)
         try:
             async with asyncio.timeout(call.timeout_s):

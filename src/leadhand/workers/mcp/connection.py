@@ -22,7 +22,7 @@ from leadhand.workers.mcp.definition import (
     definitions_of,
 )
 from leadhand.workers.mcp.failures import failure_of
-from leadhand.workers.reports import bounded
+from leadhand.workers.reports import bounded_text
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -299,7 +299,7 @@ def _malformed(listing: dict[str, Any], version: str) -> str:
         errors: list[Any] = getattr(problem, "errors", list)()
         at = ".".join(str(each) for each in errors[0]["loc"][2:]) if errors else ""
         why = errors[0]["msg"] if errors else str(problem)
-        return bounded(f"{at}: {why}" if at else why, 300)
+        return bounded_text(f"{at}: {why}" if at else why, 300)
     return ""
 
 
@@ -314,5 +314,5 @@ def _failure(error: BaseException, last: object) -> WorkerFailure:
     if isinstance(error, MCPError):
         found = failure_of(error, harmless=True)
         return type(found)(f"{found}; {last}") if str(last) else found
-    text = bounded(str(error) or type(error).__name__, 500)
+    text = bounded_text(str(error) or type(error).__name__, 500)
     return Unavailable(f"it cannot be spoken to: {text}; {last}")

@@ -41,7 +41,7 @@ from leadhand.workers.declaration import Expression
 from leadhand.workers.mcp.definition import worker_name
 from leadhand.workers.mcp.pins import FILE, Pins
 from leadhand.workers.mcp.server import McpServer, read_all
-from leadhand.workers.reports import bounded
+from leadhand.workers.reports import bounded_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -124,12 +124,14 @@ def declared_tools(
         own = dict.fromkeys((*listing.tools, *listing.unusable), common) if each is None else each
         for name, terms in own.items():
             if name in listing.unusable:
-                notes[worker_name(server.name, name)] = bounded(listing.unusable[name], 300)
+                notes[worker_name(server.name, name)] = bounded_text(listing.unusable[name], 300)
                 continue
             tool = server.tool(name, **terms)
             worker = tool.spec.name  # a tool that the server does not list is said now
             if each is None and worker in names:
-                notes[f"{worker} ({bounded(name, 60)})"] = "another tool has the same name here"
+                notes[f"{worker} ({bounded_text(name, 60)})"] = (
+                    "another tool has the same name here"
+                )
                 continue
             names.add(worker)
             tools.append(tool)

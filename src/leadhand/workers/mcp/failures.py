@@ -24,7 +24,7 @@ from leadhand.errors import (
     Unavailable,
     WorkerFailure,
 )
-from leadhand.workers.reports import bounded
+from leadhand.workers.reports import bounded_text
 
 if TYPE_CHECKING:
     from mcp import MCPError
@@ -87,7 +87,7 @@ def status_class(status: int) -> str:
 
 def failure_of(error: MCPError, *, harmless: bool) -> WorkerFailure:
     """Return the failure that a JSON-RPC error stands for; `harmless`: the tool changes nothing."""
-    text = bounded(error.message, 1_000)
+    text = bounded_text(error.message, 1_000)
     unknown = "none" if harmless else "unknown"
     if error.code == EDGE and isinstance(error.data, dict):
         return _at_the_edge(text, error.data, unknown)

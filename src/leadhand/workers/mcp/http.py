@@ -26,7 +26,7 @@ import httpx2
 from leadhand.workers.http.netguard import PORTS, AddressRefused, Guard, canonical
 from leadhand.workers.http.worker import retry_after_s
 from leadhand.workers.mcp.failures import edge_error, status_class
-from leadhand.workers.reports import bounded
+from leadhand.workers.reports import bounded_text
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -163,7 +163,7 @@ def _refusal(response: httpx2.Response, body: bytes) -> dict[str, Any]:
     status = response.status_code
     kind = status_class(status)
     text = body.decode("utf-8", "backslashreplace").strip()
-    said = "" if "html" in response.headers.get("content-type", "") else bounded(text, 300)
+    said = "" if "html" in response.headers.get("content-type", "") else bounded_text(text, 300)
     message = f"answered {status}" + (f": {said}" if said else "")
     wait = retry_after_s(response.headers.get("retry-after"), time.time())
     return edge_error(kind, message, retry_after_s=wait, status=status)

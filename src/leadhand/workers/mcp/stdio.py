@@ -27,7 +27,7 @@ from leadhand.workers.functions.isolation import text_of
 from leadhand.workers.mcp.failures import edge_error
 from leadhand.workers.processes.leftovers import ProcessError
 from leadhand.workers.processes.processes import Finished, Process, Processes
-from leadhand.workers.reports import bounded
+from leadhand.workers.reports import bounded_text
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -200,7 +200,7 @@ def _how(finished: Finished) -> str:
         else f"it exited with {finished.exit_code}"
     )
     lines = text_of(finished.stderr).strip().splitlines()[-5:]
-    return bounded(f"{how}: " + "\n".join(lines), 1_000) if lines else how
+    return bounded_text(f"{how}: " + "\n".join(lines), 1_000) if lines else how
 
 
 def _messages(lines: list[bytes | None], limit: int, last: Last) -> list[Any]:
@@ -230,7 +230,7 @@ def _messages(lines: list[bytes | None], limit: int, last: Last) -> list[Any]:
             if (answer := _unreadable(line)) is not None:
                 found.append(SessionMessage(answer))
             elif line.strip() and not last.stray:
-                last.stray = bounded(line.decode("utf-8", "backslashreplace"), 200)
+                last.stray = bounded_text(line.decode("utf-8", "backslashreplace"), 200)
     return found
 
 

@@ -28,7 +28,7 @@ from leadhand.workers.mcp.definition import (
     raised_risk,
     worker_name,
 )
-from leadhand.workers.reports import bounded, holds, report_of
+from leadhand.workers.reports import bounded_text, holds, report_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -107,13 +107,13 @@ class McpTool:
             listing = self.server.listing()
             tools = listing.tools
             if self.tool in listing.unusable:
-                why = bounded(listing.unusable[self.tool], 300)
+                why = bounded_text(listing.unusable[self.tool], 300)
                 raise UsageError(f"mcp {self.server.name}: a tool cannot be used: {why}")
             if self.tool not in tools:
                 known = ", ".join(sorted(tools)[:20]) or "none"
                 raise UsageError(
-                    f"mcp {self.server.name}: has no tool {bounded(self.tool, 60)!r}; it has: "
-                    f"{bounded(known, 500)}"
+                    f"mcp {self.server.name}: has no tool {bounded_text(self.tool, 60)!r}; it has: "
+                    f"{bounded_text(known, 500)}"
                 )
             self._definition = tools[self.tool]
         return self._definition
@@ -236,7 +236,7 @@ class McpTool:
         except Exception as error:
             if is_external_cancellation(error):
                 raise
-            text = bounded(str(error) or type(error).__name__, 500)
+            text = bounded_text(str(error) or type(error).__name__, 500)
             raise InvalidOutput(
                 f"{self.server.name}: the answer cannot be used: {text}",
                 effect="none" if harmless else "done",
@@ -256,7 +256,7 @@ class McpTool:
         if redactor := self.server.redactor:
             blocks, structured = redactor.value(blocks), redactor.value(structured)
         if result.is_error:
-            text = bounded(_text(blocks) or "it did not say why")
+            text = bounded_text(_text(blocks) or "it did not say why")
             raise Permanent(f"{self.server.name}: the tool failed: {text}", data=structured)
         if structured is not None:
             return structured
