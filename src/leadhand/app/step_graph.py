@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct, field
+from msgspec.structs import asdict
 
 from leadhand.core import events as ev
 from leadhand.core.calendar import iso
@@ -223,26 +224,22 @@ def _waited(state: State, step: StepState, name: str) -> str:
 
 def node_row(state: State, step: StepState) -> StepNode:
     """Return how one step stands."""
-    return StepNode(**_node(state, step))
-
-
-def _node(state: State, step: StepState) -> Doc:
     failure = step.failure or {}
-    return {
-        "id": step.id,
-        "worker": step.worker,
-        "action": step.action,
-        "status": shown_status(step),
-        "attempts": step.attempts,
-        "started": iso(step.started) if step.started else None,
-        "ended": iso(step.ended) if step.ended else None,
-        "cost": round(step.cost, 6),
-        "money": step_money(state, step),
-        "reason": step.reason or str(failure.get("message", "")),
-        "outlook": False,
-        "held": step.held or None,
-        "superseded_by": step.superseded_by or None,
-    }
+    return StepNode(
+        id=step.id,
+        worker=step.worker,
+        action=step.action,
+        status=shown_status(step),
+        attempts=step.attempts,
+        started=iso(step.started) if step.started else None,
+        ended=iso(step.ended) if step.ended else None,
+        cost=round(step.cost, 6),
+        money=step_money(state, step),
+        reason=step.reason or str(failure.get("message", "")),
+        outlook=False,
+        held=step.held or None,
+        superseded_by=step.superseded_by or None,
+    )
 
 
 def _planned_row(doc: Doc, status: str) -> StepNode:
@@ -286,7 +283,7 @@ def step_document(reader: Reader, state: State, step: StepState) -> StepDocument
     if step.held:
         questions.append(step.held)
     return StepDocument(
-        **_node(state, step),
+        **asdict(node_row(state, step)),
         run=state.run,
         planned=deep_copy(step.doc),
         inputs=inputs_of(reader, state, step, log),
