@@ -91,7 +91,7 @@ class RevisionDocument(RevisionRow, kw_only=True):
     heirs: dict[str, str]
 
 
-class LedgerLine(Struct, kw_only=True):
+class LedgerRow(Struct, kw_only=True):
     """One line of a ledger."""
 
     seq: int
@@ -105,7 +105,7 @@ class LedgerLine(Struct, kw_only=True):
 class LedgerPage(Struct, kw_only=True):
     """What happened, oldest first."""
 
-    items: list[LedgerLine]
+    items: list[LedgerRow]
     next: str | None
 
 

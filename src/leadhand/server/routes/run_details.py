@@ -176,14 +176,14 @@ async def ledger(
 
     def make(desk: CachedReader) -> documents.LedgerPage:
         desk.header(run)
-        found: list[documents.LedgerLine] = []
+        found: list[documents.LedgerRow] = []
         for entry in desk.entries(run, after):
             if len(found) == limit:
                 return documents.LedgerPage(items=found, next=str(found[-1].seq))
             event = decode(entry.version, entry.body)
             book = ledger_of(event)
             if kind in ("all", book):
-                line = documents.LedgerLine(
+                line = documents.LedgerRow(
                     seq=entry.seq,
                     at=iso(entry.at),
                     type=type(event).__name__,
