@@ -31,7 +31,8 @@ QUICK = frozenset(
         "workers/test_function.py",
     }
 )
-"""Folders and files of tests that need no server and few processes; all others are slow."""
+"""Folders and files of tests that need no server and few processes; all others are slow. In a
+folder what is marked `real` is slow too; a file that stands here by name is quick as a whole."""
 
 # A deadline per example only measures how busy the machine is.
 settings.register_profile("default", deadline=None)
@@ -92,12 +93,12 @@ def is_loopback(host: str) -> bool:
     return host in {"localhost", "::1"} or host.startswith(("127.", "::ffff:127."))
 
 
-def is_slow(path: Path) -> bool:
-    """Whether tests in a file are slow because of where they stand."""
+def is_slow(path: Path, *, real: bool = False) -> bool:
+    """Whether tests in a file are slow because of where they stand, or start real processes."""
     if not path.is_relative_to(HERE):
         return False
     inside = path.relative_to(HERE)
-    return QUICK.isdisjoint({inside.parts[0], inside.as_posix()})
+    return inside.as_posix() not in QUICK and (real or inside.parts[0] not in QUICK)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -110,7 +111,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark as slow what stands outside the quick folders or starts real processes."""
     for item in items:
-        if is_slow(item.path) or item.get_closest_marker("real"):
+        if is_slow(item.path, real=item.get_closest_marker("real") is not None):
             item.add_marker("slow")
 
 
