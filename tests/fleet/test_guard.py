@@ -14,7 +14,7 @@ from leadhand.fleet.gate import guard, test_runs, test_tampering
 from leadhand.fleet.gate.gate import GateRules
 from leadhand.fleet.gate.guard import findings, own_files, protected_parts
 from leadhand.fleet.gate.secret_scan import secrets_in
-from leadhand.fleet.gate.test_runs import Ran, Reports, tests_in_junit, tests_in_output
+from leadhand.fleet.gate.test_runs import Ran, Reports, parse_junit, parse_test_output
 from leadhand.fleet.workspace.process_limits import TreeLimits, excess
 from tests.fleet.places import write
 from tests.support.need import need
@@ -250,21 +250,21 @@ def test_a_report_that_was_changed_or_taken_away_is_seen(tmp_path):
 
 def test_what_others_print_is_read():
     tap = "TAP version 13\n# Subtest: a\n    # Subtest: b\n    ok 1 - b\n    1..1\nok 1 - a\n"
-    ran = tests_in_output(f"$ npm test\n{tap}not ok 2 - c\nok 3 - d # SKIP\n1..3\n")
+    ran = parse_test_output(f"$ npm test\n{tap}not ok 2 - c\nok 3 - d # SKIP\n1..3\n")
     assert dict(ran.passed) == {"a > b": 1, "a": 1}
     assert (dict(ran.failed), dict(ran.skipped)) == ({"c": 1}, {"d": 1})
-    assert not tests_in_output("ok 1 - half of it\n").counted, (
+    assert not parse_test_output("ok 1 - half of it\n").counted, (
         "without a plan it may have been cut off"
     )
     lines = [{"Action": a, "Test": t, "Package": "p"} for a, t in (("pass", "A"), ("skip", "B"))]
-    go = tests_in_output("\n".join(json.dumps(each) for each in lines))
+    go = parse_test_output("\n".join(json.dumps(each) for each in lines))
     assert (dict(go.passed), dict(go.skipped)) == ({"p.A": 1}, {"p.B": 1})
-    assert not tests_in_output("all is well\n").counted
-    assert tests_in_output("").words == "tests not counted"
+    assert not parse_test_output("all is well\n").counted
+    assert parse_test_output("").words == "tests not counted"
 
 
 def test_junit_is_read_without_entities():
-    ran = tests_in_junit(
+    ran = parse_junit(
         b"<testsuites><testsuite><testcase classname='a' name='b[1]'/><testcase name='c'>"
         b"<failure/></testcase><testcase name='d'><skipped/></testcase></testsuite></testsuites>"
     )
@@ -273,8 +273,8 @@ def test_junit_is_read_without_entities():
         {"c": 1},
         {"d": 1},
     )
-    assert tests_in_junit(b"<!DOCTYPE x [<!ENTITY a 'b'>]><testsuite/>").problems
-    assert tests_in_junit(b"<testsuite").problems
+    assert parse_junit(b"<!DOCTYPE x [<!ENTITY a 'b'>]><testsuite/>").problems
+    assert parse_junit(b"<testsuite").problems
     assert Ran().words == "tests not counted"
     assert test_runs.some_names({"b", "a"}) == "a, b"
 

@@ -52,9 +52,9 @@ from leadhand.fleet.gate.test_runs import (
     REPORTER,
     Ran,
     Reports,
+    parse_junit,
+    parse_test_output,
     some_names,
-    tests_in_junit,
-    tests_in_output,
 )
 from leadhand.fleet.merge.same_change import TreeEntry
 from leadhand.fleet.repository.git import raw_of
@@ -543,11 +543,11 @@ class _Check:
     def _read(self, reports: Reports, text: str) -> Ran:
         ran = reports.read()
         if not ran.counted:
-            ran = tests_in_output(text)
+            ran = parse_test_output(text)
         for number, path in enumerate(self._files()):
             try:
                 if number < REPORTS_MAX and path.stat().st_size <= REPORT_BYTES:
-                    ran.merge(tests_in_junit(path.read_bytes()))
+                    ran.merge(parse_junit(path.read_bytes()))
                 path.unlink()  # the next command writes its own
             except OSError as error:
                 ran.problems.append(f"a report of tests that cannot be read or removed: {error}")

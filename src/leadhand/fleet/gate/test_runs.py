@@ -163,7 +163,7 @@ class Reports:
         return ""
 
 
-def tests_in_output(text: str) -> Ran:
+def parse_test_output(text: str) -> Ran:
     """Return the tests in a command's output: TAP, or the lines of `go test -json`."""
     ran = Ran()
     if "\nok " in f"\n{text}" or "not ok " in text:
@@ -203,7 +203,7 @@ def _go(text: str, ran: Ran) -> None:
             ran.add(f"{said.get('Package', '')}.{said['Test']}", words[said["Action"]])
 
 
-def tests_in_junit(data: bytes) -> Ran:
+def parse_junit(data: bytes) -> Ran:
     """Return the tests in a file of JUnit XML."""
     ran = Ran()
     if len(data) > REPORT_BYTES or b"<!DOCTYPE" in data or b"<!ENTITY" in data:
