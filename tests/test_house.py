@@ -20,6 +20,7 @@ import pytest
 import leadhand
 import leadhand.testing
 from leadhand import ports
+from tests import conftest
 from tests.support.need import need
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -101,6 +102,25 @@ def test_the_build_tool_is_locked_at_one_version():
     build, dev = pins(ROOT / "requirements/build.txt"), pins(ROOT / "requirements/dev.txt")
     assert "hatchling" in build
     assert build.items() <= dev.items()
+
+
+# --- the fast loop -------------------------------------------------------------------------
+
+
+def test_what_is_quick_exists():
+    """A folder or file that was renamed would fall out of `make fast` in silence."""
+    assert not [name for name in conftest.QUICK if not (ROOT / "tests" / name).exists()]
+
+
+def test_new_places_are_slow_until_they_are_listed():
+    """Where a test stands decides: a listed folder, a listed file, or slow; `real` is slow."""
+    tests = ROOT / "tests"
+    slow = conftest.is_slow
+    assert not slow(tests / "core" / "test_new.py")
+    assert slow(tests / "core" / "test_new.py", real=True)
+    assert slow(tests / "somewhere" / "test_new.py")
+    assert slow(tests / "test_new.py")
+    assert not slow(tests / "acceptance" / "test_cli_newcomers.py", real=True)
 
 
 # --- paths ---------------------------------------------------------------------------------
