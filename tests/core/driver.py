@@ -17,6 +17,7 @@ from leadhand.core.catalog import Offer, WorkerSpec
 from leadhand.core.decide.decide import UNLIMITED, decide
 from leadhand.core.decide.effects import Move, StartAttempt, StartProbe
 from leadhand.core.decide.planner_answer import record_answer
+from leadhand.core.host import HostState, evolve_host
 from leadhand.core.policy import Policy
 from leadhand.core.state.evolve import evolve
 from leadhand.core.state.model import Now, State
@@ -330,3 +331,19 @@ __all__ = [
     "started",
     "step",
 ]
+
+
+def folded(*events):
+    """Return the host's state after some events, each as it is stored."""
+    state = HostState()
+    for event in events:
+        evolve_host(state, decode(ev.EVENT_VERSION, encode(event)))
+    return state
+
+
+def undecided(doc, report, **start):
+    """Return a run whose step `a` reported a failure that nobody has decided about."""
+    run = Drive(doc, **start)
+    epoch = run.state.in_flight["a"]
+    run.tell(ev.AttemptReported("a", 1, epoch, False, failure=report))
+    return run.state, run.state.steps["a"]

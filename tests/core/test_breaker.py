@@ -2,8 +2,6 @@
 
 import pytest
 
-from leadhand.codec.events import decode, encode
-from leadhand.core import events as ev
 from leadhand.core.decide.circuit_breaker import (
     FAILURES,
     HOLD_MAX_S,
@@ -20,8 +18,9 @@ from leadhand.core.decide.circuit_breaker import (
     open_for_s,
     requested_pause_s,
 )
-from leadhand.core.host import CircuitClosed, CircuitOpened, HostOpened, HostState, evolve_host
+from leadhand.core.host import CircuitClosed, CircuitOpened, HostOpened, HostState
 from leadhand.core.plan.model import FAILURE_CLASSES
+from tests.core.driver import folded
 
 
 def test_the_constants_are_those_of_the_documentation():
@@ -99,14 +98,6 @@ def test_what_nobody_heard_says_nothing():
     assert is_silent(UNHEARD)
     assert not is_trouble(UNHEARD)
     assert Circuit(5).trips == 1
-
-
-def folded(*events):
-    """The host's state after some events, each as it is stored."""
-    state = HostState()
-    for event in events:
-        evolve_host(state, decode(ev.EVENT_VERSION, encode(event)))
-    return state
 
 
 def test_open_circuits_are_folded():

@@ -2,7 +2,6 @@
 
 import pytest
 
-from leadhand.codec.events import decode, encode
 from leadhand.core import events as ev
 from leadhand.core.host import (
     HOST_EVENTS,
@@ -21,15 +20,7 @@ from leadhand.core.host import (
     refuse_used,
 )
 from leadhand.errors import Bug, Conflict
-
-
-def folded(*events):
-    """The host's state after some events, each as it is stored."""
-    state = HostState()
-    for event in events:
-        evolve_host(state, decode(ev.EVENT_VERSION, encode(event)))
-    return state
-
+from tests.core.driver import folded
 
 THERE = TemporalOpened("t:7233", "default", "p")
 TABLE = [

@@ -9,18 +9,10 @@ from leadhand.core.durations import SECONDS_MAX
 from leadhand.core.logcheck.checker import check
 from leadhand.core.policy import Policy
 from leadhand.core.views.run import goes_on, run_status
-from tests.core.driver import SECOND, WORKERS, Drive, failure, fold, propose, spec, step
+from tests.core.driver import SECOND, WORKERS, Drive, failure, fold, propose, spec, step, undecided
 
 PARKS = ("transient", "rate_limited", "unavailable")
 HOUR = 3600.0
-
-
-def undecided(doc, report, **start):
-    """A run whose step `a` reported a failure that nobody has decided about."""
-    run = Drive(doc, **start)
-    epoch = run.state.in_flight["a"]
-    run.tell(ev.AttemptReported("a", 1, epoch, False, failure=report))
-    return run.state, run.state.steps["a"]
 
 
 # Park.

@@ -16,7 +16,7 @@ from leadhand.core.decide.recovery import (
 from leadhand.core.durations import text
 from leadhand.core.plan.model import FAILURE_CLASSES
 from leadhand.core.policy import Policy
-from tests.core.driver import SECOND, WORKERS, Drive, failure, propose, spec, step
+from tests.core.driver import SECOND, WORKERS, Drive, failure, propose, spec, step, undecided
 
 ROWS = {
     "passing": ("transient", "rate_limited", "timeout", "lost"),
@@ -81,14 +81,6 @@ def cells():
             ):
                 for probes in (False, True) if probe == "-" else (probe == "yes",):
                     yield kind, effect, repeatable == "yes", probes, column, expected
-
-
-def undecided(doc, report, **start):
-    """A run whose step `a` reported a failure that nobody has decided about."""
-    run = Drive(doc, **start)
-    epoch = run.state.in_flight["a"]
-    run.tell(ev.AttemptReported("a", 1, epoch, False, failure=report))
-    return run.state, run.state.steps["a"]
 
 
 def test_every_class_has_a_row():

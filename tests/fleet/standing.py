@@ -1,5 +1,6 @@
 """A fleet with scripted agents, for tests that need a whole one."""
 
+import asyncio
 import sys
 
 from leadhand.core.policy import Policy
@@ -7,6 +8,7 @@ from leadhand.fleet.agents.template import TemplateCoder
 from leadhand.fleet.context import AttemptLimits
 from leadhand.fleet.gate.gate import GateRules
 from leadhand.fleet.service import Fleet, FleetConfig
+from leadhand.fleet.status import journal
 
 AGENT = """
 import json, pathlib, sys, time
@@ -76,3 +78,14 @@ def standing(tmp_path, user, tricks="{}", **more):
         ]
 
     return lambda: Fleet(config, coders)
+
+
+async def settled(fleet):
+    """Wait until a fleet has nothing to do."""
+    async with asyncio.timeout(60):
+        await fleet.idle()
+
+
+def noted(folder, what):
+    """Return the notes of one kind in a fleet's journal."""
+    return [note for note in journal.read(folder / "fleet") if note["what"] == what]

@@ -17,7 +17,7 @@ from leadhand.fleet.merge.train import Train
 from leadhand.fleet.pull_requests import RECORD
 from leadhand.fleet.status import journal
 from tests.fleet.places import commit_all, files_of, run_git, write
-from tests.fleet.standing import epic, standing
+from tests.fleet.standing import epic, settled, standing
 
 NO_FILES = OSError(errno.EMFILE, "Too many open files")
 
@@ -46,11 +46,6 @@ async def until(true):
     async with asyncio.timeout(60):
         while not true():
             await asyncio.sleep(0.02)
-
-
-async def settled(fleet):
-    async with asyncio.timeout(60):
-        await fleet.idle()
 
 
 async def test_a_loop_says_what_it_met_and_looks_again():

@@ -20,11 +20,7 @@ from leadhand.workers.processes.processes import Processes
 from leadhand.workers.sandbox.sandbox import Sandbox
 from tests.fleet.planned import done, epic, settled, task, there, wave
 from tests.fleet.standing import epic as given_epic
-from tests.fleet.standing import standing
-
-
-def noted(folder, what):
-    return [note for note in journal.read(folder / "fleet") if note["what"] == what]
+from tests.fleet.standing import noted, standing
 
 
 def spent_before(folder, cost):

@@ -12,10 +12,9 @@ from leadhand.errors import LeadhandError, UsageError
 from leadhand.fleet import pull_requests
 from leadhand.fleet.budget import Spending
 from leadhand.fleet.epic_folder import run_of, submit
-from leadhand.fleet.status import journal
 from leadhand.workers.processes.processes import Processes
 from tests.fleet.places import every_byte, make_repo, run_git
-from tests.fleet.standing import epic, standing
+from tests.fleet.standing import epic, noted, settled, standing
 
 PULL = """
 import json, os, pathlib, sys
@@ -38,15 +37,6 @@ def command(tmp_path):
 def pulls(tmp_path):
     place = tmp_path / "pulls"
     return [json.loads(line) for line in place.read_text().splitlines()] if place.exists() else []
-
-
-def noted(folder, what):
-    return [note for note in journal.read(folder / "fleet") if note["what"] == what]
-
-
-async def settled(fleet):
-    async with asyncio.timeout(60):
-        await fleet.idle()
 
 
 async def test_each_epic_that_is_done_is_offered_once_by_the_users_own_command(

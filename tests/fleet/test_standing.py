@@ -21,16 +21,7 @@ from leadhand.fleet.review import DiffTooLarge, opinion, patch_of
 from leadhand.fleet.status import journal
 from leadhand.fleet.status.evidence import Evidence
 from tests.fleet.places import commit_all, run_git, write
-from tests.fleet.standing import GATE, epic, standing
-
-
-def noted(folder, what):
-    return [note for note in journal.read(folder / "fleet") if note["what"] == what]
-
-
-async def settled(fleet):
-    async with asyncio.timeout(60):
-        await fleet.idle()
+from tests.fleet.standing import GATE, epic, noted, settled, standing
 
 
 async def answer(fleet, ident, choice, text="", *, actor="ann", shown=None):

@@ -17,11 +17,6 @@ from tests.support.disk import Disk
 LOG = chained("r", 40, body=b"x" * 700)
 
 
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "log.db"
-
-
 def opened(path: Path) -> SqliteStore:
     store = SqliteStore(path)
     store.claim()

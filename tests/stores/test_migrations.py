@@ -47,11 +47,6 @@ FUTURE = (
 ALL = (*sql.migrations(), *FUTURE)
 
 
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "log.db"
-
-
 def schema(path: Path) -> int:
     connection = sqlite3.connect(path)
     try:

@@ -34,11 +34,6 @@ WHERE datname = current_database() AND application_name LIKE %s"""
 
 
 @pytest.fixture
-def address(postgres, tmp_path):
-    return postgres.new(tmp_path)
-
-
-@pytest.fixture
 def admin(postgres, address):
     with postgres.connect(address.dsn.rpartition("/")[2].partition("?")[0]) as connection:
         yield connection

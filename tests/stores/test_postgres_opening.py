@@ -25,11 +25,6 @@ DROP FUNCTION leadhand.claim()"""
 
 
 @pytest.fixture
-def address(postgres, tmp_path):
-    return postgres.new(tmp_path)
-
-
-@pytest.fixture
 def admin(postgres, address):
     with postgres.connect(address.dsn.rpartition("/")[2]) as connection:
         yield connection

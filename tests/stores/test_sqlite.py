@@ -34,11 +34,6 @@ from tests.support.disk import Disk
 
 
 @pytest.fixture
-def path(tmp_path):
-    return tmp_path / "log.db"
-
-
-@pytest.fixture
 async def store(path):
     store = SqliteStore(path)
     store.claim()
