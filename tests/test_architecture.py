@@ -17,7 +17,7 @@ import leadhand
 from leadhand import errors
 from leadhand.codec.events import EVENTS, decode, encode
 from leadhand.core import events as ev
-from leadhand.core import host as hosting
+from leadhand.core import host_events as hosting
 from leadhand.core import library
 from leadhand.core.decide import effects
 from leadhand.core.decide.recovery import LADDER

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from leadhand.core.catalog import Catalog, WorkerSpec
     from leadhand.core.decide.effects import Move
     from leadhand.core.events import Event, GuestProcess, RunStarted
-    from leadhand.core.host import HostState
+    from leadhand.core.host_events import HostState
     from leadhand.core.report import Decision, Failure, PlannerView, Report
     from leadhand.core.review.approval import Approval
     from leadhand.core.state.model import Now, State

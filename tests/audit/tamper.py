@@ -42,7 +42,7 @@ from leadhand.audit.bundle import (
 from leadhand.audit.chain import GENESIS, link, link_batch
 from leadhand.audit.keys import PrivateKey
 from leadhand.codec.events import decode
-from leadhand.core.host import HOST_STREAM, HostOpened
+from leadhand.core.host_events import HOST_STREAM, HostOpened
 from leadhand.core.state.evolve import evolve
 from leadhand.core.state.model import State
 from leadhand.core.views.run import summary

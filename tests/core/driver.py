@@ -17,7 +17,7 @@ from leadhand.core.catalog import Offer, WorkerSpec
 from leadhand.core.decide.decide import UNLIMITED, decide
 from leadhand.core.decide.effects import Move, StartAttempt, StartProbe
 from leadhand.core.decide.planner_answer import record_answer
-from leadhand.core.host import HostState, evolve_host
+from leadhand.core.host_events import HostState, evolve_host
 from leadhand.core.policy import Policy
 from leadhand.core.state.evolve import evolve
 from leadhand.core.state.model import Now, State

@@ -18,7 +18,7 @@ from leadhand.core.decide.circuit_breaker import (
     open_for_s,
     requested_pause_s,
 )
-from leadhand.core.host import CircuitClosed, CircuitOpened, HostOpened, HostState
+from leadhand.core.host_events import CircuitClosed, CircuitOpened, HostOpened, HostState
 from leadhand.core.plan.model import FAILURE_CLASSES
 from tests.core.driver import folded
 

@@ -10,7 +10,7 @@ from leadhand.core import events as ev
 from leadhand.core.catalog import Catalog, Offer, WorkerSpec
 from leadhand.core.decide.decide import next_wake
 from leadhand.core.hashing import canonical, digest
-from leadhand.core.host import HostOpened
+from leadhand.core.host_events import HostOpened
 from leadhand.core.plan.references import Artifact, find
 from leadhand.core.policy import Policy
 from leadhand.core.state.evolve import HANDLERS, evolve, evolve_all

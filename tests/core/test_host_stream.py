@@ -3,7 +3,7 @@
 import pytest
 
 from leadhand.core import events as ev
-from leadhand.core.host import (
+from leadhand.core.host_events import (
     HOST_EVENTS,
     HOST_STREAM,
     ApprovalUsed,

@@ -5,7 +5,7 @@ import pytest
 
 from leadhand.core import events as ev
 from leadhand.core.catalog import WorkerSpec
-from leadhand.core.host import (
+from leadhand.core.host_events import (
     HOST_EVENTS,
     ApprovalUsed,
     CircuitClosed,

@@ -10,7 +10,7 @@ from leadhand.codec.events import decode
 from leadhand.core import commands
 from leadhand.core import events as ev
 from leadhand.core.decide.circuit_breaker import circuit_reason
-from leadhand.core.host import HOST_STREAM, CircuitClosed, CircuitOpened
+from leadhand.core.host_events import HOST_STREAM, CircuitClosed, CircuitOpened
 from leadhand.core.logcheck.checker import check
 from leadhand.core.policy import Policy
 from leadhand.core.views.run import run_status

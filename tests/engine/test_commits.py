@@ -7,7 +7,7 @@ import pytest
 from leadhand.core import commands
 from leadhand.core import events as ev
 from leadhand.core.decide.effects import Move
-from leadhand.core.host import StopAllRequested
+from leadhand.core.host_events import StopAllRequested
 from leadhand.core.policy import Policy
 from leadhand.engine.host import EmbeddedHost
 from leadhand.errors import Bug, Fenced, StoreFull

@@ -18,9 +18,9 @@ from leadhand.app.verification import verify_database
 from leadhand.audit.anchors import Anchoring
 from leadhand.core.commands import Command
 from leadhand.core.events import RunHosted
-from leadhand.core.host import HOST_STREAM, RunJoined
+from leadhand.core.host_events import HOST_STREAM, RunJoined
+from leadhand.engine.guest.connection import GuestLine
 from leadhand.engine.guest.host_side import FORMS
-from leadhand.engine.guest.line import GuestLine
 from leadhand.engine.host_socket import socket_path
 from leadhand.errors import Conflict, Fenced
 

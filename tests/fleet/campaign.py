@@ -25,7 +25,7 @@ from leadhand.fleet.repository.hub import Hub
 from leadhand.fleet.worker import CoderWorker
 from leadhand.fleet.workspace.slots import Slots
 from leadhand.ports import Task
-from leadhand.workers.processes.processes import Processes
+from leadhand.workers.processes.runner import Processes
 from leadhand.workers.sandbox.sandbox import choose
 from tests.fleet.hostile_ways import GATES, REPOS, WAYS, Link
 from tests.fleet.places import make_repo

@@ -15,7 +15,7 @@ from leadhand.fleet.gate.guard import own_files
 from leadhand.fleet.gate.test_runs import Ran
 from leadhand.fleet.workspace.process_limits import TreeLimits
 from leadhand.fleet.workspace.slots import Slots
-from leadhand.workers.processes.processes import Processes
+from leadhand.workers.processes.runner import Processes
 from leadhand.workers.sandbox.sandbox import NoSandbox, choose
 from tests.fleet.places import write
 from tests.support.need import need

@@ -16,7 +16,7 @@ from leadhand.fleet.status import journal
 from leadhand.models.failures import ModelFailure
 from leadhand.models.messages import Usage
 from leadhand.testing.models import Price, ScriptedModel
-from leadhand.workers.processes.processes import Processes
+from leadhand.workers.processes.runner import Processes
 from leadhand.workers.sandbox.sandbox import Sandbox
 from tests.fleet.planned import done, epic, settled, task, there, wave
 from tests.fleet.standing import epic as given_epic

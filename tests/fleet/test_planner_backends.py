@@ -18,7 +18,7 @@ from leadhand.models.client import Client
 from leadhand.models.failures import ModelFailure
 from leadhand.models.messages import UserMessage
 from leadhand.testing.models import Price, ScriptedModel
-from leadhand.workers.processes.processes import Processes
+from leadhand.workers.processes.runner import Processes
 from leadhand.workers.sandbox.sandbox import choose
 from tests.fleet.places import commit_all, write
 from tests.fleet.planned import Script, done, epic, landed, settled, task, there, wave

@@ -12,7 +12,7 @@ from leadhand.errors import LeadhandError, UsageError
 from leadhand.fleet import pull_requests
 from leadhand.fleet.budget import Spending
 from leadhand.fleet.epic_folder import run_of, submit
-from leadhand.workers.processes.processes import Processes
+from leadhand.workers.processes.runner import Processes
 from tests.fleet.places import every_byte, make_repo, run_git
 from tests.fleet.standing import epic, noted, settled, standing
 

@@ -11,7 +11,7 @@ from leadhand.fleet.agents.base import Assignment
 from leadhand.fleet.agents.claude import ClaudeCoder
 from leadhand.fleet.agents.codex import CodexCoder
 from leadhand.testing.endpoint import Endpoint, Fail, Hang, Loop, Refuse, Say, Use
-from leadhand.workers.processes.processes import Processes
+from leadhand.workers.processes.runner import Processes
 from leadhand.workers.sandbox.proxy import Proxy, Route
 from leadhand.workers.sandbox.sandbox import Sandbox, trial
 

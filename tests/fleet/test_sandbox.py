@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from leadhand.workers.processes.processes import Processes
+from leadhand.workers.processes.runner import Processes
 from leadhand.workers.sandbox import sandbox as sandboxes
 from leadhand.workers.sandbox.sandbox import (
     INSIDE,

@@ -17,7 +17,7 @@ from leadhand.errors import UsageError
 from leadhand.fleet.agents.base import Assignment
 from leadhand.fleet.agents.template import TemplateCoder
 from leadhand.fleet.repository.git import GitFailed
-from leadhand.workers.processes.processes import Processes
+from leadhand.workers.processes.runner import Processes
 from leadhand.workers.sandbox.sandbox import NoSandbox, Sandbox
 
 pytestmark = pytest.mark.real
@@ -389,7 +389,7 @@ HOST = """
     from leadhand.fleet.agents.base import Assignment
     from leadhand.fleet.agents.template import TemplateCoder
     from leadhand.workers.sandbox.sandbox import Sandbox
-    from leadhand.workers.processes.processes import Processes
+    from leadhand.workers.processes.runner import Processes
 
     async def main(kind, bwrap, folder):
         slot = SimpleNamespace(path=folder / "slot")

@@ -23,7 +23,7 @@ from leadhand.fleet.workspace.capture import CapturedWork
 from leadhand.fleet.workspace.capture import CaptureLimits as TakingLimits
 from leadhand.fleet.workspace.slots import SetupFailed, Slots
 from leadhand.stores.memory import MemoryStore
-from leadhand.workers.processes.processes import Processes
+from leadhand.workers.processes.runner import Processes
 from leadhand.workers.sandbox.sandbox import choose
 from tests.fleet.places import run_git
 

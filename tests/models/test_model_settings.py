@@ -2,7 +2,7 @@
 
 import pytest
 
-from leadhand.app.loading import registry_of
+from leadhand.app.composition import registry_of
 from leadhand.errors import UsageError
 from leadhand.models.names import ModelName
 from leadhand.settings import load_settings

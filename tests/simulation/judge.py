@@ -9,7 +9,7 @@ import msgspec
 from leadhand.audit.chain import verify, verify_batches, verify_head
 from leadhand.codec.events import decode
 from leadhand.core import events as ev
-from leadhand.core import host as hosting
+from leadhand.core import host_events as hosting
 from leadhand.core.logcheck.checker import check
 from leadhand.core.views.run import run_status
 from leadhand.engine.fold import fold

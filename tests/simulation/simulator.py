@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from leadhand.core import events as ev
-from leadhand.core.host import HOST_STREAM
+from leadhand.core.host_events import HOST_STREAM
 from tests.simulation.judge import judge, judge_live, judge_troubles
 from tests.simulation.world import World
 

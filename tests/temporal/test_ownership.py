@@ -16,7 +16,7 @@ from leadhand.cli.signals import first_of
 from leadhand.codec.events import encode
 from leadhand.core import events as ev
 from leadhand.core.commands import Command
-from leadhand.core.host import TemporalLeft, TemporalOpened
+from leadhand.core.host_events import TemporalLeft, TemporalOpened
 from leadhand.engine.host import EmbeddedHost
 from leadhand.errors import Conflict, StoreBroken, Unreachable
 from leadhand.ports import Entry

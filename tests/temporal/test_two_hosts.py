@@ -27,7 +27,7 @@ from leadhand import (
     worker,
 )
 from leadhand.codec.events import decode
-from leadhand.core.host import ApprovalUsed
+from leadhand.core.host_events import ApprovalUsed
 from leadhand.errors import Conflict
 from leadhand.stores.sqlite.store import SqliteStore
 from leadhand.temporal.host import TemporalHost

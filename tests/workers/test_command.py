@@ -15,7 +15,7 @@ import pytest
 from leadhand.codec.expressions import ExpressionError
 from leadhand.workers.commands.worker import fill_argv
 from leadhand.workers.declared import declared_workers
-from leadhand.workers.processes.processes import Processes
+from leadhand.workers.processes.runner import Processes
 from leadhand.workers.template import Template
 from tests.support.attempts import FakeContext, task
 

@@ -28,7 +28,7 @@ from leadhand.ports import Context
 from leadhand.workers.functions.decorator import worker
 from leadhand.workers.functions.signature import Signature
 from leadhand.workers.processes import capture
-from leadhand.workers.processes.processes import Processes
+from leadhand.workers.processes.runner import Processes
 from leadhand.workers.registry import Registry, load_workers
 from leadhand.workers.reports import RULES, report_doc, report_from, report_from_doc, report_of
 from tests.support.attempts import FakeContext, task

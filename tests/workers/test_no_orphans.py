@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from leadhand.workers.processes import leftovers
-from leadhand.workers.processes import processes as module
-from leadhand.workers.processes import processes as supervision
+from leadhand.workers.processes import runner as module
+from leadhand.workers.processes import runner as supervision
 from leadhand.workers.processes.leftovers import StillAlive, alive, kill_leftovers
-from leadhand.workers.processes.processes import Processes, SupervisorLost
+from leadhand.workers.processes.runner import Processes, SupervisorLost
 from tests.support.commands import (
     DAEMON,
     ENV,
@@ -48,7 +48,7 @@ print(job)
 # A host: runs a sleeper and a daemon, says which processes there are, and waits to be killed.
 HOST = """
 import asyncio, json, os, sys, time
-from leadhand.workers.processes.processes import Processes
+from leadhand.workers.processes.runner import Processes
 
 async def main():
     processes, ready = Processes(sys.argv[1]), asyncio.Event()

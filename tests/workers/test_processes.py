@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from leadhand.workers.processes.processes import Processes, SpawnError, SupervisorLost
+from leadhand.workers.processes.runner import Processes, SpawnError, SupervisorLost
 from tests.support.commands import (
     ENV,
     PYTHON,

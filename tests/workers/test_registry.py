@@ -180,7 +180,7 @@ def test_workers_in_the_main_script_run_in_processes_if_they_say_so(write):
         from types import SimpleNamespace
         from leadhand.ports import Task
         from leadhand import worker
-        from leadhand.workers.processes.processes import Processes
+        from leadhand.workers.processes.runner import Processes
         from leadhand.workers.registry import Registry
 
         @worker(effects="x", isolate="process")

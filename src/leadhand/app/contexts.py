@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from leadhand.app.loading import registry_of
+from leadhand.app.composition import registry_of
 from leadhand.errors import UsageError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class LocatedPlan(NamedTuple):
 
 def in_context(settings: Settings, doc: Doc, catalog: Catalog) -> LocatedPlan:
     """Return a plan in the chosen context, and the origin that a run of it records."""
-    from leadhand.core.binding import rename_workers, workers_of
+    from leadhand.core.plan.rename_workers import rename_workers, workers_of
 
     context = settings.context
     if context is None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from leadhand.app.documents import Driver
     from leadhand.app.reader import Reader
-    from leadhand.core.host import HostState
+    from leadhand.core.host_events import HostState
     from leadhand.core.plan.model import Doc
     from leadhand.core.state.model import State
     from leadhand.ports import Host, Store
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 GROUP = "hosts"
 TEMPORAL = "temporal"
-"""The service named by events of `core/host.py` and by an argument of Lead."""
+"""The service named by events of `core/host_events.py` and by an argument of Lead."""
 
 
 class HostingService(Protocol):

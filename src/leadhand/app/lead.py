@@ -255,8 +255,8 @@ class Lead:
         Raises:
             UsageError: a settings file is wrong, or names something that cannot be loaded.
         """
+        from leadhand.app.composition import planner_of, registry_of, reviewers_of
         from leadhand.app.hosting_service import hosting_service
-        from leadhand.app.loading import planner_of, registry_of, reviewers_of
         from leadhand.settings import load_settings
 
         settings = load_settings(folder=Path(folder) if folder else None, context=context)

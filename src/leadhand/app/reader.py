@@ -11,7 +11,7 @@ import msgspec
 from leadhand.app.store_factory import open_reader, open_reader_if_there
 from leadhand.audit.chain import GENESIS, verify, verify_head
 from leadhand.codec.events import decode_all
-from leadhand.core.host import HOST_STREAM, HostState, evolve_host
+from leadhand.core.host_events import HOST_STREAM, HostState, evolve_host
 from leadhand.core.rollback import SUFFIX
 from leadhand.core.views.run import RunSummary
 from leadhand.engine.fold import fold, gc_paused

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from leadhand.codec.events import decode
-from leadhand.core import host as hosting
-from leadhand.engine.guest.line import GuestLine
+from leadhand.core import host_events as hosting
+from leadhand.engine.guest.connection import GuestLine
 from leadhand.engine.host_socket import LINE_BYTES_MAX, Answers, Service, socket_path
 from leadhand.errors import Conflict, NotAllowed, UsageError
 from leadhand.settings.folders import FOLDER

@@ -27,7 +27,7 @@ from leadhand.audit.verify import (
     unreadable,
 )
 from leadhand.codec.events import decode
-from leadhand.core.host import HOST_STREAM, ApprovalUsed, HostOpened, RunJoined
+from leadhand.core.host_events import HOST_STREAM, ApprovalUsed, HostOpened, RunJoined
 from leadhand.errors import LeadhandError, UsageError
 from leadhand.stores.location import home
 

@@ -185,8 +185,8 @@ def _settings(request: Doc) -> Settings:
 
 
 def _run_job(request: Doc) -> Any:
+    from leadhand.app.composition import registry_of
     from leadhand.app.contexts import goal_registry
-    from leadhand.app.loading import registry_of
     from leadhand.cli.commands.run import CheckedPlan, job_of
     from leadhand.core.plan.model import Goal
 
@@ -210,7 +210,7 @@ def _run_job(request: Doc) -> Any:
 
 
 def _resume_job(request: Doc) -> Any:
-    from leadhand.app.resume import load_resumable
+    from leadhand.app.resumable_run import load_resumable
     from leadhand.cli.commands.resume import job_of
     from leadhand.cli.options import reading
 

@@ -27,7 +27,7 @@ from leadhand.core.events import (
     RevisionProposed,
     RunStarted,
 )
-from leadhand.core.host import HOST_EVENTS
+from leadhand.core.host_events import HOST_EVENTS
 from leadhand.core.library import LIBRARY_EVENTS
 from leadhand.core.plan.model import Doc
 from leadhand.core.report import decision_problem

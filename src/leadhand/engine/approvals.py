@@ -13,7 +13,7 @@ from leadhand.audit.signatures import Signatures, is_signed_by, words_of
 from leadhand.codec.events import decode_all
 from leadhand.core import events as ev
 from leadhand.core.events import ApprovalGiven, ChangeApproved, ReleaseGiven
-from leadhand.core.host import ApprovalUsed, refuse_used
+from leadhand.core.host_events import ApprovalUsed, refuse_used
 from leadhand.core.logcheck.checker import check
 from leadhand.core.plan.revisions import ORIGIN_KEYS
 from leadhand.core.review import protected_change

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from leadhand.audit.chain import GENESIS, link, verify, verify_head
 from leadhand.codec.events import decode, encode, refuse_start, refuse_unreadable
 from leadhand.core import events as ev
-from leadhand.core import host as hosting
+from leadhand.core import host_events as hosting
 from leadhand.core.calendar import iso
 from leadhand.core.decide.circuit_breaker import (
     FailureStreak,
@@ -43,7 +43,7 @@ from leadhand.core.decide.effects import (
     VerifyGoal,
 )
 from leadhand.core.decide.planner_answer import record_answer
-from leadhand.core.host import CircuitClosed, CircuitOpened
+from leadhand.core.host_events import CircuitClosed, CircuitOpened
 from leadhand.core.review.holds import workers_changed
 from leadhand.core.state.model import Now
 from leadhand.core.views.run import run_status
@@ -495,7 +495,7 @@ class EmbeddedHost:
         return ev.RunHosted(self.owner)
 
     def noted(self, _run: str, _what: str, _details: tuple[Any, ...]) -> None:
-        """Handle a note that is not logged (`guests.NOTES`).
+        """Handle a note that is not logged (`NOTES` of `guest/host_side.py`).
 
         Nothing to do here: the run keeps it.
         """

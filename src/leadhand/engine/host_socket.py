@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from leadhand.core import host as hosting
+from leadhand.core import host_events as hosting
 from leadhand.core.commands import command_result, move_of
 from leadhand.core.rollback import rollback_id
 from leadhand.core.views.run import run_status

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from leadhand.fleet.agents.base import Coder, Price
     from leadhand.fleet.settings import CoderSettings
     from leadhand.settings import Settings
-    from leadhand.workers.processes.processes import Processes
+    from leadhand.workers.processes.runner import Processes
 
 
 CoderEntries = list[tuple[str, "Coder", str]]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from leadhand.errors import LeadhandError, UsageError
 from leadhand.fleet.background import LOOK_S
 from leadhand.fleet.epics import EPIC_BYTES_MAX, Epic, parse_epic, text_of
-from leadhand.fleet.runs import EPIC
+from leadhand.fleet.product_log import EPIC
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

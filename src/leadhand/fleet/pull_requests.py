@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from leadhand.errors import LeadhandError
 from leadhand.models.secret_patterns import scrub
 from leadhand.workers.processes.leftovers import ProcessError
-from leadhand.workers.processes.processes import SpawnError
+from leadhand.workers.processes.runner import SpawnError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from leadhand.core.state.model import State
     from leadhand.fleet.repository.hub import Hub
-    from leadhand.workers.processes.processes import Processes
+    from leadhand.workers.processes.runner import Processes
 
 
 Doc = dict[str, Any]

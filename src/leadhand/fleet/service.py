@@ -39,10 +39,10 @@ from leadhand.fleet.planning.lint import PlanRules
 from leadhand.fleet.planning.planner import done_in
 from leadhand.fleet.planning.progress import EXAMINER
 from leadhand.fleet.planning.steps import wanted_of
+from leadhand.fleet.product_log import EPIC, FLEET_DATABASE
 from leadhand.fleet.pull_requests import Results
 from leadhand.fleet.repository.hub import Hub
 from leadhand.fleet.review import AgentReviewer
-from leadhand.fleet.runs import EPIC, FLEET_DATABASE
 from leadhand.fleet.status.evidence import left_behind
 from leadhand.fleet.status.figures import DONE, REPLACED
 from leadhand.fleet.status.journal import Journal
@@ -51,7 +51,7 @@ from leadhand.fleet.worker import CoderWorker, coder_workers, tiers_of
 from leadhand.fleet.workspace.slots import Slots, run_set_up
 from leadhand.models.registry import ModelRegistry
 from leadhand.workers.processes.leftovers import kill_leftovers
-from leadhand.workers.processes.processes import Processes
+from leadhand.workers.processes.runner import Processes
 from leadhand.workers.sandbox.proxy import open_doors
 from leadhand.workers.sandbox.sandbox import SETUP, choose
 

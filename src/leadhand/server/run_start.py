@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from leadhand.app.composition import planner_problem
 from leadhand.app.contexts import in_context
-from leadhand.app.loading import planner_problem
 from leadhand.app.run_limits import limits_doc
 from leadhand.core.lint.plan import lint
 from leadhand.core.plan.model import Goal

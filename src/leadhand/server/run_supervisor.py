@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
+from leadhand.app.composition import planner_name, planner_of, registry_of, reviewers_of
 from leadhand.app.contexts import goal_registry
 from leadhand.app.documents import process_of, resume_command
 from leadhand.app.hosting_service import hosting_service
 from leadhand.app.lead import Lead
-from leadhand.app.loading import planner_name, planner_of, registry_of, reviewers_of
 from leadhand.app.reader import summary_of
-from leadhand.app.resume import load_resumable
+from leadhand.app.resumable_run import load_resumable
 from leadhand.app.rollback import roll_back
 from leadhand.codec.events import decode
 from leadhand.core.events import RunEnded
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from leadhand.core.events import GuestProcess
-    from leadhand.core.host import HostState
+    from leadhand.core.host_events import HostState
     from leadhand.core.plan.model import Doc
     from leadhand.core.policy import Policy
     from leadhand.core.state.model import State

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from leadhand.app.loading import registry_of
+from leadhand.app.composition import registry_of
 from leadhand.app.store_factory import open_reader
 from leadhand.cli.commands.doctor import DoctorCheck
 from leadhand.errors import LeadhandError

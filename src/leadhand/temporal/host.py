@@ -19,7 +19,7 @@ from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig, Telemetr
 from temporalio.service import RPCError, RPCStatusCode, TLSConfig
 
 from leadhand.codec.events import decode, refuse_start
-from leadhand.core import host as hosting
+from leadhand.core import host_events as hosting
 from leadhand.core.commands import Command
 from leadhand.core.rollback import rollback_id
 from leadhand.core.state.model import Now

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from leadhand.app.store_factory import host_folded, host_state, open_store
 from leadhand.app.used_approvals import UsedApprovals
-from leadhand.core.host import HOST_STREAM, TemporalOpened, refuse_other
+from leadhand.core.host_events import HOST_STREAM, TemporalOpened, refuse_other
 from leadhand.core.state.model import Now
 from leadhand.engine import library_store
 from leadhand.errors import UsageError

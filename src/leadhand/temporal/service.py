@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from leadhand.app.anchors import ANCHORED, Anchorer
-from leadhand.app.loading import registry_of, reviewers_of, telemetry_of
-from leadhand.app.resume import planner_from_log
+from leadhand.app.composition import registry_of, reviewers_of, telemetry_of
+from leadhand.app.resumable_run import planner_from_log
 from leadhand.app.store_factory import open_store
 from leadhand.engine.host import EmbeddedHost
 from leadhand.errors import LeadhandError, UsageError

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from leadhand.app.store_factory import host_state, open_store
 from leadhand.codec.events import decode
 from leadhand.core.events import RunHosted
-from leadhand.core.host import TemporalLeft
+from leadhand.core.host_events import TemporalLeft
 from leadhand.engine.host import EmbeddedHost
 from leadhand.errors import UsageError
 from leadhand.temporal.cluster import require
@@ -22,7 +22,7 @@ from leadhand.temporal.cluster import require
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leadhand.core.host import TemporalOpened
+    from leadhand.core.host_events import TemporalOpened
     from leadhand.stores.location import StoreLocation
     from leadhand.stores.log import KeptStore
     from leadhand.temporal.cluster import Cluster

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from leadhand.models.registry import ModelRegistry
     from leadhand.ports import Worker
-    from leadhand.workers.processes.processes import Processes
+    from leadhand.workers.processes.runner import Processes
 
 
 DIRECT = "direct"

@@ -21,7 +21,7 @@ from leadhand.workers.mcp.connection import sdk
 from leadhand.workers.mcp.definition import Definition, raised_risk
 from leadhand.workers.mcp.http import Edge
 from leadhand.workers.mcp.pins import Pins
-from leadhand.workers.processes.processes import Processes
+from leadhand.workers.processes.runner import Processes
 from leadhand.workers.registry import Registry
 from tests.support.attempts import FakeContext, task
 from tests.support.mcp_trial import PROGRAM, noted, served

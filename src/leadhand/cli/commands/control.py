@@ -123,7 +123,7 @@ def send_command(
     driver = driver_of(settings, access.reader, state)
     place, actor = settings.store, actor_of(settings)
     if verb == "amend":  # an amendment may name workers that are new since the run started
-        from leadhand.app.resume import workers_of
+        from leadhand.app.resumable_run import workers_of
 
         details["workers"] = partial(workers_of, settings, state)
     said = commands.send_command(

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from leadhand.app.composition import planner_of, planner_problem, registry_of
 from leadhand.app.documents import setting_rows, settings_table
-from leadhand.app.loading import planner_of, planner_problem, registry_of
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
 from leadhand.cli.options import read_plan, settings_of, store_option, workers_option

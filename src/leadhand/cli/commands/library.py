@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import UNSET, to_builtins
 
-from leadhand.app.loading import planner_name, same_planner
+from leadhand.app.composition import planner_name, same_planner
 from leadhand.cli.commands.diff import print_changes
 from leadhand.cli.console import Console
 from leadhand.cli.group import command

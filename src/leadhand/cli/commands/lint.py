@@ -8,8 +8,8 @@ from functools import partial
 
 import click
 
+from leadhand.app.composition import known_catalog, planner_problem, registry_of
 from leadhand.app.contexts import in_context
-from leadhand.app.loading import known_catalog, planner_problem, registry_of
 from leadhand.cli.console import Console
 from leadhand.cli.group import command, finding_document
 from leadhand.cli.options import (

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from leadhand.app.composition import registry_of
 from leadhand.app.documents import (
     QUEUED,
     UNREADABLE,
@@ -16,7 +17,6 @@ from leadhand.app.documents import (
     worker_rows,
 )
 from leadhand.app.host_status import observe_host
-from leadhand.app.loading import registry_of
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
 from leadhand.cli.options import (

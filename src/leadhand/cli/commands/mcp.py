@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from leadhand.app.loading import mcp_servers_of
+from leadhand.app.composition import mcp_servers_of
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
 from leadhand.cli.options import settings_of, trust_option

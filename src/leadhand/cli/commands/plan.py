@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from leadhand.app.composition import planner_name, planner_of
 from leadhand.app.contexts import goal_registry
-from leadhand.app.loading import planner_name, planner_of
 from leadhand.app.run_limits import limits_doc, limits_text
 from leadhand.cli.console import Console
 from leadhand.cli.group import command

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from leadhand.app.composition import reviewers_of, telemetry_of
 from leadhand.app.documents import rollback_status
 from leadhand.app.hosting_service import hosting_service, service_in_log, without_service
-from leadhand.app.loading import reviewers_of, telemetry_of
-from leadhand.app.resume import ResumableRun, load_resumable
+from leadhand.app.resumable_run import ResumableRun, load_resumable
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
 from leadhand.cli.options import (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from leadhand.app.loading import known_catalog
+from leadhand.app.composition import known_catalog
 from leadhand.app.reader import LogAccess
 from leadhand.cli.commands.control import send_command
 from leadhand.cli.console import Console
@@ -191,7 +191,7 @@ def read_approval(path: str) -> Any:
 
 
 def _amend_plan(console: Console, settings: Settings, plan: str, options: Doc) -> int:
-    from leadhand.app.loading import registry_of
+    from leadhand.app.composition import registry_of
     from leadhand.cli.commands.diff import print_changes
     from leadhand.cli.plan_source import find_plan
     from leadhand.codec.documents import write_yaml

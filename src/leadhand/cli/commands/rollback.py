@@ -66,7 +66,7 @@ def job_of(
     approve: bool,  # noqa: FBT001 - a field of the request
 ) -> Any:
     """Return the rollback of a run as a job for the host."""
-    from leadhand.app.resume import load_resumable
+    from leadhand.app.resumable_run import load_resumable
     from leadhand.app.rollback import roll_back
     from leadhand.cli.commands import resume
 

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from leadhand.app.contexts import goal_registry, in_context
-from leadhand.app.hosting_service import hosting_service
-from leadhand.app.loading import (
+from leadhand.app.composition import (
     known_catalog,
     planner_name,
     planner_of,
@@ -20,6 +18,8 @@ from leadhand.app.loading import (
     same_planner,
     telemetry_of,
 )
+from leadhand.app.contexts import goal_registry, in_context
+from leadhand.app.hosting_service import hosting_service
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
 from leadhand.cli.options import (

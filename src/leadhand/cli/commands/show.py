@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from leadhand.app.composition import known_catalog, planner_problem, registry_of
 from leadhand.app.contexts import in_context
-from leadhand.app.loading import known_catalog, planner_problem, registry_of
 from leadhand.app.step_graph import StepDocument, step_document
 from leadhand.cli.console import Console
 from leadhand.cli.group import command

@@ -11,7 +11,7 @@ from leadhand.core import paths
 from leadhand.core.durations import text as short
 from leadhand.core.hashing import canonical
 from leadhand.core.lint.context import seconds
-from leadhand.core.lint.form import join
+from leadhand.core.lint.document_form import join
 from leadhand.core.lint.step import amounts, texts
 from leadhand.core.plan import expressions, graph
 from leadhand.core.plan.model import failure_action_of

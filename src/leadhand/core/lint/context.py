@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from leadhand.core import durations
-from leadhand.core.lint.form import join
+from leadhand.core.lint.document_form import join
 from leadhand.core.plan import graph
 from leadhand.core.promises import as_names, combined_field, effects, facts_given, is_persons
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leadhand.core.lint.form import join
+from leadhand.core.lint.document_form import join
 from leadhand.core.wording import listed, shown
 
 if TYPE_CHECKING:

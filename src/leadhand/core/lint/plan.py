@@ -23,9 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from leadhand.core import calendar, durations
 from leadhand.core.lint.advice import check_contract, check_coupling, check_estimates
 from leadhand.core.lint.context import LintContext
-from leadhand.core.lint.facts import check_facts
-from leadhand.core.lint.findings import Finding, Findings, name_steps
-from leadhand.core.lint.form import (
+from leadhand.core.lint.document_form import (
     by_id,
     check_cycles,
     clean,
@@ -34,7 +32,9 @@ from leadhand.core.lint.form import (
     well_formed,
     wrong_fields,
 )
-from leadhand.core.lint.placeholders import KnownNames, TakenBack
+from leadhand.core.lint.facts import check_facts
+from leadhand.core.lint.findings import Finding, Findings, name_steps
+from leadhand.core.lint.reference_checks import KnownNames, TakenBack
 from leadhand.core.lint.rules import Level
 from leadhand.core.lint.step import (
     KnownActions,

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from leadhand.core.lint.document_form import by_id, check_cycles, returns, well_formed
 from leadhand.core.lint.findings import CandidateIds, Finding, Findings, name_steps
-from leadhand.core.lint.form import by_id, check_cycles, returns, well_formed
-from leadhand.core.lint.placeholders import KnownNames
+from leadhand.core.lint.reference_checks import KnownNames
 from leadhand.core.lint.step import Scope, check_step
 from leadhand.core.plan import graph
 from leadhand.core.wording import shown

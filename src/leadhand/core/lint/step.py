@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leadhand.core import calendar, durations
 from leadhand.core.jsonschema import problems, unusable
-from leadhand.core.lint import placeholders
+from leadhand.core.lint import reference_checks
 from leadhand.core.plan import expressions, references
 from leadhand.core.plan.graph import context_of
 from leadhand.core.plan.model import (
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from leadhand.core.catalog import Catalog, Offer
     from leadhand.core.lint.findings import Findings
-    from leadhand.core.lint.placeholders import TakenBack
+    from leadhand.core.lint.reference_checks import TakenBack
     from leadhand.core.lint.rules import Level
     from leadhand.core.plan.model import Doc, Json
 
@@ -131,7 +131,7 @@ class Scope(NamedTuple):
     """Everything a step is checked against."""
 
     catalog: Catalog | None
-    names: placeholders.KnownNames
+    names: reference_checks.KnownNames
     status: Callable[[str], str | None]
     """Returns the status of a step ("new" for one of the same document), or None if unknown."""
     ids: Iterable[str]
@@ -269,7 +269,7 @@ def _check_task(here: Here, task: Doc, place: str) -> None:
     offer = _offer(here, task, place)
     if offer is not None:
         if offer.parameters is not None:
-            value = placeholders.fill(parameters, here.scope.names) if found else parameters
+            value = reference_checks.fill(parameters, here.scope.names) if found else parameters
             _check_parameters(task, offer.parameters, value, place, out, holes_=bool(found))
         if offer.returns is not None and (reason := unusable(offer.returns)):
             what = f"what {_asked(task)} returns cannot be judged by its schema: {reason}"
@@ -350,9 +350,9 @@ def _check_ref(here: Here, task: Doc, ref: references.Ref) -> None:
         what = f"the step starts even if {shown(ref.name)} failed, and then there is no result"
         fix = 'Take out "if": "finished".'
         out.add("reference-uncertain", ref.place, f"{ref.text}: {what}", fix)
-    if placeholders.is_secret(ref, names):
+    if reference_checks.is_secret(ref, names):
         _check_secret(here, task, ref)
-    placeholders.check_ref(ref, names, ref.place, out)
+    reference_checks.check_ref(ref, names, ref.place, out)
 
 
 def check_run_ref(

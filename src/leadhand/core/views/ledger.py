@@ -10,7 +10,7 @@ import msgspec
 from leadhand.core import events as ev
 from leadhand.core.calendar import utc
 from leadhand.core.catalog import NOT_DECLARED
-from leadhand.core.host import (
+from leadhand.core.host_events import (
     ApprovalUsed,
     CircuitClosed,
     CircuitOpened,

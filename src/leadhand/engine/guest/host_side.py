@@ -20,14 +20,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from leadhand.codec.events import decode
-from leadhand.core import host as hosting
+from leadhand.core import host_events as hosting
 from leadhand.core.commands import Command
 from leadhand.core.events import DECIDE_VERSION, EVENT_VERSION
 from leadhand.core.state.evolve import evolve
 from leadhand.core.state.model import IllegalEvent, State
 from leadhand.core.views.run import run_status
 from leadhand.engine.fold import NoWorkers
-from leadhand.engine.guest.line import GuestLine, unpack_entries
+from leadhand.engine.guest.connection import GuestLine, unpack_entries
 from leadhand.engine.run import Run
 from leadhand.errors import Bug, Conflict, Fenced, LeadhandError, StoreError, UsageError
 

@@ -29,10 +29,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from leadhand.codec.events import decode, encode
-from leadhand.core import host as hosting
+from leadhand.core import host_events as hosting
 from leadhand.core.events import RunHosted
+from leadhand.engine.guest.connection import GuestLine, error_from, pack_entries
 from leadhand.engine.guest.host_side import FORMS
-from leadhand.engine.guest.line import GuestLine, error_from, pack_entries
 from leadhand.engine.host import VERSION, EmbeddedHost, SystemClock
 from leadhand.engine.host_socket import perform_command
 from leadhand.errors import Conflict, Fenced, LeadhandError, UsageError

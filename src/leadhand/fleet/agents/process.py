@@ -40,7 +40,7 @@ from leadhand.fleet.gate.gate import OURS
 from leadhand.fleet.workspace.clean_up import remove
 from leadhand.fleet.workspace.process_limits import TreeLimits, excess
 from leadhand.workers.processes.leftovers import ProcessError
-from leadhand.workers.processes.processes import Finished, Process, Processes, SpawnError
+from leadhand.workers.processes.runner import Finished, Process, Processes, SpawnError
 from leadhand.workers.sandbox.sandbox import NoSandbox, Sandbox, Wrapped
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ def _package(file: Path) -> Path | None:
 #
 # The end is always the same: result, then a grace to leave by itself; `ending` is awaited so that
 # work in progress can be saved; then TERM to the group, KILL to all of it, and it is seen dead. All
-# of that is the supervisor's craft (`workers/processes/processes.py`), which is why coders run
+# of that is the supervisor's craft (`workers/processes/runner.py`), which is why coders run
 # under it: a host that is killed leaves no agent behind, and an agent that daemonises is found.
 
 

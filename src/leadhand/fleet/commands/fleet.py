@@ -74,8 +74,8 @@ def simulate(console: Console, **options: Any) -> int:
     red, was called done and is not, or when an agent wrote or ran what it may not.
     """
     from leadhand.fleet.trial.scenario import Trial, together_s
-    from leadhand.fleet.trial.simulation import WRONG
-    from leadhand.fleet.trial.simulation import simulate as tried
+    from leadhand.fleet.trial.trial import WRONG
+    from leadhand.fleet.trial.trial import simulate as tried
 
     work_s = options["work_seconds"]
     trial = Trial(

@@ -20,7 +20,7 @@ from leadhand.cli.rendering.text import clean, clean_lines, count
 from leadhand.cli.signals import Signals
 from leadhand.errors import Conflict, LeadhandError, UsageError
 from leadhand.fleet.planning.progress import EXAMINER
-from leadhand.fleet.runs import FLEET_DATABASE
+from leadhand.fleet.product_log import FLEET_DATABASE
 from leadhand.fleet.settings import fleet_of, with_fleet
 from leadhand.fleet.status.figures import DONE, REPLACED
 

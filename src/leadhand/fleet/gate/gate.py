@@ -63,7 +63,7 @@ from leadhand.fleet.workspace.clean_up import remove
 from leadhand.fleet.workspace.process_limits import TreeLimits, excess
 from leadhand.fleet.workspace.slots import Slot, Slots
 from leadhand.workers.processes.leftovers import ProcessError
-from leadhand.workers.processes.processes import Finished, Process, Processes, SpawnError
+from leadhand.workers.processes.runner import Finished, Process, Processes, SpawnError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from leadhand.models.messages import Model, Turn
     from leadhand.models.meter import ModelCall, Payer
     from leadhand.models.registry import ModelRegistry
-    from leadhand.workers.processes.processes import Processes
+    from leadhand.workers.processes.runner import Processes
     from leadhand.workers.sandbox.sandbox import Sandbox
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from leadhand.fleet.planning.planner import FinishedTask
     from leadhand.fleet.service import FleetConfig
     from leadhand.settings import Settings
-    from leadhand.workers.processes.processes import Processes
+    from leadhand.workers.processes.runner import Processes
     from leadhand.workers.sandbox.sandbox import Sandbox
 
 

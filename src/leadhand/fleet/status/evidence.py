@@ -24,9 +24,9 @@ from leadhand.core.state.evolve import evolve_all
 from leadhand.core.state.model import State
 from leadhand.core.views.run import run_status
 from leadhand.errors import UsageError
+from leadhand.fleet.product_log import EPIC, FLEET_DATABASE
 from leadhand.fleet.repository.git import Commit, Git, read_log
 from leadhand.fleet.repository.hub import MAIN, OLDER_MAX, START
-from leadhand.fleet.runs import EPIC, FLEET_DATABASE
 from leadhand.fleet.status import journal
 from leadhand.fleet.status.figures import (
     DONE,

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Request, Response
 
+from leadhand.app.composition import planner_name
 from leadhand.app.documents import settings_table, worker_rows
-from leadhand.app.loading import planner_name
 from leadhand.app.metrics import MetricsDocument, figures
 from leadhand.errors import StoreError, UsageError
 from leadhand.models.names import TIERS

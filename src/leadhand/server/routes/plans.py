@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Path, Request, Response
 
+from leadhand.app.composition import planner_problem
 from leadhand.app.contexts import in_context
 from leadhand.app.library_history import LibraryPlan, library_plan, library_rows
-from leadhand.app.loading import planner_problem
 from leadhand.core.library import find, parse_label
 from leadhand.core.lint.plan import lint as check
 from leadhand.errors import PlanInvalid, UsageError

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from leadhand.models.messages import Model
     from leadhand.models.meter import ModelCall, Payer
     from leadhand.ports import Context, Task
-    from leadhand.workers.processes.processes import Processes
+    from leadhand.workers.processes.runner import Processes
 
 
 # The budget of one attempt, within the run's budget.

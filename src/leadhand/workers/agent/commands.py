@@ -32,13 +32,13 @@ from leadhand.workers.commands.worker import given_values
 from leadhand.workers.coverage import INHERITED
 from leadhand.workers.functions.isolation import followed, text_of
 from leadhand.workers.processes.leftovers import ProcessError
-from leadhand.workers.processes.processes import SpawnError
+from leadhand.workers.processes.runner import SpawnError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from leadhand.ports import Context
-    from leadhand.workers.processes.processes import Processes
+    from leadhand.workers.processes.runner import Processes
 
 OUTPUT_BYTES = 64 << 10
 TIMEOUT_S = 60.0

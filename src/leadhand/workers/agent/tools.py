@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from leadhand.core.plan.model import Doc, Risk
     from leadhand.core.report import Failure
     from leadhand.ports import Context, Worker
-    from leadhand.workers.processes.processes import Processes
+    from leadhand.workers.processes.runner import Processes
 
 
 # The protocol of a tool, independent of its provider.

@@ -31,7 +31,7 @@ from leadhand.workers.coverage import INHERITED, Coverage
 from leadhand.workers.functions.isolation import GRACE_S, followed, text_of
 from leadhand.workers.processes.capture import LiveStreams, shown_live
 from leadhand.workers.processes.leftovers import ProcessError
-from leadhand.workers.processes.processes import Finished, Processes, SpawnError
+from leadhand.workers.processes.runner import Finished, Processes, SpawnError
 from leadhand.workers.reports import bounded_text, holds, report_from_doc
 from leadhand.workers.sandbox.confinement import Confinement, program_folders
 from leadhand.workers.sandbox.sandbox import NoSandbox

@@ -29,7 +29,7 @@ from leadhand.workers.sandbox.sandbox import NoSandbox
 
 if TYPE_CHECKING:
     from leadhand.ports import Context, Task
-    from leadhand.workers.processes.processes import Captured, Finished, Process, Processes
+    from leadhand.workers.processes.runner import Captured, Finished, Process, Processes
     from leadhand.workers.sandbox.confinement import Confinement
 
 
@@ -113,7 +113,7 @@ async def run_isolated(
     own.
     """
     from leadhand.workers.processes.leftovers import ProcessError
-    from leadhand.workers.processes.processes import SpawnError
+    from leadhand.workers.processes.runner import SpawnError
 
     argv = [sys.executable, "-P", "-m", "leadhand.workers.functions.isolated"]
     argv += [target.module or target.file, target.qualname]

@@ -45,7 +45,7 @@ from leadhand.workers.reports import holds, report_from, report_of
 
 if TYPE_CHECKING:
     from leadhand.ports import Context, Task
-    from leadhand.workers.processes.processes import Processes
+    from leadhand.workers.processes.runner import Processes
 
 
 class FunctionAction:

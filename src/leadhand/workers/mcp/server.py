@@ -41,7 +41,7 @@ from leadhand.workers.mcp.failures import Overdue, ends_session, failure_of
 from leadhand.workers.mcp.pins import Pins, reached
 from leadhand.workers.mcp.stdio import Last, ServerProgram, stdio
 from leadhand.workers.mcp.tool import McpTool
-from leadhand.workers.processes.processes import Processes
+from leadhand.workers.processes.runner import Processes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

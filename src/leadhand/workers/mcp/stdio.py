@@ -26,7 +26,7 @@ from leadhand.errors import Unavailable
 from leadhand.workers.functions.isolation import text_of
 from leadhand.workers.mcp.failures import edge_error
 from leadhand.workers.processes.leftovers import ProcessError
-from leadhand.workers.processes.processes import Finished, Process, Processes
+from leadhand.workers.processes.runner import Finished, Process, Processes
 from leadhand.workers.reports import bounded_text
 
 if TYPE_CHECKING:

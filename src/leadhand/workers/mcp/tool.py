@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from leadhand.ports import Context, Task
     from leadhand.workers.mcp.server import McpServer
-    from leadhand.workers.processes.processes import Processes
+    from leadhand.workers.processes.runner import Processes
 
 MODEL_NAME_CHARS = 64
 

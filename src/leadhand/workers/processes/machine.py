@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from leadhand.core.events import GuestProcess
 from leadhand.workers.processes.capture import install_capture
 from leadhand.workers.processes.leftovers import alive, kill_leftovers, own_start
-from leadhand.workers.processes.processes import Processes
+from leadhand.workers.processes.runner import Processes
 
 if TYPE_CHECKING:
     from leadhand.ports import Workers

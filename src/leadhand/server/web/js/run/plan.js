@@ -5,7 +5,7 @@ import { ask, route } from "../router.js";
 import { useResource } from "../store.js";
 import { useKeys } from "../keys.js";
 import { Empty, Hash, Shown, Tag, Txt } from "../ui/parts.js";
-import { Changes } from "../ui/changes.js";
+import { Changes } from "../ui/plan_diff.js";
 import { Outlook, Steps } from "../ui/steps.js";
 import { Review } from "./review.js";
 import { count } from "../text.js";

@@ -5,7 +5,7 @@ import { inbox, may, now } from "../store.js";
 import { attempt, notice } from "../notices.js";
 import { useKeys } from "../keys.js";
 import { Modal, confirm } from "../ui/dialog.js";
-import { Changes } from "../ui/changes.js";
+import { Changes } from "../ui/plan_diff.js";
 import { Steps } from "../ui/steps.js";
 import { Cost, Effects, Facts, Findings, Glyph, Hash, Instant, Risk, Tag, Txt } from "../ui/parts.js";
 import { count, duration, millis, pretty } from "../text.js";

@@ -4,7 +4,7 @@ import { api } from "../api.js";
 import { follow, useResource } from "../store.js";
 import { Chart } from "../ui/chart.js";
 import { Ago, Shown, Title, Txt } from "../ui/parts.js";
-import { Answers, Coding, NoFailures, NoFleet, tile } from "../fleet/fleet.js";
+import { Answers, Coding, NoFailures, NoFleet, tile } from "../fleet/coding_fleet.js";
 import { costs, percent } from "../text.js";
 
 const SAMPLES_MAX = 300;

@@ -6,7 +6,7 @@ import { inbox, inboxLimit, loadRuns, may, runs } from "../store.js";
 import { attempt } from "../notices.js";
 import { useKeys } from "../keys.js";
 import { Ago, Copy, Cost, Effects, Empty, Glyph, Risk, Said, Shown, Status, Title, Txt } from "../ui/parts.js";
-import { Change } from "../ui/change.js";
+import { Change } from "../ui/protected_change.js";
 import { label, read } from "../text.js";
 
 const KINDS = {

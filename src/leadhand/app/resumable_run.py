@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from leadhand.app.loading import planner_of, registry_of, same_planner
+from leadhand.app.composition import planner_of, registry_of, same_planner
 from leadhand.errors import NotTrusted, UsageError
 
 if TYPE_CHECKING:

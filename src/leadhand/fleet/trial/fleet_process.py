@@ -1,6 +1,6 @@
 """The engine of a trial: a fleet in its own process, which may be killed at any moment.
 
-    python -m leadhand.fleet.trial.engine FOLDER
+    python -m leadhand.fleet.trial.fleet_process FOLDER
 
 It prints a line of JSON each second, and ends with 0 when every task has landed or waits for a
 person. Started again in the same folder it goes on; nothing is handed from one life to the next.

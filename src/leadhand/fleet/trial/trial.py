@@ -21,9 +21,9 @@ from leadhand.app.reader import Reader
 from leadhand.core import events as ev
 from leadhand.core.views.recovery_stats import RecoveryOutcome, recoveries
 from leadhand.errors import LeadhandError
+from leadhand.fleet.product_log import EPIC, FLEET_DATABASE
 from leadhand.fleet.repository.git import Commit, Git, GitFailed, read_log
 from leadhand.fleet.repository.hub import MAIN, START, ref_of
-from leadhand.fleet.runs import EPIC, FLEET_DATABASE
 from leadhand.fleet.status import journal
 from leadhand.fleet.status.evidence import Evidence
 from leadhand.fleet.trial.scenario import (
@@ -105,7 +105,7 @@ class Desk:
             # Not to a file: its disk may be full just when it has something to say.
             pipe = asyncio.subprocess.PIPE
             self._engine = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "leadhand.fleet.trial.engine", str(self._places.root),
+                sys.executable, "-m", "leadhand.fleet.trial.fleet_process", str(self._places.root),
                 stdin=asyncio.subprocess.DEVNULL, stdout=pipe, stderr=pipe, limit=LINE_BYTES,
             )  # fmt: skip
             await asyncio.gather(self._listen(self._engine), self._hear(self._engine))

@@ -2,8 +2,8 @@
 
 import pytest
 
-from leadhand.core.binding import rename_workers, workers_of
 from leadhand.core.plan.parameters import bind_texts
+from leadhand.core.plan.rename_workers import rename_workers, workers_of
 
 PLAN = {
     "limits": {"concurrency": 2, "workers": {"a": 1}},
