@@ -12,7 +12,12 @@ from leadhand.core import events as ev
 from leadhand.errors import UsageError
 from leadhand.fleet.gate.gate import GateRules
 from leadhand.fleet.merge.conductor import QueuedChange
-from leadhand.fleet.planning.backends import CommandMind, FunctionMind, MindFailed, ModelMind
+from leadhand.fleet.planning.backends import (
+    BackendFailed,
+    CommandBackend,
+    FunctionBackend,
+    ModelBackend,
+)
 from leadhand.fleet.planning.lint import PlanRules
 from leadhand.models.client import Client
 from leadhand.models.failures import ModelFailure
@@ -105,13 +110,13 @@ async def test_an_outage_of_minutes_is_waited_out_as_long_as_the_provider_says(m
     )
     down = [ModelFailure("transient", "overloaded")] * 5
     busy = [ModelFailure("rate_limited", "later", retry_after_s=400.0)]
-    mind = ModelMind(Client([ScriptedModel([*down, *busy, done()])]))
-    assert (await mind.answer({"tasks": []}, []))["kind"] == "done"
+    backend = ModelBackend(Client([ScriptedModel([*down, *busy, done()])]))
+    assert (await backend.answer({"tasks": []}, []))["kind"] == "done"
     assert sum(slept[:5]) >= 180, "an outage of minutes"
     assert slept[5:] == [400.0]
     tomorrow = ModelFailure("rate_limited", "tomorrow", retry_after_s=80_000.0)
-    with pytest.raises(MindFailed, match="tomorrow"):
-        await ModelMind(Client([ScriptedModel([tomorrow])])).answer({"tasks": []}, [])
+    with pytest.raises(BackendFailed, match="tomorrow"):
+        await ModelBackend(Client([ScriptedModel([tomorrow])])).answer({"tasks": []}, [])
 
 
 async def test_a_function_that_never_answers_is_not_waited_for_any_longer(monkeypatch):
@@ -120,8 +125,8 @@ async def test_a_function_that_never_answers_is_not_waited_for_any_longer(monkey
     async def thinks(_told):
         await asyncio.Event().wait()
 
-    with pytest.raises(MindFailed, match="thinks gave no answer within"):
-        await FunctionMind(thinks).answer({}, [])
+    with pytest.raises(BackendFailed, match="thinks gave no answer within"):
+        await FunctionBackend(thinks).answer({}, [])
 
 
 COMMAND = textwrap.dedent(
@@ -270,7 +275,7 @@ async def test_a_command_that_plans_can_write_nowhere_else(tmp_path, user):
     (tmp_path / "nosy.py").write_text(NOSY)
     argv = [sys.executable, str(tmp_path / "nosy.py"), str(user), str(tmp_path)]
     async with Processes("test-planner") as processes:
-        mind = CommandMind(argv, processes, choose("auto", readable=[Path(sys.prefix)]))
-        answer = await mind.answer({"tasks": []}, [])
+        backend = CommandBackend(argv, processes, choose("auto", readable=[Path(sys.prefix)]))
+        answer = await backend.answer({"tasks": []}, [])
     assert answer["reason"] == "[]"
     assert not (user / "planted").exists()

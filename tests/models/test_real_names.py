@@ -16,7 +16,7 @@ from genai_prices import calc_price
 from leadhand import Agent, Goal, Lead, worker
 from leadhand.codec.events import decode
 from leadhand.core import events as ev
-from leadhand.fleet.planning.backends import ModelMind
+from leadhand.fleet.planning.backends import ModelBackend
 from leadhand.fleet.planning.reply import SCHEMA as EPIC
 from leadhand.models.failures import ModelFailure
 from leadhand.models.messages import ModelRequest, UserMessage
@@ -209,8 +209,8 @@ async def test_it_plans_for_a_fleet(name, monkeypatch):
     wave = {"kind": "done", "because": "all landed", "summary": "nothing to do"}
     async with Endpoint(answered(wave)) as endpoint:
         with redirected(endpoint, monkeypatch):
-            mind = ModelMind(ModelRegistry().client(addressed(name, endpoint)))
-            answer = await mind.answer(TOLD, [])
+            backend = ModelBackend(ModelRegistry().client(addressed(name, endpoint)))
+            answer = await backend.answer(TOLD, [])
     assert answer == wave
     (request,) = endpoint.requests
     assert names_of(form_of(request)) == names_of(EPIC)

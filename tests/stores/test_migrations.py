@@ -15,7 +15,7 @@ import pytest
 from leadhand.errors import Fenced, StoreError, UsageError
 from leadhand.stores import sql
 from leadhand.stores.location import there
-from leadhand.stores.sql import Migration
+from leadhand.stores.sql import SchemaMigration
 from leadhand.stores.sqlite.store import SqliteReader, SqliteStore
 from tests.stores.entries import chained
 from tests.support.disk import ENV
@@ -24,8 +24,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 # A history to come: each step needs the one before, and the last changes what is stored.
 FUTURE = (
-    Migration(2, "notes", "CREATE TABLE notes (id INTEGER PRIMARY KEY, text TEXT);"),
-    Migration(
+    SchemaMigration(2, "notes", "CREATE TABLE notes (id INTEGER PRIMARY KEY, text TEXT);"),
+    SchemaMigration(
         3,
         "copies",
         """
@@ -36,7 +36,7 @@ FUTURE = (
         CREATE TABLE copies (text TEXT);
         """,
     ),
-    Migration(
+    SchemaMigration(
         4,
         "fill",
         "INSERT INTO notes (text) SELECT run FROM runs;"
@@ -185,7 +185,7 @@ async def test_a_migration_fences_a_host_of_the_old_version(path):
 async def test_a_migration_that_fails_changes_nothing(path, monkeypatch, bad):
     """The versions before it stay, its own first statements do not."""
     await filled(path)
-    monkeypatch.setattr(sql, "migrations", lambda: (*ALL[:2], Migration(3, "bad", bad)))
+    monkeypatch.setattr(sql, "migrations", lambda: (*ALL[:2], SchemaMigration(3, "bad", bad)))
     with pytest.raises(StoreError):
         SqliteStore(path)
     assert schema(path) == 2

@@ -25,7 +25,7 @@ from leadhand.temporal.cluster import Cluster, own_names
 from leadhand.temporal.cluster_status import workflow_id
 from leadhand.temporal.dispatch import engine_queue
 from leadhand.temporal.host import TemporalHost
-from leadhand.temporal.host_factory import Scribe, mark, open_host
+from leadhand.temporal.host_factory import LogOwner, mark, open_host
 from leadhand.temporal.messages import RUN
 from tests.support.cli import WORKERS, Folder
 from tests.support.temporal import on_temporal
@@ -175,7 +175,7 @@ async def test_an_engine_that_lost_its_place_to_a_host_writes_no_more_and_ends(p
         )
     host, lock = open_store(address)
     with pytest.raises(Conflict, match="another host has taken over"):
-        await mark(Scribe(store), cluster)
+        await mark(LogOwner(store), cluster)
     assert store.refusal is not None
     lock.release()
     await host.close()

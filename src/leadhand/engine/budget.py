@@ -106,7 +106,7 @@ class RunBudget:
         self._settled.set()
 
 
-class PlannerPays:
+class PlannerPayer:
     """The payer of a model call by the planner."""
 
     def __init__(self, run: AttemptRun, call: int) -> None:

@@ -27,7 +27,7 @@ from leadhand.core.plan.references import Artifact, Unresolved, load_apart
 from leadhand.core.report import Report, decision_doc, decision_problem
 from leadhand.core.review.holds import POLICY
 from leadhand.core.views.run import acceptance, deep_copy, failure_of, goal_of, planner_view
-from leadhand.engine.budget import PlannerPays
+from leadhand.engine.budget import PlannerPayer
 from leadhand.engine.results import data_of, result_of, step_views
 from leadhand.engine.reviewers import changed_spec
 from leadhand.engine.secrets import reveal_of
@@ -628,7 +628,7 @@ async def ask(
             raise LookupError("this run's planner is not loaded")
         load = partial(data_of, run.host.store)
         view = planner_view(run.state, effect.call, effect.why, load)
-        payer.set(PlannerPays(run, effect.call))
+        payer.set(PlannerPayer(run, effect.call))
         drafts.set(partial(_draft_refused, run, effect.call))
         run.host.spans.enter(run.id, run.secrets.text if run.secrets else None)
         decision = await planner.decide(view)

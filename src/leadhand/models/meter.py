@@ -59,7 +59,7 @@ class Payer(Protocol):
         """Return the reservation and record the outcome of the call."""
 
 
-class Nobody:
+class NoPayer:
     """No budget, no record."""
 
     async def reserve(self, wanted: float, _least: float) -> float:
@@ -76,5 +76,5 @@ def _unheard(_draft: RefusedDraft) -> None:
 drafts: ContextVar[Callable[[RefusedDraft], None]] = ContextVar("drafts", default=_unheard)
 """The listener for refused drafts of this task."""
 
-payer: ContextVar[Payer] = ContextVar("payer", default=Nobody())  # noqa: B039 - holds nothing
+payer: ContextVar[Payer] = ContextVar("payer", default=NoPayer())  # noqa: B039 - holds nothing
 """The payer of this task's calls."""

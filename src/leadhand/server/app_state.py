@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from leadhand.server.run_supervisor import RunSupervisor
     from leadhand.server.stream import StreamHub
     from leadhand.settings import Settings
-    from leadhand.stores.group_commit import Took
+    from leadhand.stores.group_commit import CommitDurations
 
 
 JSON = "application/json"
@@ -57,7 +57,7 @@ class AppState:
         """The host of the database."""
         return self.conductor.host
 
-    def took(self) -> Took | None:
+    def took(self) -> CommitDurations | None:
         """Return the histogram of commit times, if the store has one."""
         return getattr(self.host.store, "took", None)
 

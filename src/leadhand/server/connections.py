@@ -82,7 +82,7 @@ class StrictConnection(h11.Connection):
         return super().next_event()
 
 
-class Wire(H11Protocol):
+class StrictProtocol(H11Protocol):
     """One connection."""
 
     connections_max = 512
@@ -151,8 +151,10 @@ class Wire(H11Protocol):
             self.transport.close()
 
     def _made_room(self) -> bool:
-        wires = [each for each in self.connections if isinstance(each, Wire)]
-        idle = [each for each in wires if each.idle] or [each for each in wires if each.dawdles]
+        protocols = [each for each in self.connections if isinstance(each, StrictProtocol)]
+        idle = [each for each in protocols if each.idle] or [
+            each for each in protocols if each.dawdles
+        ]
         if not idle:
             return False
         oldest = min(idle, key=lambda each: each.idle_since)
@@ -161,6 +163,6 @@ class Wire(H11Protocol):
         return True
 
 
-def wire(connections: int) -> type[Wire]:
+def strict_protocol(connections: int) -> type[StrictProtocol]:
     """Return the HTTP protocol class for at most so many connections."""
-    return type("BoundedWire", (Wire,), {"connections_max": connections})
+    return type("BoundedProtocol", (StrictProtocol,), {"connections_max": connections})

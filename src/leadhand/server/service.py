@@ -25,7 +25,7 @@ from leadhand.server.accounts import Accounts, owner_token, signed_out_file
 from leadhand.server.app import build
 from leadhand.server.app_state import AppState
 from leadhand.server.cached_reader import CachedReaders
-from leadhand.server.connections import wire
+from leadhand.server.connections import strict_protocol
 from leadhand.server.gate import RequestGate, RequestLimits
 from leadhand.server.idempotency import Keys
 from leadhand.server.routes.pages import page_policy
@@ -255,7 +255,7 @@ def _stamp(settings: Settings) -> tuple[Any, ...]:
 def _config(gate: RequestGate, serve: Serve) -> uvicorn.Config:
     config = uvicorn.Config(
         gate,
-        http=wire(serve.limits.connections),
+        http=strict_protocol(serve.limits.connections),
         ws="none",
         lifespan="off",
         log_config=None,

@@ -138,7 +138,7 @@ class CommitGroup:
         )
 
 
-class Took:
+class CommitDurations:
     """A histogram of commit times: how many were within each bound, in seconds."""
 
     BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)

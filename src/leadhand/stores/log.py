@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from leadhand.audit.chain import Batch
     from leadhand.errors import LeadhandError
     from leadhand.ports import Entry, RunHeader
-    from leadhand.stores.group_commit import AppendRequest, Took
+    from leadhand.stores.group_commit import AppendRequest, CommitDurations
 
 
 class Log(Protocol):
@@ -116,7 +116,7 @@ class KeptStore(Log, Store, Protocol):
         """The last commit; also known once the store is closed."""
 
     @property
-    def took(self) -> Took:
+    def took(self) -> CommitDurations:
         """The histogram of commit times."""
 
     @property

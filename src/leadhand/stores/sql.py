@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _FOLDER = Path(__file__).with_name("sql")
 
 
-class Migration(NamedTuple):
+class SchemaMigration(NamedTuple):
     """One step from a schema version to the next."""
 
     number: int
@@ -51,7 +51,7 @@ def queries_in(file: Path) -> dict[str, str]:
 
 
 @cache
-def migrations() -> tuple[Migration, ...]:
+def migrations() -> tuple[SchemaMigration, ...]:
     """Return all migrations, in order."""
     return migrations_in(_FOLDER)
 
@@ -71,12 +71,12 @@ def schema() -> tuple[tuple[str, str, str], ...]:
 
 
 @cache
-def migrations_in(folder: Path) -> tuple[Migration, ...]:
+def migrations_in(folder: Path) -> tuple[SchemaMigration, ...]:
     """Return all migrations in any folder."""
     found = []
     for path in sorted(folder.glob("[0-9][0-9][0-9]-*.sql")):
         number, _, title = path.stem.partition("-")
-        found.append(Migration(int(number), title, path.read_text(encoding="utf-8")))
+        found.append(SchemaMigration(int(number), title, path.read_text(encoding="utf-8")))
     return tuple(found)
 
 
@@ -96,7 +96,7 @@ def version(connection: sqlite3.Connection, path: Path) -> int:
     )
 
 
-def migrate(connection: sqlite3.Connection, steps: Sequence[Migration], path: Path) -> int:
+def migrate(connection: sqlite3.Connection, steps: Sequence[SchemaMigration], path: Path) -> int:
     """Migrate the file to the newest version; return how many migrations ran.
 
     Each migration raises the owner's epoch: a host of the older version that still has the file
@@ -117,7 +117,7 @@ def refuse_newer(found: int, newest: int, path: object) -> None:
         )
 
 
-def _apply(connection: sqlite3.Connection, step: Migration, path: Path) -> bool:
+def _apply(connection: sqlite3.Connection, step: SchemaMigration, path: Path) -> bool:
     sql = queries()
     connection.execute("BEGIN IMMEDIATE")
     try:

@@ -82,14 +82,14 @@ async def open_log(place: StoreLocation | Store, *, speaks: bool = False) -> Any
     return _Beside(place)
 
 
-async def mark(host: EmbeddedHost | Scribe, cluster: Cluster) -> None:
+async def mark(host: EmbeddedHost | LogOwner, cluster: Cluster) -> None:
     """Record the service that hosts the runs of a log, for readers while no engine runs.
 
     `cluster`: with the log's own names.
     """
     namespace, prefix = cluster.namespace, cluster.ways.prefix
     wanted = TemporalOpened(cluster.address, namespace, prefix)
-    if isinstance(host, Scribe):
+    if isinstance(host, LogOwner):
 
         def decide(entries: list[Entry]) -> TemporalOpened | None:
             known = host_folded(entries)
@@ -103,7 +103,7 @@ async def mark(host: EmbeddedHost | Scribe, cluster: Cluster) -> None:
         await host.tell_host(wanted)
 
 
-class Scribe:
+class LogOwner:
     """The part of a host that appends to the `$host` stream, beside other writers."""
 
     in_flight = 0

@@ -20,7 +20,7 @@ from leadhand.engine.host import EmbeddedHost
 from leadhand.errors import LeadhandError, UsageError
 from leadhand.stores.postgres.address import Address
 from leadhand.temporal.cluster import own_names, require
-from leadhand.temporal.host_factory import Scribe, mark, open_log
+from leadhand.temporal.host_factory import LogOwner, mark, open_log
 from leadhand.workers.processes.machine import LocalMachine
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ async def _own(
         host = EmbeddedHost(store)  # it drives nothing: it owns the file, and records that
         stack.push_async_callback(host.close)
         await host.open()
-    await mark(host or Scribe(store), cluster)
+    await mark(host or LogOwner(store), cluster)
     anchorer.open()
 
     def noticed(kind: str, run: str, text: str) -> None:

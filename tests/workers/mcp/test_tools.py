@@ -19,7 +19,7 @@ from leadhand.workers.http.netguard import AddressRefused
 from leadhand.workers.mcp import stdio
 from leadhand.workers.mcp.connection import sdk
 from leadhand.workers.mcp.definition import Definition, raised_risk
-from leadhand.workers.mcp.http import Edge
+from leadhand.workers.mcp.http import OneHostTransport
 from leadhand.workers.mcp.pins import Pins
 from leadhand.workers.processes.runner import Processes
 from leadhand.workers.registry import Registry
@@ -251,10 +251,10 @@ async def test_a_header_whose_variable_is_not_set(monkeypatch):
 
 async def test_it_reaches_no_other_host(address):
     """Whatever a redirect or a mistake asks for."""
-    edge = Edge(address, (), 100)
+    transport = OneHostTransport(address, (), 100)
     with pytest.raises(AddressRefused, match="not the configured server"):
-        await edge.handle_async_request(httpx2.Request("GET", "http://127.0.0.2/"))
-    await edge.aclose()
+        await transport.handle_async_request(httpx2.Request("GET", "http://127.0.0.2/"))
+    await transport.aclose()
 
 
 async def test_a_name_that_leads_to_a_metadata_address_is_not_reached(monkeypatch):

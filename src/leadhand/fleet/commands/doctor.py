@@ -44,7 +44,7 @@ OTHER_MB = 300.0
 """What is reckoned for any other command."""
 
 
-def looks(settings: Settings, *, fix: bool = False) -> Iterator[DoctorCheck]:
+def checks(settings: Settings, *, fix: bool = False) -> Iterator[DoctorCheck]:
     """Yield all checks; a problem only if a fleet is configured.
 
     `fix` has nothing to repair here.

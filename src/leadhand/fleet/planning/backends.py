@@ -96,7 +96,7 @@ MODEL_S = 300.0
 PASSING = frozenset({"rate_limited", "transient", "timeout"})
 
 
-class MindFailed(LeadhandError):
+class BackendFailed(LeadhandError):
     """The script or the model could not be asked, or gave no answer."""
 
 
@@ -107,16 +107,16 @@ class Tried(NamedTuple):
     findings: list[str]
 
 
-class Mind(Protocol):
+class Backend(Protocol):
     """The backend of a planner: a function, a command or a model."""
 
     name: str
 
     async def answer(self, told: Doc, tried: Sequence[Tried]) -> Any:
-        """Return the next answer, as JSON-like data. Raise `MindFailed` if there is none."""
+        """Return the next answer, as JSON-like data. Raise `BackendFailed` if there is none."""
 
 
-class FunctionMind:
+class FunctionBackend:
     """A function from the document to an answer; a plain one runs in a thread."""
 
     def __init__(self, function: Callable[[Doc], Any]) -> None:
@@ -137,11 +137,11 @@ class FunctionMind:
                 return await call
         except Exception as error:
             if clock.expired():
-                raise MindFailed(f"{self.name} gave no answer within {COMMAND_S:g} s") from None
-            raise MindFailed(f"{self.name} failed: {type(error).__name__}: {error}") from error
+                raise BackendFailed(f"{self.name} gave no answer within {COMMAND_S:g} s") from None
+            raise BackendFailed(f"{self.name} failed: {type(error).__name__}: {error}") from error
 
 
-class CommandMind:
+class CommandBackend:
     """A program that reads the document and prints an answer."""
 
     def __init__(
@@ -164,17 +164,17 @@ class CommandMind:
                 folder.mkdir()
                 done = await self._run(data, folder, Path(place) / "home")
         except (LeadhandError, OSError) as error:
-            raise MindFailed(f"{self.name} could not be run: {error}") from error
+            raise BackendFailed(f"{self.name} could not be run: {error}") from error
         if done.exit_code != 0:
             said = done.stderr.data[-2000:].decode("utf-8", "backslashreplace")
             how = f"code {done.exit_code}" if done.signal is None else f"signal {done.signal}"
-            raise MindFailed(f"{self.name} ended with {how}: {scrub(said.strip())}")
+            raise BackendFailed(f"{self.name} ended with {how}: {scrub(said.strip())}")
         if done.stdout.truncated:
-            raise MindFailed(f"{self.name} printed more than {ANSWER_BYTES_MAX:,} bytes")
+            raise BackendFailed(f"{self.name} printed more than {ANSWER_BYTES_MAX:,} bytes")
         try:
             return json.loads(done.stdout.data)
         except ValueError as error:
-            raise MindFailed(f"{self.name} printed no JSON: {error}") from None
+            raise BackendFailed(f"{self.name} printed no JSON: {error}") from None
 
     async def _run(self, data: bytes, folder: Path, home: Path) -> Any:
         wrapped = self._sandbox.wrap(
@@ -192,7 +192,7 @@ class CommandMind:
                 return await process.wait()
         except TimeoutError:
             await process.end(GRACE_S)
-            raise MindFailed(f"no answer within {COMMAND_S:g} s") from None
+            raise BackendFailed(f"no answer within {COMMAND_S:g} s") from None
         except asyncio.CancelledError:
             await asyncio.shield(process.end(0))
             raise
@@ -213,7 +213,7 @@ class _Counted:
             self._paid(call.cost)
 
 
-class ModelMind:
+class ModelBackend:
     """A language model; mistakes are sent back in the same conversation."""
 
     def __init__(
@@ -253,7 +253,7 @@ class ModelMind:
                     return failure.text or "(nothing that could be read)"
                 passing = failure.failure_class in PASSING
                 if not passing or not await patience.pause(failure.retry_after_s):
-                    raise MindFailed(f"{self.name}: {failure}") from failure
+                    raise BackendFailed(f"{self.name}: {failure}") from failure
 
     async def _asked(self, request: ModelRequest) -> Any:
         await self._purse.open()
@@ -264,10 +264,10 @@ class ModelMind:
             payer.reset(paying)
 
 
-Given = Mind | Callable[[Doc], Any] | Sequence[str] | str
+Given = Backend | Callable[[Doc], Any] | Sequence[str] | str
 
 
-def mind_of(
+def backend_of(
     given: Given | Model,
     book: ModelRegistry,
     processes: Processes,
@@ -276,7 +276,7 @@ def mind_of(
     network: bool = False,
     paid: Callable[[float], None] = lambda _cost: None,
     purse: DailyBudget | None = None,
-) -> Mind:
+) -> Backend:
     """Return the backend that `given` names; `paid` is called with the cost of a model's answers.
 
     A model is not asked while `purse` holds back.
@@ -287,14 +287,14 @@ def mind_of(
                 f"{given!r} is no planner of epics: name a model or a tier, or give a command as a "
                 "list, or a function"
             )
-        return ModelMind(book.client(given), paid, purse)
+        return ModelBackend(book.client(given), paid, purse)
     if hasattr(given, "answer"):
         return given  # type: ignore[return-value]
     if hasattr(given, "ask"):
-        return ModelMind(book.client(given), paid, purse)  # type: ignore[arg-type]
+        return ModelBackend(book.client(given), paid, purse)  # type: ignore[arg-type]
     if callable(given):
-        return FunctionMind(given)
-    return CommandMind(given, processes, sandbox, network=network)
+        return FunctionBackend(given)
+    return CommandBackend(given, processes, sandbox, network=network)
 
 
 def _with(told: Doc, tried: Sequence[Tried]) -> Doc:

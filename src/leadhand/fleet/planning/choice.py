@@ -12,7 +12,7 @@ import msgspec
 
 from leadhand.errors import UsageError
 from leadhand.fleet.budget import DAY_S
-from leadhand.fleet.planning.backends import mind_of
+from leadhand.fleet.planning.backends import backend_of
 from leadhand.fleet.planning.lint import PlanRules
 from leadhand.fleet.planning.planner import EpicPlanner
 from leadhand.fleet.settings import fleet_of
@@ -60,7 +60,7 @@ IDLE_MAX = 1000
 """Revisions without a new result: an epic's own counters end it long before."""
 RESTARTS_FREE = 50
 PLANNER_S = 2.0 * DAY_S
-"""For one decision. Minds have clocks of their own, and troubles that pass are waited out for a
+"""For one decision. Backends have clocks of their own, and troubles that pass are waited out for a
 bounded time: some hours in all. But the day's money may be back only after midnight."""
 
 
@@ -104,7 +104,7 @@ def epic_planner(
     """Return the planner of a fleet's epics; None if there is none."""
     if config.planner is None:
         return None
-    mind = mind_of(
+    backend = backend_of(
         config.planner,
         config.models,
         processes,
@@ -115,7 +115,7 @@ def epic_planner(
     )
     return EpicPlanner(
         shop.hub,
-        mind,
+        backend,
         config.planning,
         protected=config.protected,
         tiers=tiers,

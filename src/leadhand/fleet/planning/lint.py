@@ -80,7 +80,7 @@ class Ground:
     """Whether the gate finds a program: by its name, or at its whole path."""
 
 
-def wrong(reply: Reply, ground: Ground) -> list[str]:
+def lint_reply(reply: Reply, ground: Ground) -> list[str]:
     """Return the first mistakes of an answer; none if it can be accepted."""
     match reply.kind:
         case "wave":

@@ -1,15 +1,15 @@
 """The planner of an epic: asks a backend for the next wave, and accepts only valid ones.
 
-    where it stands ─► what is told ─► mind ─► answer ─► lint ─► revision of the plan
-                                        ▲                 │ wrong
-                                        └─ first findings ┘   (at most 3 rounds, then a person)
+    where it stands ─► what is told ─► backend ─► answer ─► lint ─► revision of the plan
+                                        ▲                    │ wrong
+                                        └── first findings ──┘   (at most 3 rounds, then a person)
 
 A wave is a revision like any other: it is logged, can be read and compared, and waits for review
 where the policy says so. The planner is asked again when a wave has landed and when a task was
 too much for its agents, asks something, was overtaken by others, or comes with a recommendation.
 
-The end is not the mind's to say. When it says "done", the epic's own acceptance commands run on
-main, through the gate; only when they hold is the epic achieved. When they do not, the mind is
+The end is not the backend's to say. When it says "done", the epic's own acceptance commands run on
+main, through the gate; only when they hold is the epic achieved. When they do not, the backend is
 told, a few times; then the run says that the epic was not achieved.
 
 Nothing is held in memory: notes and counters stand in the log with each decision, so a fleet that
@@ -29,8 +29,8 @@ from leadhand.core.wording import listed
 from leadhand.errors import UsageError
 from leadhand.fleet.epics import Epic
 from leadhand.fleet.planning import steps as shaping
-from leadhand.fleet.planning.backends import MindFailed, Tried, retry_planning
-from leadhand.fleet.planning.lint import Ground, PlanRules, wrong
+from leadhand.fleet.planning.backends import BackendFailed, Tried, retry_planning
+from leadhand.fleet.planning.lint import Ground, PlanRules, lint_reply
 from leadhand.fleet.planning.progress import CHANGELOG, MOVABLE, EpicQuestion, read_notes, standing
 from leadhand.fleet.planning.prompt import planner_document
 from leadhand.fleet.planning.reply import MisreadReply, read
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from leadhand.core.report import Decision, PlannerView
     from leadhand.core.state.model import State, StepState
-    from leadhand.fleet.planning.backends import Mind
+    from leadhand.fleet.planning.backends import Backend
     from leadhand.fleet.planning.progress import EpicNotes, EpicProgress, Matter
     from leadhand.fleet.planning.reply import Reply
     from leadhand.fleet.planning.survey import Survey
@@ -70,7 +70,7 @@ class EpicPlanner:
     def __init__(
         self,
         hub: Hub,
-        mind: Mind,
+        backend: Backend,
         rules: PlanRules | None = None,
         *,
         protected: Sequence[str] = (),
@@ -80,7 +80,7 @@ class EpicPlanner:
     ) -> None:
         """`has_program` tells whether acceptance commands find a program where they run."""
         self._has_program = has_program
-        self._hub, self._mind, self.rules = hub, mind, rules or PlanRules()
+        self._hub, self._backend, self.rules = hub, backend, rules or PlanRules()
         self._protected, self._tiers, self._past = tuple(protected), tuple(tiers), past
         self._seen: Survey | None = None
 
@@ -124,7 +124,7 @@ class EpicPlanner:
             return await self._plan(view, epic, notes, stand)
         return await self._close(epic, notes, stand, view)
 
-    # --- the mind ---
+    # --- the backend ---
 
     async def _plan(
         self, view: PlannerView, epic: Epic, notes: EpicNotes, stand: EpicProgress
@@ -138,10 +138,10 @@ class EpicPlanner:
             notes.proposals += 1
             answer: Any = None
             try:
-                answer = await self._mind.answer(doc, tried)
+                answer = await self._backend.answer(doc, tried)
                 reply = read(answer)
-                findings = wrong(reply, ground)
-            except (MisreadReply, MindFailed) as problem:
+                findings = lint_reply(reply, ground)
+            except (MisreadReply, BackendFailed) as problem:
                 findings = [str(problem)]
             if not findings:
                 notes.usable += 1
@@ -151,7 +151,7 @@ class EpicPlanner:
             if stubborn:
                 break
         rounds = f"{notes.usable} of {notes.proposals} answers were usable"
-        why = f"{self._mind.name}: {scrub('; '.join(tried[-1].findings))[:1500]} ({rounds})"
+        why = f"{self._backend.name}: {scrub('; '.join(tried[-1].findings))[:1500]} ({rounds})"
         return _asking(
             notes,
             "plan",

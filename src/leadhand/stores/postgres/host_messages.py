@@ -89,7 +89,7 @@ async def _answer(
             pass
 
 
-class WordService:
+class CommandService:
     """Answers messages for one host, while it is open."""
 
     def __init__(self, address: Address, answer: Callable[[bytes], Awaitable[bytes]]) -> None:

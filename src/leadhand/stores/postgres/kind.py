@@ -83,9 +83,9 @@ class PostgresKind(StoreKind):
         self, place: Address, answer: Callable[[bytes], Awaitable[bytes]]
     ) -> Listening | None:
         """Return a listener that receives through the database."""
-        from leadhand.stores.postgres.host_messages import WordService
+        from leadhand.stores.postgres.host_messages import CommandService
 
-        return WordService(place, answer)
+        return CommandService(place, answer)
 
     async def ask(self, place: Address, request: bytes, wait_s: float) -> bytes | None:
         """Ask through the database."""

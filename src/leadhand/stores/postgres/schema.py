@@ -98,7 +98,7 @@ HOSTING = 0x6C656164_686F7374
 """The number of the advisory lock that a host holds."""
 
 
-def migrations() -> tuple[sql.Migration, ...]:
+def migrations() -> tuple[sql.SchemaMigration, ...]:
     """Return all migrations, in order."""
     return sql.migrations_in(FOLDER)
 
@@ -143,7 +143,7 @@ def check(connection: psycopg.Connection[Any], address: Address) -> None:
 def migrate(
     connection: psycopg.Connection[Any],
     address: Address,
-    steps: Sequence[sql.Migration] | None = None,
+    steps: Sequence[sql.SchemaMigration] | None = None,
 ) -> int:
     """Migrate the database to the newest version; return how many migrations ran."""
     steps = migrations() if steps is None else steps

@@ -32,7 +32,7 @@ import psycopg
 
 from leadhand.errors import LeadhandError, NotAllowed, StoreError
 from leadhand.stores.copy import refuse_half
-from leadhand.stores.group_commit import AppendRequest, Took, misfit
+from leadhand.stores.group_commit import AppendRequest, CommitDurations, misfit
 from leadhand.stores.postgres import schema
 from leadhand.stores.postgres.reader import PostgresReader
 from leadhand.stores.postgres.session import (
@@ -135,7 +135,7 @@ class PostgresStore(PostgresReader):
         return self.writer.head
 
     @property
-    def took(self) -> Took:
+    def took(self) -> CommitDurations:
         """The histogram of commit times."""
         return self.writer.took
 

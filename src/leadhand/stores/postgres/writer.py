@@ -41,7 +41,7 @@ from leadhand.errors import (
     StoreCorrupt,
     StoreError,
 )
-from leadhand.stores.group_commit import AppendRequest, Committer, Head, Took
+from leadhand.stores.group_commit import AppendRequest, CommitDurations, Committer, Head
 from leadhand.stores.postgres import schema
 from leadhand.stores.postgres.schema import HOSTING
 from leadhand.stores.postgres.session import OPEN_PATIENCE_S, Session, explain, lost, queries
@@ -131,7 +131,7 @@ class PostgresWriter(Committer[Session]):
         self._locked = self._lock_shared = False
         self.head = Batch(0, 0, 0, GENESIS)
         """The last commit, which anchors outside the database record."""
-        self.took = Took()
+        self.took = CommitDurations()
         if not shared:
             self.refusal = Fenced(f"{address}: not claimed yet")
         self._connection.ready = self._restore

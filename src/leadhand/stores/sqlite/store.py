@@ -49,7 +49,7 @@ from typing import TYPE_CHECKING, Any
 from leadhand.errors import LeadhandError, StoreError
 from leadhand.stores import sql
 from leadhand.stores.copy import refuse_half
-from leadhand.stores.group_commit import AppendRequest, Took, misfit
+from leadhand.stores.group_commit import AppendRequest, CommitDurations, misfit
 from leadhand.stores.sqlite import connection as connect
 from leadhand.stores.sqlite.reader import SqliteReader
 from leadhand.stores.sqlite.writer import Writer
@@ -144,7 +144,7 @@ class SqliteStore(SqliteReader):
         return self._writer.head
 
     @property
-    def took(self) -> Took:
+    def took(self) -> CommitDurations:
         """The histogram of commit times."""
         return self._writer.took
 

@@ -40,10 +40,10 @@ from leadhand.errors import (
 from leadhand.stores import sql
 from leadhand.stores.group_commit import (
     AppendRequest,
+    CommitDurations,
     CommitGroup,
     Committer,
     Head,
-    Took,
     name_list,
 )
 from leadhand.stores.sqlite.connection import DAMAGE, explain
@@ -99,7 +99,7 @@ class Writer(Committer[sqlite3.Connection]):
         """The length of the log when readers last kept it from restarting."""
         self.head = Batch(0, 0, 0, GENESIS)
         """The last commit, which anchors outside the database record."""
-        self.took = Took()
+        self.took = CommitDurations()
         self.refusal = Fenced(f"{path}: not claimed yet")
         connection.execute("PRAGMA busy_timeout = 0")  # we wait ourselves: see _execute
         for name in ("counter", "intake", "file_intake"):

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from leadhand.workers.registry import Registry
 
 
-class AgentOptions(TableSchema):
+class AgentOptionsTable(TableSchema):
     """The keys that are handed to `Agent` as they are: it checks them for Python too."""
 
     description: Any = UNSET
@@ -66,7 +66,7 @@ class AgentOptions(TableSchema):
 ARGUMENTS = Meta(description='lists of arguments, as in [["git", "log"]]')
 
 
-class AgentTable(AgentOptions):
+class AgentTable(AgentOptionsTable):
     """The keys of `[agents.NAME]`."""
 
     tier: Text | None = None
@@ -104,7 +104,7 @@ def declared_agents(
 def _options(table: Table, values: AgentTable, folder: Path, registry: Registry) -> dict[str, Any]:
     if values.tier is not None and values.model is not None:
         table.problem("model", "an agent has a tier or a model, not both")
-    given = {key: getattr(values, key) for key in keys(AgentOptions)}
+    given = {key: getattr(values, key) for key in keys(AgentOptionsTable)}
     found = {key: value for key, value in given.items() if value is not UNSET}
     found["model"] = values.model or values.tier or "hand"
     found["tools"] = [*_tools(table, values, registry), *_commands(table, values, folder)]

@@ -39,7 +39,7 @@ STREAM_S = 300.0
 """How long a stream may be silent; a call's own limit is nearer."""
 
 
-class Edge(httpx2.AsyncBaseTransport):
+class OneHostTransport(httpx2.AsyncBaseTransport):
     """The transport below the SDK: sends to the configured host only, within limits."""
 
     def __init__(self, url: str, headers: tuple[Header, ...], limit: int) -> None:
@@ -134,7 +134,7 @@ async def http(url: str, headers: tuple[Header, ...], limit: int) -> AsyncIterat
     limits = httpx2.Timeout(CONNECT_S, read=STREAM_S)
     async with (
         httpx2.AsyncClient(
-            transport=Edge(url, headers, limit), timeout=limits, trust_env=False
+            transport=OneHostTransport(url, headers, limit), timeout=limits, trust_env=False
         ) as client,
         streamable_http_client(url, http_client=client, max_sse_event_size=limit) as streams,
     ):
