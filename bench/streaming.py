@@ -140,7 +140,7 @@ async def measured(given: Any) -> None:
     )
     async with running(wanted) as up:
         taken: list[float] = []
-        timed(up.office.host.store, taken)
+        timed(up.app_state.host.store, taken)
         before = await phase(up, taken, given.seconds)
         readers = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "streaming", "readers", "--size", str(given.size)),
@@ -150,7 +150,7 @@ async def measured(given: Any) -> None:
         )
         assert readers.stdout is not None
         await readers.stdout.readline()
-        while up.office.hub.readers < given.size:
+        while up.app_state.hub.readers < given.size:
             await asyncio.sleep(0.05)
         rested = memory()["rss_mb"]
         among = await phase(up, taken, given.seconds)
@@ -200,14 +200,14 @@ async def phase(up: Any, taken: list[float], seconds: float) -> list[float]:
     """Start runs at a steady pace; how long appends took: the median, p95 and p99."""
     from leadhand.app.lead import Lead
 
-    conductor = up.office.conductor
-    lead = Lead(conductor.registry, store=up.office.settings.store, actor="bench")
+    supervisor = up.app_state.supervisor
+    lead = Lead(supervisor.registry, store=up.app_state.settings.store, actor="bench")
     plan = {"goal": "x", "steps": [{"id": f"s{n}", "worker": "say"} for n in range(STEPS)]}
     until = time.monotonic() + seconds
     del taken[:]
     while time.monotonic() < until:
         began = time.monotonic()
-        await lead.begin(up.office.host, plan)
+        await lead.begin(up.app_state.host, plan)
         await asyncio.sleep(max(0.0, PACE_S - (time.monotonic() - began)))
     await asyncio.sleep(0.5)
     if len(taken) < QUIET:

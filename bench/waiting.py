@@ -81,7 +81,7 @@ def main() -> None:
             time.sleep(given.rest)
             gc.collect()
             took = [starter.start() for _ in range(200)]
-            host = server.up.office.host
+            host = server.up.app_state.host
             asleep = len(getattr(host, "asleep", ()))
             print(
                 f"at rest      {rss_mb():6.0f} MB  p50 {statistics.median(took):5.1f} ms  "

@@ -376,7 +376,7 @@ def test_overload_answers_before_anything_is_accepted(tmp_path):
     """With no room in the store, nothing starts; a moment later it does."""
     project(tmp_path)
     with served(tmp_path, RequestLimits(streams=2)) as server, server.client("operator") as client:
-        store = server.up.office.host.store
+        store = server.up.app_state.host.store
         store._queue_bytes_max = 0
         refused = client.post("/runs", json={"plan": plan_of(SAY)})
         assert (refused.status_code, "retry-after" in refused.headers) == (503, True)

@@ -378,7 +378,7 @@ def test_who_may_what_is_as_written_down(server, gate, spy):
 
 def test_every_route_has_its_rule(server):
     """A new route without one is refused, and named here."""
-    assert routes(build(server.up.office)) == {(rule.method, rule.path) for rule in RULES}
+    assert routes(build(server.up.app_state)) == {(rule.method, rule.path) for rule in RULES}
 
 
 def test_a_route_without_a_rule_is_not_served():

@@ -28,7 +28,7 @@ def until(condition, what):
 
 def asleep(server, *runs):
     """Whether none of these is in memory, and all are known to sleep."""
-    host = server.up.office.host
+    host = server.up.app_state.host
     return all(run in host.asleep and run not in host.runs for run in runs)
 
 
@@ -116,7 +116,7 @@ def test_what_is_at_work_stays(tmp_path, quick):
     with served(tmp_path) as server, server.client() as client:
         nap = {"id": "nap", "worker": "nap", "parameters": {"seconds": 1.5}}
         run = begun(client, nap)
-        host = server.up.office.host
+        host = server.up.app_state.host
         until(lambda: host.runs[run].tasks, "the nap")
         for _ in range(10):
             assert run not in host.asleep

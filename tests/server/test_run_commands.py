@@ -185,7 +185,7 @@ def test_figures_say_what_was_spent_and_read_no_log_twice(server, monkeypatch):
 
 
 async def _desk(server):
-    return await server.up.office.desks.read(lambda desk: desk)
+    return await server.up.app_state.cached_readers.read(lambda desk: desk)
 
 
 def test_an_artifact_is_a_download_whatever_it_holds(server):
@@ -193,7 +193,7 @@ def test_an_artifact_is_a_download_whatever_it_holds(server):
     evil = b"<html><script>alert(1)</script>"
 
     async def put():
-        return server.up.office.host.store.put_artifact(evil)
+        return server.up.app_state.host.store.put_artifact(evil)
 
     ref = server.call(put())
     with server.client("viewer") as client:

@@ -69,7 +69,7 @@ def test_a_stream_tells_everything_with_what_changed(server):
 
 
 async def _head(server):
-    return server.up.office.host.store.last_position()
+    return server.up.app_state.host.store.last_position()
 
 
 def test_a_live_reader_gets_everything_as_it_comes(server):
@@ -161,7 +161,7 @@ def test_what_comes_while_readers_are_woken_in_turn_reaches_all(tmp_path, monkey
         return each.count(b"RunEnded")
 
     with served(tmp_path) as server, server.client("operator") as client:
-        tasks = server.call(begin(server.up.office.hub))
+        tasks = server.call(begin(server.up.app_state.hub))
         client.post("/runs", json={"plan": plan_of(SAY)})
         within(5, lambda: any(map(seen, found)))
         client.post("/runs", json={"plan": plan_of(SAY)})
@@ -293,7 +293,7 @@ def test_200_readers_one_stalled(tmp_path, monkeypatch):
             assert each == everything[: len(each)]
             assert len(each) >= len(everything) - 1
         assert grown < 150, f"{grown:.0f} MB for 199 readers and their clients"
-        hub, gate = server.up.office.hub, server.up.gate
+        hub, gate = server.up.app_state.hub, server.up.gate
         until = time.monotonic() + 30
         while gate.streams and time.monotonic() < until:
             time.sleep(0.1)
@@ -303,7 +303,7 @@ def test_200_readers_one_stalled(tmp_path, monkeypatch):
 
 def test_nothing_is_made_for_nobody(server):
     """Without readers there is no follower."""
-    hub = server.up.office.hub
+    hub = server.up.app_state.hub
     with server.client("viewer") as client, client.stream("GET", "/events") as response:
         lines = response.iter_lines()  # kept: letting go of it would end the stream
         next(lines)

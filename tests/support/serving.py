@@ -105,7 +105,7 @@ def served(path: Path, limits: RequestLimits | None = None, **more: Any) -> Iter
             ready.set()
             while not over.is_set():
                 await asyncio.sleep(0.02)
-            await up.office.host.drain()
+            await up.app_state.host.drain()
 
     def work() -> None:
         try:

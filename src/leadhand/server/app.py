@@ -38,11 +38,11 @@ are pages: `next` is the cursor of the next one. Answers carry an ETag. A POST t
 `Idempotency-Key`. Errors are RFC 9457 problem documents."""
 
 
-def build(office: AppState) -> FastAPI:
+def build(app_state: AppState) -> FastAPI:
     """Build the application. It must not be served without the gate in front of it."""
     app = FastAPI(
         title="Leadhand",
-        version=office.version,
+        version=app_state.version,
         description=DESCRIPTION,
         openapi_url=f"{API}/openapi.json",
         docs_url=None,
@@ -50,7 +50,7 @@ def build(office: AppState) -> FastAPI:
         redirect_slashes=False,
         separate_input_output_schemas=False,
     )
-    app.state.office = office
+    app.state.app_state = app_state
     for each in ROUTERS:
         app.include_router(each.router, prefix=API)
     app.include_router(pages.router)

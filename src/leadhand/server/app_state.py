@@ -40,8 +40,8 @@ class AppState:
 
     settings: Settings
     people: Accounts
-    desks: CachedReaders
-    conductor: RunSupervisor
+    cached_readers: CachedReaders
+    supervisor: RunSupervisor
     hub: StreamHub
     keys: Keys
     version: str
@@ -55,7 +55,7 @@ class AppState:
     @property
     def host(self) -> Host:
         """The host of the database."""
-        return self.conductor.host
+        return self.supervisor.host
 
     def took(self) -> CommitDurations | None:
         """Return the histogram of commit times, if the store has one."""
@@ -64,7 +64,7 @@ class AppState:
 
 def app_state_of(request: Request) -> AppState:
     """Return the state of the application a request belongs to."""
-    found: AppState = request.app.state.office
+    found: AppState = request.app.state.app_state
     return found
 
 
@@ -108,7 +108,7 @@ async def seen(
         # Weak comparison, as RFC 9110 asks: with or without the W/ that a cache may have removed.
         return tag, None if tag.removeprefix("W/") in known else encoded(make(desk))
 
-    tag, body = await app_state_of(request).desks.read(look)
+    tag, body = await app_state_of(request).cached_readers.read(look)
     headers = {"ETag": tag, "Cache-Control": "private, no-cache"}
     if body is None:
         return Response(None, 304, headers)

@@ -113,8 +113,8 @@ async def _serve(console: Console, wanted: Serve) -> int:
         async with running(replace(wanted, notice=notifier)) as up:
             _say_hello(console, wanted, up)
             await _until(signals, up)
-            await up.office.hub.close()
-            await up.office.host.drain()
+            await up.app_state.hub.close()
+            await up.app_state.host.drain()
         await notifier.finish()
     return 128 + signals.number if signals.number == 15 else 0
 
@@ -133,7 +133,7 @@ def _say_hello(console: Console, wanted: Serve, up: Running) -> None:
     from leadhand.server.accounts import token_file
 
     store = wanted.settings.store
-    host = up.office.host
+    host = up.app_state.host
     runs = sum(run.driven for run in host.runs.values()) + len(host.asleep)
     if console.json:
         console.record(

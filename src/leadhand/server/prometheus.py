@@ -83,31 +83,31 @@ class EventCounts:
         self.money[model] += event.cost  # type: ignore[assignment]
 
 
-async def exposition(office: AppState) -> tuple[bytes, str]:
+async def exposition(app_state: AppState) -> tuple[bytes, str]:
     """Return the exposition for Prometheus, and its content type."""
     from prometheus_client import CollectorRegistry
     from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
     def look(desk: CachedReader) -> Counter[str]:
-        office.book.read(desk)
+        app_state.book.read(desk)
         said = (summary_of(header) for header in desk.runs())
         return Counter(each.status if each else "unreadable" for each in said)
 
-    runs = await office.desks.read(look)
-    stopped = (await office.conductor.shared()).stopped
+    runs = await app_state.cached_readers.read(look)
+    stopped = (await app_state.supervisor.shared()).stopped
 
     class Collected:
         def collect(self) -> Iterator[Metric]:
-            yield from _metrics(office, runs, stopped=stopped)
+            yield from _metrics(app_state, runs, stopped=stopped)
 
     registry = CollectorRegistry()
     registry.register(Collected())
     return generate_latest(registry), CONTENT_TYPE_LATEST
 
 
-def _metrics(office: AppState, runs: Counter[str], *, stopped: bool) -> Iterator[Metric]:
-    yield from _counted(office.book, runs)
-    yield from _now(office, stopped=stopped)
+def _metrics(app_state: AppState, runs: Counter[str], *, stopped: bool) -> Iterator[Metric]:
+    yield from _counted(app_state.book, runs)
+    yield from _now(app_state, stopped=stopped)
 
 
 def _counted(book: EventCounts, runs: Counter[str]) -> Iterator[Metric]:
@@ -148,21 +148,21 @@ def _counted(book: EventCounts, runs: Counter[str]) -> Iterator[Metric]:
     yield Total("leadhand_approvals", "Approvals by people.", value=book.approvals)
 
 
-def _now(office: AppState, *, stopped: bool) -> Iterator[Metric]:
+def _now(app_state: AppState, *, stopped: bool) -> Iterator[Metric]:
     from prometheus_client.core import CounterMetricFamily as Total
     from prometheus_client.core import GaugeMetricFamily as Gauge
     from prometheus_client.core import HistogramMetricFamily as Histogram
 
-    host, gate = office.host, office.gate
+    host, gate = app_state.host, app_state.gate
     hosted = sum(run.driven for run in host.runs.values()) + len(host.asleep)
     yield Gauge("leadhand_runs_hosted", "Runs this server drives.", value=hosted)
     yield Gauge("leadhand_attempts_running", "Attempts under way.", value=host.in_flight)
     yield Gauge("leadhand_stopped", "Whether stop-all is in force.", value=stopped)
-    yield Gauge("leadhand_streams", "Open event streams.", value=office.hub.readers)
-    yield Total("leadhand_stream_events", "Events sent to readers.", value=office.hub.sent)
+    yield Gauge("leadhand_streams", "Open event streams.", value=app_state.hub.readers)
+    yield Total("leadhand_stream_events", "Events sent to readers.", value=app_state.hub.sent)
     if gate is not None:
         yield Gauge("leadhand_requests", "Requests being answered.", value=gate.requests)
-    took = office.took()
+    took = app_state.took()
     if took is not None:
         found = Histogram("leadhand_commit_seconds", "How long commits took to be durable.")
         below, buckets = 0, list[tuple[str, float]]()

@@ -50,7 +50,7 @@ class PreparedRun(NamedTuple):
     """Tells why a planner named by the plan cannot be used by this server."""
 
 
-async def prepared(office: AppState, form: StartForm, actor: str) -> PreparedRun:
+async def prepared(app_state: AppState, form: StartForm, actor: str) -> PreparedRun:
     """Prepare everything that a start needs. Raise `UsageError` if something does not fit."""
     given = [form.goal, form.plan, form.library]
     if sum(each is not None for each in given) != 1:
@@ -58,17 +58,17 @@ async def prepared(office: AppState, form: StartForm, actor: str) -> PreparedRun
     saved = None
     if form.library is not None:
         name = form.library
-        saved = await office.desks.read(lambda desk: find(desk.store, name))
+        saved = await app_state.cached_readers.read(lambda desk: find(desk.store, name))
 
     def make() -> PreparedRun:
-        return _prepared(office, form, actor, saved)
+        return _prepared(app_state, form, actor, saved)
 
     return await apart(make)
 
 
-def _prepared(office: AppState, form: StartForm, actor: str, saved: Any) -> PreparedRun:
-    conductor = office.conductor
-    settings, registry = conductor.place(form.context or "")
+def _prepared(app_state: AppState, form: StartForm, actor: str, saved: Any) -> PreparedRun:
+    supervisor = app_state.supervisor
+    settings, registry = supervisor.place(form.context or "")
     place = settings.context
     policy = settings.policy
     if form.review:
@@ -83,8 +83,8 @@ def _prepared(office: AppState, form: StartForm, actor: str, saved: Any) -> Prep
         said = form.goal.model_dump(exclude_defaults=True)
         have = {**(place.params if place else {}), **said.pop("have", {})}
         goal = Goal(have=have, **said)
-        planner = conductor.planner_named(form.planner, settings)
-        lead = conductor.lead_for(actor, planner, policy, registry, settings)
+        planner = supervisor.planner_named(form.planner, settings)
+        lead = supervisor.lead_for(actor, planner, policy, registry, settings)
         return PreparedRun(lead, goal, {}, origin, policy)
     if form.planner:
         raise UsageError("a planner goes with a goal; a plan is run as it stands")
@@ -99,7 +99,7 @@ def _prepared(office: AppState, form: StartForm, actor: str, saved: Any) -> Prep
     named = doc.get("planner")
     usable = isinstance(named, str) and problem(named) is None
     planner = str(named) if usable else ""
-    lead = conductor.lead_for(actor, planner, policy, registry, settings)
+    lead = supervisor.lead_for(actor, planner, policy, registry, settings)
     return PreparedRun(lead, doc, params, origin, policy, problem)
 
 
@@ -109,18 +109,18 @@ def _declared(doc: Doc, values: Mapping[str, Any]) -> Doc:
     return {name: value for name, value in values.items() if name in names}
 
 
-async def start(office: AppState, form: StartForm, actor: str, key: Keyed | None) -> RunHandle:
+async def start(app_state: AppState, form: StartForm, actor: str, key: Keyed | None) -> RunHandle:
     """Start a run; durable on return."""
-    host = office.host
-    if (shared := await office.conductor.shared()).stopped:
+    host = app_state.host
+    if (shared := await app_state.supervisor.shared()).stopped:
         raise NotAllowed(
             f"everything on this database was stopped by {shared.stopped_by}. "
             "Fix: lift it with DELETE /api/v1/stop-all"
         )
     if host.draining or host.failed is not None:
         raise Conflict("the server is about to end. Fix: ask the next one")
-    await office.conductor.reload()
-    ready = await prepared(office, form, actor)
+    await app_state.supervisor.reload()
+    ready = await prepared(app_state, form, actor)
     checked = None
     if not isinstance(ready.what, Goal):
         what, params = ready.what, ready.params
@@ -133,7 +133,7 @@ async def start(office: AppState, form: StartForm, actor: str, key: Keyed | None
             ready.what,
             params=ready.params,
             run_id=key.run_id if key is not None else "",
-            sources=office.settings.workers,
+            sources=app_state.settings.workers,
             origin=origin,
             checked=checked,
         )
@@ -148,9 +148,9 @@ def _refuse_planner(name: Any, planners: Planners | None) -> None:
         raise UsageError(f"{wrong[0]}. Fix: {wrong[1]}")
 
 
-async def draft(office: AppState, form: StartForm, actor: str) -> DraftDocument:
+async def draft(app_state: AppState, form: StartForm, actor: str) -> DraftDocument:
     """Return the plan that would run, its findings, its reach, and the required approvals."""
-    ready = await prepared(office, form, actor)
+    ready = await prepared(app_state, form, actor)
     lead, what = ready.lead, ready.what
     findings: list[Any] = []
     if isinstance(what, Goal):

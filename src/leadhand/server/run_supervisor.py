@@ -115,7 +115,7 @@ class RunSupervisor:
         self._resting: set[str] = set()
         self._idle: dict[str, tuple[int, float]] = {}
         """Idle runs: the end of their logs, and since when."""
-        self._desks: CachedReaders | None = None
+        self._cached_readers: CachedReaders | None = None
         self._sleeps = lead is None and store is None
         """Whether runs may be unloaded: the provider of a Lead may hold references to its runs."""
 
@@ -125,21 +125,21 @@ class RunSupervisor:
         assert self._host is not None
         return self._host
 
-    async def open(self, host: Host, desks: CachedReaders) -> None:
+    async def open(self, host: Host, cached_readers: CachedReaders) -> None:
         """Resume every open run, and start to supervise all of them."""
         self._host = host
         if isinstance(host, EmbeddedHost):
             self._embedded = host
             host.guests.came = self._came
             host.guests.gone = self._gone
-        self._desks = desks
-        for number, run in enumerate(await desks.read(_open_runs)):
+        self._cached_readers = cached_readers
+        for number, run in enumerate(await cached_readers.read(_open_runs)):
             if number % OPENED_TOGETHER == OPENED_TOGETHER - 1:
                 self._put_aside(0.0)
             if run in host.runs and host.runs[run].driven:
                 continue  # by the process that opened the host
             try:
-                await self.take_up(run, await desks.read(partial(_state, run)))
+                await self.take_up(run, await cached_readers.read(partial(_state, run)))
             except LeadhandError as error:
                 self.unhosted[run] = str(error)
                 self._tell(f"run {run} is not taken up: {error}")
@@ -412,9 +412,9 @@ class RunSupervisor:
         assert host is not None
         now = host.time()
         for ident in [run for run, each in host.asleep.items() if each.due(now, EARLY_S)]:
-            assert self._desks is not None
+            assert self._cached_readers is not None
             try:
-                await self.take_up(ident, await self._desks.read(partial(_state, ident)))
+                await self.take_up(ident, await self._cached_readers.read(partial(_state, ident)))
             except LeadhandError as error:
                 host.asleep.pop(ident, None)
                 self.unhosted[ident] = str(error)

@@ -120,9 +120,9 @@ class Running:
     """A running server."""
 
     def __init__(
-        self, office: AppState, gate: RequestGate, server: _Server, url: str, token: str
+        self, app_state: AppState, gate: RequestGate, server: _Server, url: str, token: str
     ) -> None:
-        self.office = office
+        self.app_state = app_state
         self.gate = gate
         self.server = server
         self.url = url
@@ -131,7 +131,7 @@ class Running:
 
     async def failed(self) -> None:
         """Wait until the host fails, and raise its error."""
-        host = self.office.host
+        host = self.app_state.host
         store = cast("KeptStore", host.store)
         while (why := host.failed or getattr(store, "refusal", None)) is None:  # noqa: ASYNC110 - no event for it
             await asyncio.sleep(0.2)
@@ -149,15 +149,15 @@ async def running(serve: Serve) -> AsyncIterator[Running]:
         listeners = [serve.notice]
         engine = await _engine(stack, serve, listeners)
         store = engine.store if engine is not None else None
-        conductor = RunSupervisor(settings, serve.actor, serve.tell, lead, store)
-        conductor.began = engine.began if engine is not None else 0
-        conductor.listeners = listeners
-        host = await stack.enter_async_context(conductor.lead.hosting())
+        supervisor = RunSupervisor(settings, serve.actor, serve.tell, lead, store)
+        supervisor.began = engine.began if engine is not None else 0
+        supervisor.listeners = listeners
+        host = await stack.enter_async_context(supervisor.lead.hosting())
         token, made = owner_token(settings.store)
-        desks = CachedReaders(settings.store)
-        stack.callback(desks.close)
-        desks.driver = Driver(_pid(), host.owner, every=store is not None)
-        hub = StreamHub(cast("Log", host.store), desks)
+        cached_readers = CachedReaders(settings.store)
+        stack.callback(cached_readers.close)
+        cached_readers.driver = Driver(_pid(), host.owner, every=store is not None)
+        hub = StreamHub(cast("Log", host.store), cached_readers)
         own_key = str(settings.approver_key or "")
         people = Accounts(
             serve.actor,
@@ -166,28 +166,28 @@ async def running(serve: Serve) -> AsyncIterator[Running]:
             owner_key=own_key,
             signed_out=signed_out_file(settings.store),
         )
-        office = AppState(
+        app_state = AppState(
             settings,
             people,
-            desks,
-            conductor,
+            cached_readers,
+            supervisor,
             hub,
             Keys(),
             product_version(),
             secure=serve.cert is not None,
             station=serve.station,
         )
-        gate = office.gate = RequestGate(
-            build(office),
+        gate = app_state.gate = RequestGate(
+            build(app_state),
             people,
             hosts=server_of(settings).hosts + _own_name(serve),
             limits=serve.limits,
             room=lambda: host.store.room() and not host.draining,
-            secure=office.secure,
+            secure=app_state.secure,
         )
-        gate.policy = page_policy(office.version)
-        await conductor.open(host, desks)
-        stack.push_async_callback(conductor.close)
+        gate.policy = page_policy(app_state.version)
+        await supervisor.open(host, cached_readers)
+        stack.push_async_callback(supervisor.close)
         stack.push_async_callback(hub.close)
         server = _Server(_config(gate, serve))
         task = asyncio.create_task(server.serve(sockets=[sock]))
@@ -195,8 +195,8 @@ async def running(serve: Serve) -> AsyncIterator[Running]:
         await server.up(task)
         port = sock.getsockname()[1]
         shown = f"[{serve.bind}]" if ":" in serve.bind else serve.bind
-        url = f"{'https' if office.secure else 'http'}://{shown}:{port}"
-        yield Running(office, gate, server, url, token if made else "")
+        url = f"{'https' if app_state.secure else 'http'}://{shown}:{port}"
+        yield Running(app_state, gate, server, url, token if made else "")
 
 
 async def _engine(

@@ -187,8 +187,8 @@ class StreamEvent(msgspec.Struct, kw_only=True):
 class Board:
     """The states of the runs whose events pass."""
 
-    def __init__(self, desks: CachedReaders) -> None:
-        self._desks = desks
+    def __init__(self, cached_readers: CachedReaders) -> None:
+        self._cached_readers = cached_readers
         self._runs: OrderedDict[str, RunStatus] = OrderedDict()
 
     async def patch(self, entry: Entry, event: Event) -> RunPatch | None:
@@ -246,7 +246,7 @@ class Board:
             def look(desk: CachedReader) -> State:
                 return fold(desk.verified(run))
 
-            standing = RunStatus(await self._desks.read(look))
+            standing = RunStatus(await self._cached_readers.read(look))
         self._runs[run] = standing
         if standing.state.ended is not None or len(self._runs) > STATES_MAX:
             self._trim()
@@ -270,10 +270,10 @@ class Board:
 class StreamHub:
     """Feeds all streams of a server."""
 
-    def __init__(self, store: Log, desks: CachedReaders) -> None:
+    def __init__(self, store: Log, cached_readers: CachedReaders) -> None:
         self._store = store
-        self._desks = desks
-        self._board = Board(desks)
+        self._cached_readers = cached_readers
+        self._board = Board(cached_readers)
         self._ring: dict[int, Frame] = {}
         self._bytes = 0
         self._floor = 0
@@ -425,7 +425,7 @@ class StreamHub:
         def look(desk: CachedReader) -> list[tuple[int, Entry]]:
             return desk.store.page(position, PAGE)
 
-        rows = await self._desks.read(look)
+        rows = await self._cached_readers.read(look)
         parts, size = list[bytes](), 0
         for place, entry in rows:
             if place > self._floor or size >= CHUNK_BYTES:

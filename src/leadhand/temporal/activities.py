@@ -220,8 +220,8 @@ class StepActivities:
 
     def _deputy(self, order: AttemptOrder) -> RemoteRun:
         more = None if order.quota is None else asking(order.step, order.epoch)
-        office = RemoteHost(self._store)
-        return RemoteRun(state_of(order), self._workers, office, order.quota, more=more)
+        host = RemoteHost(self._store)
+        return RemoteRun(state_of(order), self._workers, host, order.quota, more=more)
 
     async def _watched(
         self, order: AttemptOrder, deputy: RemoteRun, context: Any, work: Coroutine[Any, Any, None]
@@ -378,9 +378,9 @@ class EngineActivities:
 
     async def _deputy(self, look: StateRequest) -> RemoteRun:
         state = fold(await self._read(look.run, look.place))
-        office = RemoteHost(self._store, self._reviewers)
+        host = RemoteHost(self._store, self._reviewers)
         more = None if look.quota is None else asking("", look.epoch)
-        return RemoteRun(state, self._workers, office, look.quota, more=more)
+        return RemoteRun(state, self._workers, host, look.quota, more=more)
 
     async def _read(self, run: str, place: LogPosition) -> list[Entry]:
         stored = await aside(self._store, self._store.read, run)

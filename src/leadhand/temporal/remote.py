@@ -71,7 +71,7 @@ class RemoteRun:
         self,
         state: State,
         workers: Workers,
-        office: RemoteHost,
+        host: RemoteHost,
         quota: float | None = None,
         planner: Planner | None = None,
         more: Ask | None = None,
@@ -79,7 +79,7 @@ class RemoteRun:
         self.id = state.run
         self.state = state
         self.workers = workers
-        self.host = office
+        self.host = host
         self.planner = planner
         self.secrets: Secrets | None = secrets_of(state.started, workers)
         self.contexts: dict[str, Any] = {}

@@ -192,7 +192,7 @@ async def _served(
         station.url = up.url
         _say_address(console, store, up)
         yield
-        await up.office.hub.close()
+        await up.app_state.hub.close()
 
 
 def _serving() -> Any:

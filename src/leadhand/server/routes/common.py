@@ -45,9 +45,9 @@ def done(model: type[Any], status: int = 200) -> dict[int | str, Doc]:
 
 async def send_command(request: Request, run: str, verb: str, **details: Any) -> Response:
     """Send a command to a run as the signed-in person; answer once it is durable."""
-    office, person = app_state_of(request), person_of(request)
-    await office.desks.read(lambda desk: desk.header(run))
-    told = await office.conductor.send_command(run, verb, person.name, details)
+    app_state, person = app_state_of(request), person_of(request)
+    await app_state.cached_readers.read(lambda desk: desk.header(run))
+    told = await app_state.supervisor.send_command(run, verb, person.name, details)
     return answer(told)
 
 
@@ -63,12 +63,12 @@ class Saying:
 
 async def said(request: Request, run: str, saying: Saying, told: Doc | None = None) -> Response:
     """Send a command that depends on the state of the run; answer once it is durable."""
-    office = app_state_of(request)
-    await office.desks.read(lambda desk: desk.header(run))
-    hosted = await office.conductor.find(run)
-    await office.conductor.update_workers(hosted)
+    app_state = app_state_of(request)
+    await app_state.cached_readers.read(lambda desk: desk.header(run))
+    hosted = await app_state.supervisor.find(run)
+    await app_state.supervisor.update_workers(hosted)
     await hosted.submit_and_wait(saying)
-    await office.conductor.drive(hosted)
+    await app_state.supervisor.drive(hosted)
     return answer(CommandDone(run=run, status=run_status(hosted.state), **(told or {})))
 
 

@@ -71,18 +71,18 @@ async def live(request: Request, run: str, step: str) -> Response:
         desk.header(run)
         return step in desk.state(run).steps
 
-    if not await app_state_of(request).desks.read(look):
+    if not await app_state_of(request).cached_readers.read(look):
         raise RequestRefused(404, f"run {run} has no step {step[:100]}")
     return EventStream(_watched(app_state_of(request), run, step), request.scope[STILL])
 
 
-async def _watched(office: AppState, run: str, step: str) -> AsyncGenerator[bytes]:
+async def _watched(app_state: AppState, run: str, step: str) -> AsyncGenerator[bytes]:
     """Yield frames of one step: one for each change, nothing queued."""
     last: Doc | None = None
     quiet = 0.0
     yield b": watching\n\n"
     while True:
-        hosted = office.host.runs.get(run)
+        hosted = app_state.host.runs.get(run)
         found: Doc | None = await hosted.live(step) if hosted is not None else None
         if found is None:
             yield b"event: end\ndata: {}\n\n"

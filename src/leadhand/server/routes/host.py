@@ -31,9 +31,9 @@ BYTES = {
 @router.get("/workers", responses=done(documents.WorkersDocument))
 async def workers(request: Request) -> Response:
     """Who can do what, and which planners and contexts there are."""
-    office = app_state_of(request)
-    registry = office.conductor.registry
-    settings = office.settings
+    app_state = app_state_of(request)
+    registry = app_state.supervisor.registry
+    settings = app_state.settings
     tiers = [tier for tier in TIERS if tier in settings.tiers]
     planners = dict.fromkeys(name for name in ("goal", planner_name(settings), *tiers) if name)
     return answer(
@@ -60,13 +60,13 @@ async def metrics(request: Request) -> Response:
 @router.get("/settings", responses=done(documents.SettingsDocument))
 async def settings(request: Request) -> Response:
     """Everything that is configured and where it came from; secrets never."""
-    office = app_state_of(request)
+    app_state = app_state_of(request)
     found = documents.SettingsDocument(
-        settings=settings_table(office.settings),
-        files=[str(path) for path in office.settings.files],
-        version=office.version,
-        store=str(office.settings.store),
-        unhosted=office.conductor.unhosted,
+        settings=settings_table(app_state.settings),
+        files=[str(path) for path in app_state.settings.files],
+        version=app_state.version,
+        store=str(app_state.settings.store),
+        unhosted=app_state.supervisor.unhosted,
     )
     return answer(found)
 
@@ -81,7 +81,7 @@ async def artifact(request: Request, ref: str) -> Response:
         except (UsageError, StoreError):
             raise missing(f"there is no artifact {ref[:100]}") from None
 
-    data = await app_state_of(request).desks.read(look)
+    data = await app_state_of(request).cached_readers.read(look)
     headers = {
         "Content-Disposition": f'attachment; filename="{ref.rpartition(":")[2][:16]}.bin"',
         "Cache-Control": "private, max-age=31536000, immutable",
@@ -92,13 +92,13 @@ async def artifact(request: Request, ref: str) -> Response:
 @router.post("/stop-all", responses=done(documents.StopState))
 async def stop(request: Request, form: ReasonForm) -> Response:
     """Start nothing new in any run, now and after restarts."""
-    office, person = app_state_of(request), person_of(request)
+    app_state, person = app_state_of(request), person_of(request)
     details = {"reason": form.reason}
-    return answer(await office.conductor.send_command("", "stop_all", person.name, details))
+    return answer(await app_state.supervisor.send_command("", "stop_all", person.name, details))
 
 
 @router.delete("/stop-all", responses=done(documents.StopState))
 async def lift(request: Request) -> Response:
     """Let runs start steps again."""
-    office, person = app_state_of(request), person_of(request)
-    return answer(await office.conductor.send_command("", "lift", person.name, {}))
+    app_state, person = app_state_of(request), person_of(request)
+    return answer(await app_state.supervisor.send_command("", "lift", person.name, {}))

@@ -44,14 +44,14 @@ async def answered(request: Request, run: str, question: str, form: AnswerForm) 
 
     A protected change is decided by approvers: `approve` names the `commit` that was shown.
     """
-    office, person = app_state_of(request), person_of(request)
+    app_state, person = app_state_of(request), person_of(request)
 
     def look(desk: CachedReader) -> str:
         desk.header(run)
         found = desk.state(run).questions.get(question)
         return found.kind if found is not None else ""
 
-    kind = await office.desks.read(look)
+    kind = await app_state.cached_readers.read(look)
     if not kind:
         raise missing(f"{question[:100]} does not wait for an answer in run {run}")
     if kind == "review":

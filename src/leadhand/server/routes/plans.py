@@ -39,11 +39,11 @@ async def drafted(request: Request, form: StartForm) -> Response:
 @router.post("/plans/lint", responses=done(documents.LintDocument))
 async def linted(request: Request, form: LintForm) -> Response:
     """Everything there is to say about a plan."""
-    office = app_state_of(request)
-    kept = await office.desks.read(_library_plans)
+    app_state = app_state_of(request)
+    kept = await app_state.cached_readers.read(_library_plans)
 
     def look() -> documents.LintDocument:
-        settings, registry = office.conductor.place(form.context or "")
+        settings, registry = app_state.supervisor.place(form.context or "")
         catalog = registry.catalog() if len(registry) else None
         doc = plan_document(form.plan)
         if settings.context is not None:
@@ -113,17 +113,17 @@ async def keep(request: Request, name: Name, form: SaveForm) -> Response:
     details = {"name": name, "document": doc, "source": "the server"}
     person = person_of(request)
     return answer(
-        await app_state_of(request).conductor.send_command("", "save_plan", person.name, details)
+        await app_state_of(request).supervisor.send_command("", "save_plan", person.name, details)
     )
 
 
 @router.delete("/library/{name}", responses=done(documents.LibraryChange))
 async def remove(request: Request, name: Name) -> Response:
     """Take a name out, with all its versions. Runs that used it keep what they ran."""
-    office, person = app_state_of(request), person_of(request)
-    known = await office.desks.read(lambda desk: set(desk.library().plans))
+    app_state, person = app_state_of(request), person_of(request)
+    known = await app_state.cached_readers.read(lambda desk: set(desk.library().plans))
     if name not in known or parse_label(name) is None:
         raise missing(f"there is no plan {name[:100]} in the library")
     return answer(
-        await office.conductor.send_command("", "remove_plan", person.name, {"name": name})
+        await app_state.supervisor.send_command("", "remove_plan", person.name, {"name": name})
     )

@@ -93,7 +93,7 @@ async def output(
         log = [pair for pair in desk.events(run) if getattr(pair[1], "step", None) == step]
         return output_of(desk, log, attempt)
 
-    text = await app_state_of(request).desks.read(look)
+    text = await app_state_of(request).cached_readers.read(look)
     return Response(text.encode("utf-8", "replace"), 200, None, "text/plain; charset=utf-8")
 
 

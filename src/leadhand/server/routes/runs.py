@@ -81,7 +81,7 @@ def run_page(
 @router.get("/runs/{run}", responses=document(documents.ShownRun))
 async def run(request: Request, run: str, cursor: Cursor = None, limit: Limit = 500) -> Response:
     """One run: how it stands, a page of its steps, what waits, what it cost."""
-    unhosted = app_state_of(request).conductor.unhosted.get(run)
+    unhosted = app_state_of(request).supervisor.unhosted.get(run)
 
     def make(desk: CachedReader) -> documents.ShownRun:
         state = desk.state(run)
@@ -122,16 +122,16 @@ async def begin(
     idempotency_key: Annotated[str | None, Header(max_length=200)] = None,
 ) -> Response:
     """Run a goal, a plan, or a plan of the library; answered once its start is durable."""
-    office, person = app_state_of(request), person_of(request)
+    app_state, person = app_state_of(request), person_of(request)
     key = keyed(idempotency_key, person.name, "POST /runs", await request.body())
-    async with office.keys.turn(key) as before:
+    async with app_state.keys.turn(key) as before:
         if before is not None:
             return Response(before.body, before.status, _place(key), JSON)
-        if key is not None and (known := await _known(office, key)) is not None:
+        if key is not None and (known := await _known(app_state, key)) is not None:
             return answer(known, 201, _place(key))
-        run = await start(office, form, person.name, key)
+        run = await start(app_state, form, person.name, key)
         told = _started(run.state)
-        office.keys.keep(key, 201, encoded(told))
+        app_state.keys.keep(key, 201, encoded(told))
     return answer(told, 201, {"Location": f"/api/v1/runs/{run.id}"})
 
 
@@ -139,7 +139,7 @@ def _place(key: Keyed | None) -> dict[str, str]:
     return {"Location": f"/api/v1/runs/{key.run_id}"} if key is not None else {}
 
 
-async def _known(office: AppState, key: Keyed) -> documents.RunBegun | None:
+async def _known(app_state: AppState, key: Keyed) -> documents.RunBegun | None:
     """Return the run that was started with this key, perhaps by an earlier server."""
 
     def look(desk: CachedReader) -> documents.RunBegun | None:
@@ -150,7 +150,7 @@ async def _known(office: AppState, key: Keyed) -> documents.RunBegun | None:
             raise other_body()
         return _started(state)
 
-    return await office.desks.read(look)
+    return await app_state.cached_readers.read(look)
 
 
 def _started(state: State) -> documents.RunBegun:
@@ -172,7 +172,7 @@ async def pause(request: Request, run: str, form: ReasonForm) -> Response:
 @router.post("/runs/{run}/resume", responses=done(documents.CommandDone))
 async def resume(request: Request, run: str, form: ReasonForm) -> Response:
     """Lift a pause, and take the run up again if nobody drives it."""
-    app_state_of(request).conductor.unhosted.pop(run, None)
+    app_state_of(request).supervisor.unhosted.pop(run, None)
     return await send_command(request, run, "resume", reason=form.reason)
 
 
@@ -185,7 +185,7 @@ async def cancel(request: Request, run: str, form: ReasonForm) -> Response:
 @router.post("/runs/{run}/rollback", responses=done(documents.CommandDone))
 async def rollback(request: Request, run: str, form: ReasonForm) -> Response:
     """Take back what a run did that has ended, in a run of its own."""
-    office, person = app_state_of(request), person_of(request)
+    app_state, person = app_state_of(request), person_of(request)
 
     def look(desk: CachedReader) -> tuple[Any, State | None]:
         desk.header(run)
@@ -194,11 +194,11 @@ async def rollback(request: Request, run: str, form: ReasonForm) -> Response:
         done = back is not None and back.ended is not None
         return desk.state(run), back if done else None
 
-    state, back = await office.desks.read(look)
+    state, back = await app_state.cached_readers.read(look)
     if run_status(state) not in ENDED:
         raise Conflict(f"run {run} is {run_status(state)}. Fix: end it first")
     if back is None:
-        back = (await office.conductor.roll_back(run, person.name, state, form.reason)).state
+        back = (await app_state.supervisor.roll_back(run, person.name, state, form.reason)).state
     return answer(documents.CommandDone(run=back.run, status=run_status(back)))
 
 
@@ -219,11 +219,11 @@ async def hold(request: Request, run: str, step: str, form: ReasonForm) -> Respo
 @router.post("/runs/{run}/steps/{step}/release", responses=done(documents.CommandDone))
 async def release(request: Request, run: str, step: str, form: ReasonForm) -> Response:
     """Let a step go on that is held."""
-    office, person = app_state_of(request), person_of(request)
+    app_state, person = app_state_of(request), person_of(request)
     await _refuse_unknown(request, run, step)
     key = key_of(person)
-    state = (await office.conductor.find(run)).state
-    signed = signed_releases(state, [step], person.name, office.host.time(), key)
+    state = (await app_state.supervisor.find(run)).state
+    signed = signed_releases(state, [step], person.name, app_state.host.time(), key)
     return await send_command(
         request, run, "release", steps=[step], reason=form.reason, signed=signed
     )
@@ -234,5 +234,5 @@ async def _refuse_unknown(request: Request, run: str, step: str) -> None:
         desk.header(run)
         return step in desk.state(run).steps
 
-    if not await app_state_of(request).desks.read(look):
+    if not await app_state_of(request).cached_readers.read(look):
         raise RequestRefused(404, f"run {run} has no step {step[:100]}")

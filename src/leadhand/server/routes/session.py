@@ -23,17 +23,17 @@ router = APIRouter(tags=["session"])
 @router.post("/session", responses=done(documents.SessionDocument))
 async def sign_in(request: Request, form: SignIn) -> Response:
     """Sign in with a token: the answer sets a cookie for this browser."""
-    office = app_state_of(request)
-    assert office.gate is not None
-    person = office.gate.sign_in(form.token, request.scope)
-    cookie, ends = office.people.sign_in(person)
-    found = answer(await _document(office, person, ends))
+    app_state = app_state_of(request)
+    assert app_state.gate is not None
+    person = app_state.gate.sign_in(form.token, request.scope)
+    cookie, ends = app_state.people.sign_in(person)
+    found = answer(await _document(app_state, person, ends))
     found.set_cookie(
         COOKIE,
         cookie,
         max_age=SESSION_S,
         path="/",
-        secure=office.secure,
+        secure=app_state.secure,
         httponly=True,
         samesite="strict",
     )
@@ -43,11 +43,11 @@ async def sign_in(request: Request, form: SignIn) -> Response:
 @router.get("/session", responses=done(documents.SessionDocument))
 async def who(request: Request) -> Response:
     """Who is signed in."""
-    office = app_state_of(request)
+    app_state = app_state_of(request)
     found = None
     if "authorization" not in request.headers:
-        found = office.people.by_session(request.cookies.get(COOKIE, ""))
-    return answer(await _document(office, person_of(request), found[1] if found else None))
+        found = app_state.people.by_session(request.cookies.get(COOKIE, ""))
+    return answer(await _document(app_state, person_of(request), found[1] if found else None))
 
 
 @router.delete("/session", status_code=204, responses=PROBLEMS)
@@ -60,16 +60,16 @@ async def sign_out(request: Request) -> Response:
 
 
 async def _document(
-    office: AppState, person: Person, ends: int | None
+    app_state: AppState, person: Person, ends: int | None
 ) -> documents.SessionDocument:
-    shared = await office.conductor.shared()
+    shared = await app_state.supervisor.shared()
     role: Any = person.role
     return documents.SessionDocument(
         person=person.name,
         role=role,
         expires=iso(ends * 1_000_000) if ends is not None else None,
-        version=office.version,
-        store=str(office.settings.store),
+        version=app_state.version,
+        store=str(app_state.settings.store),
         stopped=shared.stopped,
         stopped_by=shared.stopped_by,
     )
