@@ -127,10 +127,15 @@ def acme(tmp_path):
     entries = (
         "[leadhand.commands]\nreport = acme_leadhand:LINE\nplain-report = acme_leadhand:report\n"
         "broken = acme_leadhand:missing\nraising = acme_raising:COMMAND\n"
+        "leaving = acme_leaving:COMMAND\nboth = acme_leadhand:report\n"
         "run = acme_leadhand:report\ntext = acme_leadhand:TEXT\n"
     )
     place = package(tmp_path, entries, COMMAND)
     (place / "acme_raising.py").write_text("raise ValueError('no licence')")
+    (place / "acme_leaving.py").write_text("raise SystemExit('no licence')")
+    rival = place / "rival-1.0.dist-info"
+    rival.mkdir()
+    (rival / "entry_points.txt").write_text("[leadhand.commands]\nboth = acme_leadhand:report\n")
     return place, project(tmp_path / "project")
 
 
@@ -160,6 +165,8 @@ def test_help_lists_commands_of_packages_without_importing_them(acme):
             "raising",
             "raising of the package acme-leadhand cannot be loaded: ValueError: no licence",
         ),
+        ("leaving", "leaving of the package acme-leadhand cannot be loaded: SystemExit"),
+        ("both", "both is provided by the packages acme-leadhand and rival."),
         ("text", "text of the package acme-leadhand is no command"),
         ("reprot", "Did you mean `leadhand report`?"),
     ],
@@ -257,6 +264,10 @@ def make(declared):
     for action, (table, values) in declared.actions.items():
         if values.say == "bye":
             table.problem("say", "is not polite")
+        if values.say == "raise":
+            raise ValueError("no voice")
+        if values.say == "none":
+            return None
         offers[action] = values.offer({"type": "object", "properties": {"end": {"type": "string"}}})
         texts[action] = values.say * values.times
     return SayWorker(declared.spec_with(offers, "1"), texts)
@@ -271,6 +282,7 @@ TEXT = "no kind"
 def kinds(tmp_path):
     """A package with a kind of worker, one that is none, and one with a name of ours."""
     entries = "[leadhand.workers]\nsay = acme_leadhand:SAY\ntext = acme_leadhand:TEXT\n"
+    entries += "timeout = acme_leadhand:TEXT\n"  # a key of all workers
     place = package(tmp_path, f"{entries}command = acme_leadhand:TEXT\n", KIND)
     folder = project(tmp_path / "project")
     step = {"id": "two", "worker": "greeter", "parameters": {"end": "!"}}
@@ -305,9 +317,11 @@ def test_a_package_brings_a_kind_of_worker(kinds):
         ("say = 3", "workers.greeter.say: must be a text"),
         ("say = 'a'\ntime = 2", "workers.greeter.time: is not known; did you mean times?"),
         ("say = 'bye'", "workers.greeter.say: is not polite"),
+        ("say = 'none'", "workers.greeter: the kind say failed: ValueError: it made no worker"),
+        ("say = 'raise'", "workers.greeter: the kind say failed: ValueError: no voice"),
         ("syy = 'a'", "workers.greeter.syy: is not known; did you mean say?"),
-        ("risk = 'low'", "needs `command` or `say` or `text` or `url`, and only one"),
-        ("say = 'a'\ncommand = ['a']", "needs `command` or `say` or `text` or `url`"),
+        ("risk = 'low'", ", and only one"),
+        ("say = 'a'\ncommand = ['a']", ", and only one"),
         ("text = 'a'", "acme_leadhand:TEXT of the package acme-leadhand is no WorkerKind"),
     ],
 )
@@ -406,3 +420,15 @@ def test_a_package_that_lies_in_the_project_brings_nothing(tmp_path):
     refused = leadhand_at(SOURCE.parent, folder, "ls")
     assert refused.returncode == 2
     assert 'has no table "acme"' in refused.stderr
+
+
+def test_a_check_of_a_package_that_fails_is_one_row_of_doctor(tmp_path):
+    """It names the package, and the other checks are shown."""
+    code = "def checks(settings):\n    yield from ()\n"
+    place = package(tmp_path, "[leadhand.doctor]\nacme = acme_leadhand:checks\n", code)
+    folder = project(tmp_path / "project")
+    done = leadhand_at(SOURCE.parent, folder, "doctor", path=str(place))
+    assert done.returncode == 1, done
+    assert "of the package acme-leadhand" in done.stdout + done.stderr
+    assert "unexpected keyword argument 'fix'" in done.stdout + done.stderr
+    assert "python" in done.stdout

@@ -40,14 +40,25 @@ class Part(NamedTuple):
     attribute: str
     package: str
     """The distribution, as in `acme-leadhand`, named in messages."""
+    rivals: tuple[str, ...] = ()
+    """Other distributions that provide a part of the same name."""
 
     def load(self) -> Any:
-        """Import the part. Raise `UsageError`, which names the package, if that fails."""
+        """Import the part.
+
+        Raise `UsageError`, which names the package, if that fails or if several packages provide
+        the part.
+        """
+        if self.rivals:
+            packages = " and ".join((self.package, *self.rivals))
+            raise UsageError(
+                f"{self.name} is provided by the packages {packages}. Fix: remove all but one"
+            )
         try:
             found: Any = importlib.import_module(self.module)
             for name in self.attribute.split("."):
                 found = getattr(found, name)
-        except Exception as error:  # noqa: BLE001 - a module of another package may raise anything
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - code of another package
             raise UsageError(
                 f"{self.name} of the package {self.package} cannot be loaded: "
                 f"{type(error).__name__}: {error}. "
@@ -87,16 +98,18 @@ class HostPart(NamedTuple):
 def parts(group: str) -> Mapping[str, Part]:
     """Return the parts of a group (`commands`, `planners`, …) by name, sorted by name.
 
-    A product of ours whose folder is not installed is left out. Of two parts with one name ours
-    counts, then the first on `sys.path`.
+    A product of ours whose folder is not installed is left out. A part of ours counts before one of
+    another package; a name that two other packages provide is refused by `Part.load`.
     """
     ours_first = sorted(_entries(), key=lambda each: each[0] != "leadhand")
-    found = {
-        name: Part(name, module, attribute, package)
-        for package, lines in reversed(ours_first)
-        for of, name, module, attribute in lines
-        if of == f"leadhand.{group}" and (package != "leadhand" or _is_there(module))
-    }
+    found: dict[str, Part] = {}
+    for package, lines in ours_first:
+        for of, name, module, attribute in lines:
+            if of != f"leadhand.{group}" or (package == "leadhand" and not _is_there(module)):
+                continue
+            first = found.setdefault(name, Part(name, module, attribute, package))
+            if package not in (first.package, *first.rivals) and first.package != "leadhand":
+                found[name] = first._replace(rivals=(*first.rivals, package))
     return dict(sorted(found.items()))
 
 

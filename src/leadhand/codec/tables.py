@@ -339,13 +339,17 @@ class Table:
         enough.
         """
         values = self.known(schema, also)
+        told: set[str] = set()
         for _ in range(2):
             try:
                 found: S = read(values, schema)
             except TableError as error:
                 for each in error.mistakes:
-                    self.problem(each.place, each.what)
-                    values.pop(str(each.path[0]) if each.path else "", None)
+                    key = str(each.path[0]) if each.path else ""
+                    if key not in told:  # a key that was left out is not missing
+                        self.problem(each.place, each.what)
+                    values.pop(key, None)
+                told |= {str(each.path[0]) for each in error.mistakes if each.path}
             else:
                 return found
         return None

@@ -6,9 +6,8 @@ same log: INTENT (what was meant, allowed, answered, and why) and EXECUTION (wha
 reported, verified). The header (run, seq, at, version) and the hash are kept outside the body, in
 `audit/chain.py`.
 
-To add an event: add a class here, a handler in `core/state/evolve.py`, one in `core/logcheck/`, and
-a line in `core/views/ledger.py`. To change one: raise EVENT_VERSION and write an upcaster in
-`codec/events.py`; old logs must stay readable.
+To add an event: follow docs/contributing/add-an-event.md. To change one: raise EVENT_VERSION and
+write an upcaster in `codec/events.py`; old logs must stay readable.
 """
 
 from __future__ import annotations

@@ -14,12 +14,23 @@ import msgspec
 
 from leadhand import plugins
 from leadhand.codec import expressions
-from leadhand.codec.tables import Count, Number, Seconds, Table, TableSchema, Text, Texts, reader
+from leadhand.codec.tables import (
+    Count,
+    Number,
+    Seconds,
+    Table,
+    TableSchema,
+    Text,
+    Texts,
+    keys,
+    reader,
+)
 from leadhand.core.catalog import Offer, WorkerSpec
 from leadhand.core.jsonschema import unusable
 from leadhand.core.plan.model import Doc, Risk
 from leadhand.errors import UsageError
 from leadhand.ports import Worker
+from leadhand.workers.reports import holds
 from leadhand.workers.template import TemplateSlot, parameters_of
 
 GROUP = "workers"
@@ -101,13 +112,14 @@ class ActionTable(TableSchema):
     check: Expression | None = None
     probe: Any = None
 
-    def offer(self, schema: Doc, *, idempotent: bool = False) -> Offer:
+    def offer(self, schema: Doc, *, idempotent: bool = False, probe: bool = False) -> Offer:
         """Return what the action offers.
 
         Args:
             schema: of its parameters, an object's JSON Schema; what it requires, the action needs,
                 unless the table says otherwise.
             idempotent: whether it can be repeated, where the table does not say so.
+            probe: whether the kind has a probe of its own.
         """
         required = tuple(str(name) for name in schema.get("required", ()))
         return Offer(
@@ -120,7 +132,7 @@ class ActionTable(TableSchema):
             reads=self.reads,
             writes=self.writes,
             idempotent=idempotent if self.idempotent is None else self.idempotent,
-            probe=bool(self.probe),
+            probe=probe or bool(self.probe),
             timeout_s=self.timeout or None,
             est_s=self.est or None,
             cost=self.cost,
@@ -128,6 +140,13 @@ class ActionTable(TableSchema):
             gives=self.gives,
             drops=self.drops,
         )
+
+    def holds(self, name: str, data: Any) -> bool:
+        """Return whether the check `name` of the table, or its result check, holds for `data`.
+
+        Raise `LookupError` if the table has no such check.
+        """
+        return holds(self.checks.get(name) if name else self.check, name, data)
 
 
 class ActionDeclaration(NamedTuple):
@@ -169,16 +188,25 @@ class WorkerKind(NamedTuple):
     """Makes the worker and starts nothing. What is wrong it notes, and returns None."""
 
 
+def kind_keys() -> tuple[str, ...]:
+    """Return the keys that stand for a kind of worker; no package takes a key of all workers."""
+    common = {*ActionTable.__struct_fields__, *WorkerTable.__struct_fields__}
+    return tuple(key for key in plugins.parts(GROUP) if key not in common)
+
+
 def kind_of(key: str) -> WorkerKind:
     """Return the kind of worker that a key stands for. Raise UsageError if it is no kind."""
     part = plugins.parts(GROUP)[key]
     found = part.load()
-    if not isinstance(found, WorkerKind) or key not in found.schema.__struct_encode_fields__:
+    schema = found.schema if isinstance(found, WorkerKind) else None
+    is_table = isinstance(schema, type) and issubclass(schema, ActionTable)
+    if not is_table or key not in keys(schema):
         raise UsageError(
             f"{part.module}:{part.attribute} of the package {part.package} is no WorkerKind with "
-            f"the key {key!r}. Fix: install {part.package} again, or remove it"
+            f"a table that has the key {key!r}. Fix: install {part.package} again, or remove it"
         )
-    return found
+    kind: WorkerKind = found
+    return kind
 
 
 def parameter_schema(

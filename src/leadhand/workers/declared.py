@@ -26,19 +26,18 @@ from typing import Any
 
 import msgspec
 
-from leadhand import plugins
 from leadhand.codec.tables import Table, keys
 from leadhand.core.catalog import WorkerSpec
 from leadhand.core.wording import closest
-from leadhand.errors import UsageError
+from leadhand.errors import LeadhandError, UsageError
 from leadhand.ports import Worker
 from leadhand.workers.declaration import (
-    GROUP,
     ActionDeclaration,
     ActionTable,
     WorkerDeclaration,
     WorkerKind,
     WorkerTable,
+    kind_keys,
     kind_of,
 )
 from leadhand.workers.functions.decorator import NAME
@@ -88,15 +87,33 @@ def _worker(name: str, given: Any, folder: Path, problems: list[str]) -> Worker 
         }
         if len(actions) == len(tables):
             table = msgspec.json.encode(given, order="sorted", enc_hook=str)
-            worker = kind.make(WorkerDeclaration(spec, actions, folder, table, found))
+            worker = _made(kind, WorkerDeclaration(spec, actions, folder, table, found))
     problems += found
     return None if found else worker
+
+
+def _made(kind: WorkerKind, declared: WorkerDeclaration) -> Worker | None:
+    """Return the worker that `kind` makes; note what its code raises as a problem of the table."""
+    try:
+        worker = kind.make(declared)
+        if worker is None and not declared.problems:
+            raise ValueError("it made no worker and says no reason")
+    except LeadhandError:
+        raise
+    except Exception as error:  # noqa: BLE001 - a kind may be code of another package
+        place = f"workers.{declared.spec.name}"
+        declared.problems.append(
+            f"{place}: the kind {kind.name} failed: {type(error).__name__}: {error}. "
+            "Fix: update the package that provides it, or remove the table"
+        )
+        return None
+    return worker
 
 
 def _read(table: Table, kind: WorkerKind) -> ActionTable | None:
     """Return an action by the schema of its kind; None when that is not the table's, as noted."""
     also = keys(WorkerTable)
-    if any(key in table.values for key in plugins.parts(GROUP)):
+    if any(key in table.values for key in kind_keys()):
         return table.read(kind.schema, also)
     table.known(kind.schema, also)
     return None
@@ -104,7 +121,7 @@ def _read(table: Table, kind: WorkerKind) -> ActionTable | None:
 
 def _kind(top: Table, tables: Mapping[str, Table]) -> WorkerKind | None:
     """Return the kind that all actions are of; None when there is none, which is noted."""
-    known = tuple(plugins.parts(GROUP))
+    known = kind_keys()
     marks = {
         place: [key for key in known if key in table.values] for place, table in tables.items()
     }

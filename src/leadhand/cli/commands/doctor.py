@@ -496,7 +496,14 @@ def _products(settings: Settings, *, fix: bool) -> Iterator[DoctorCheck]:
     from leadhand import plugins
 
     for part in plugins.parts("doctor").values():
-        yield from part.load()(settings, fix=fix)
+        try:
+            yield from part.load()(settings, fix=fix)
+        except Exception as error:
+            if part.package == "leadhand":
+                raise
+            what = f"its check failed: {type(error).__name__}: {error}"
+            fix_it = f"Update the package {part.package}, or remove it."
+            yield DoctorCheck(part.name, f"of the package {part.package}", what, fix_it)
 
 
 def _notify(settings: Settings) -> Iterator[DoctorCheck]:

@@ -191,7 +191,7 @@ def task_key(doc: Doc) -> str:
 class State:
     """One run, folded."""
 
-    def __init__(self) -> None:  # noqa: PLR0915 - everything that is known of a run
+    def __init__(self) -> None:
         self.run = ""
         self.started: ev.RunStarted | None = None
         self.started_at = self.last_at = 0
@@ -241,6 +241,10 @@ class State:
         """Workers with an open circuit: owned by the host, not by this run."""
         self.busy_workers: dict[str, int] = {}
         self.busy_resources: dict[str, int] = {}
+        self._init_progress()
+
+    def _init_progress(self) -> None:
+        """Declare what is known of the progress and the end of the run."""
         self.unsettled = 0
         self.blocking = 0
         """The number of settled steps that keep the run from succeeding."""
