@@ -57,11 +57,10 @@ def waiting(folder):
 
 
 def test_a_run_loads_lints_and_opens_once(folder, counted):
-    """One reader looks for plans of the library; one store has a connection to write and one to
-    read."""
+    """One reader for the plans of the library; a connection to write and one to read."""
     plan = folder.plan({"id": "one", "worker": "say"})
     first = counted("run", plan)
-    assert first == (0, {"settings": 1, "lints": 1, "readers": 1, "stores": 1, "connections": 2})
+    assert first == (0, {"settings": 1, "lints": 1, "stores": 1, "connections": 2})
     again = counted("run", plan)
     assert again == (0, {"settings": 1, "lints": 1, "readers": 1, "stores": 1, "connections": 3})
 

@@ -15,7 +15,6 @@ from leadhand.core.policy import Policy
 from leadhand.core.state.model import State
 from leadhand.fleet.epic_folder import run_of
 from leadhand.fleet.planning.lint import PlanRules
-from leadhand.fleet.planning.progress import read_notes
 from leadhand.fleet.planning.survey import survey
 from leadhand.fleet.repository.git import GitFailed
 from tests.fleet.places import commit_all, run_git, write
@@ -124,11 +123,6 @@ async def test_each_of_two_questions_that_wait_is_answered_by_its_own_answer(pla
             await at_work.idle()
         assert run.state.ended.status == "succeeded", run.state.ended
         assert landed(await at_work.shop.hub.commits()) == ["a-4", "b-4"]
-
-
-def test_a_question_in_the_notes_of_an_older_log_is_still_known():
-    notes = read_notes({"waves": 2, "asked": {"about": "question", "text": "?", "tasks": ["a"]}})
-    assert (notes.waves, [asked.tasks for asked in notes.asked]) == (2, [["a"]])
 
 
 async def test_a_repository_that_cannot_be_read_for_a_while_is_waited_for(

@@ -16,12 +16,9 @@ from leadhand.stores.postgres.address import address_of
 from leadhand.stores.postgres.lock import PostgresLock
 from leadhand.stores.postgres.reader import PostgresReader
 from leadhand.stores.postgres.store import PostgresStore, migrated
+from leadhand.stores.sql import SchemaMigration
 from leadhand.stores.sqlite.store import SqliteStore
 from tests.support.postgres import free_port
-
-OLDER = """
-UPDATE leadhand.meta SET value = '1' WHERE key = 'schema';
-DROP FUNCTION leadhand.claim()"""
 
 
 @pytest.fixture
@@ -71,18 +68,24 @@ def test_what_others_keep_under_our_name_is_left_alone(address, admin, theirs):
             opening(address)
 
 
-async def test_tables_are_brought_up_to_date_without_a_host_and_the_log_verifies(address, admin):
+async def test_tables_are_brought_up_to_date_without_a_host_and_the_log_verifies(
+    address, monkeypatch
+):
     """An upgrade is no owner: the log would know of one less than there were."""
     store = PostgresStore(address)
     lock = PostgresLock(store)
     lock.acquire()
     host = EmbeddedHost(store)
     await host.open()
-    admin.execute(OLDER)
-    with pytest.raises(Conflict, match="Fix: end that host first"):
-        migrated(address)
+    first = schema.migrations()
+    later = (SchemaMigration(2, "more", "COMMENT ON TABLE leadhand.meta IS 'more'"),)
+    with monkeypatch.context() as patch:
+        patch.setattr(schema, "migrations", lambda: first + later)
+        with pytest.raises(Conflict, match="Fix: end that host first"):
+            migrated(address)
     await host.close()
-    assert migrated(address) == 2
+    monkeypatch.setattr(schema, "migrations", lambda: first + later)
+    assert migrated(address) == 1
     assert violations(address) == []
 
 

@@ -67,10 +67,8 @@ def in_library(
 
 def library_plans(settings: Settings) -> dict[str, Doc]:
     """Return the plans of the library by name, each in its latest version."""
-    from leadhand.stores.location import there
-
-    if not there(settings.store):  # the store's modules need not be loaded
-        return {}
+    if isinstance(settings.store, Path) and not settings.store.exists():
+        return {}  # the store's modules need not be loaded
     from leadhand.app.reader import LogAccess
 
     with LogAccess(settings.store) as access:
