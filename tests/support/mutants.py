@@ -48,7 +48,7 @@ FILES = (
     "review.holds",
     "commands",
     "facts",
-    "host",
+    "host_events",
 )
 TESTS = (
     "test_ready",
@@ -96,7 +96,7 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         '"""How long a circuit stays open that opens for the nth time in a row."""',
         "30  →  31",
     ): "either is far beyond the longest time",
-    ("host", "", "True  →  False"): "nobody writes to an event, frozen or not",
+    ("host_events", "", "True  →  False"): "nobody writes to an event, frozen or not",
     ("state.model", "", "False  →  True"): UNREAD,
     ("decide.planner_answer", "", "'StepState'  →  'XXStepState'"): UNREAD,
     (
