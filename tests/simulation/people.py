@@ -59,10 +59,11 @@ def say_something(world: World, verb: str) -> None:
 
 async def _say_and_stay(world: World, host: SimHost, run: Run, verb: str, details: Doc) -> None:
     """Whoever reopens a run that has ended sees to it."""
-    log = world.log(run.id)  # What memory calls the end may still be taken back by a full disk.
-    over = bool(log) and isinstance(log[-1][1], ev.RunEnded)
+    before = len(world.log(run.id))
     await _say(world, host, run, verb, details)
-    if over and run.state.ended is None:
+    # The log decides, not the state when it was said: the run may have ended on the way.
+    reopened = any(isinstance(event, ev.RunReopened) for _, event in world.log(run.id)[before:])
+    if reopened and run.state.ended is None:
         plan = next(plan for plan in world.scenario.runs if plan.ident == run.id)
         await world.host_run(host, plan, run.workers)
 
