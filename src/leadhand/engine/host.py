@@ -68,7 +68,7 @@ from leadhand.models.telemetry import Runs as Spans
 from leadhand.ports import Entry
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Mapping
+    from collections.abc import Callable, Coroutine, Mapping
 
     from leadhand.core.decide.effects import Effect, StartAttempt
     from leadhand.core.plan.model import Doc
@@ -306,9 +306,6 @@ class EmbeddedHost:
         """A time known to have passed: the run clock starts no earlier."""
         self.guests: Guests = Guests(self)
         """Processes that drive runs beside this host, and write through it."""
-        self.reload: Callable[[], Awaitable[None]] | None = None
-        """Reloads workers whose files have changed, before a run continues on command of a
-        person."""
         self.successor: Callable[[Any], Planner] | None = None
         """Makes the planner of a run that a person hands over, for its workers."""
         self.launched: Callable[[str], None] = lambda _run: None

@@ -80,8 +80,6 @@ async def perform_command(
             "Fix: run the plan again"
         )
     if verb in TAKES_IN:
-        if host.reload is not None:
-            await host.reload()
         changed = await host.update_workers(run)
         if changed and (verb == "release" or details.get("choice") in ("approve", "release")):
             raise Conflict(
