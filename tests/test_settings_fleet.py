@@ -152,8 +152,8 @@ def test_who_plans_is_a_model_a_function_or_a_command(tmp_path, monkeypatch):
 
 
 def test_every_setting_of_a_fleet_is_documented():
-    """In the tables of docs/fleet.md, and nothing else is."""
-    text = (Path(__file__).parents[1] / "docs" / "fleet.md").read_text()
+    """In the tables of docs/reference/fleet.md, and nothing else is."""
+    text = (Path(__file__).parents[1] / "docs" / "reference" / "fleet.md").read_text()
     below = text.partition("\n## Settings\n")[2].partition("\n## ")[0]
     for part, schema in zip(below.split("`[coders.NAME]`"), (FleetTable, CoderTable), strict=True):
         rows = [line.split("|")[1] for line in part.splitlines() if line.startswith("| `")]

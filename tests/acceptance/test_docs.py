@@ -1,4 +1,4 @@
-"""What the documents say is what happens. The convention, for README.md and docs/*.md:
+"""What the documents say is what happens. The convention, for README.md and the pages of docs/:
 
 1. Each page has a folder of its own, with a copy of examples/. Its blocks are taken in order.
 2. A block whose first line is `# NAME.py`, `# NAME.yaml` or `# NAME.toml` becomes that file.
@@ -52,7 +52,8 @@ from tests.support.cli import Folder, environment
 
 ALL_COMMANDS = {*COMMANDS, *plugins.parts("commands")}
 ROOT = Path(__file__).resolve().parents[2]
-DOCS = sorted((ROOT / "docs").glob("*.md"))
+SECTIONS = ("tutorials", "how-to", "reference", "explanation", "team")
+DOCS = sorted(p for section in SECTIONS for p in (ROOT / "docs" / section).glob("*.md"))
 PAGES = [ROOT / "README.md", *DOCS]
 RECIPES = sorted((ROOT / "docs" / "contributing").glob("*.md"))
 LINKED = [
@@ -80,7 +81,7 @@ def name(page: Path) -> str:
 
 def table_rows(page: str, heading: str) -> dict[str, list[str]]:
     """The rows of the first table below a heading, by the words in code of their first cell."""
-    below = (ROOT / "docs" / page).read_text().partition(f"\n## {heading}\n")[2]
+    below = (ROOT / "docs" / "reference" / page).read_text().partition(f"\n## {heading}\n")[2]
     table = below[below.index("\n|") :].partition("\n\n")[0].strip().splitlines()[2:]
     found: dict[str, list[str]] = {}
     for row in table:

@@ -1,4 +1,4 @@
-"""The examples of docs/server.md that speak to a server are run, as they stand."""
+"""The examples of docs/reference/server.md that speak to a server are run, as they stand."""
 
 import re
 import shutil
@@ -11,7 +11,7 @@ from tests.support.cli import environment
 from tests.support.need import need
 from tests.support.serving import process, project
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "server.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "server.md"
 
 
 @pytest.mark.real

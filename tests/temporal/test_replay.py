@@ -1,7 +1,8 @@
 """Recorded histories replay: what a core has decided on Temporal it decides again.
 
-A red test is a change that stops runs which are under way when it is installed; docs/temporal.md
-says what to do. `python tests/temporal/record.py` records a history of something new.
+A red test is a change that stops runs which are under way when it is installed;
+docs/reference/temporal.md says what to do. `python tests/temporal/record.py` records a history of
+something new.
 """
 
 import json

@@ -291,7 +291,7 @@ async def test_every_way_is_listed():
 
 def test_the_example_of_a_script_is_one():
     """The one in the documents is read as it stands."""
-    page = Path(__file__).parents[2] / "docs" / "testing.md"
+    page = Path(__file__).parents[2] / "docs" / "reference" / "testing.md"
     (block,) = re.findall(r"```json\n(.*?)```", page.read_text(), re.DOTALL)
     assert [type(each).__name__ for each in script_from(json.loads(block))] == [
         "Use",

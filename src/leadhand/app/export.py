@@ -111,7 +111,7 @@ def _refuse_secrets(entries: Sequence[Entry], data: bytes) -> None:
     if secrets is not None and (mark := secrets.finds(data)):
         raise NotAllowed(
             f"the log of this run holds the value of {mark}, so it is not exported. "
-            "Fix: see docs/audit.md, how to erase a secret"
+            "Fix: see docs/reference/audit.md, how to erase a secret"
         )
 
 

@@ -217,7 +217,7 @@ class Lead:
             key: the private key, or its file, that signs what `actor` approves.
             models: a registry of models, or models by name.
             tiers: names of models for each tier ("lead", "hand", …), the first preferred.
-            temporal: the short form of `service` for Temporal: see docs/temporal.md.
+            temporal: the short form of `service` for Temporal: see docs/reference/temporal.md.
             planners: planners that plan documents may name besides "goal", models and `planner`.
             service: a service elsewhere that hosts the runs, as settings make it.
         """

@@ -299,7 +299,8 @@ class _Session:
                 "since the host of one in PostgreSQL may be on another machine; nothing was "
                 f"started here. Fix: wait until that host is done: {watch}\n"
                 "  or, if it is leadhand serve, start the run through it: POST /api/v1/runs\n"
-                "  or let Temporal host the runs, which lets many start them: docs/temporal.md"
+                "  or let Temporal host the runs, which lets many start them: "
+                "docs/reference/temporal.md"
             )
         return Conflict(
             f"{store}: process {pid} is the host of this database{what}{more}, and nothing was "

@@ -73,7 +73,8 @@ class Report:
     ) -> Report:
         """Return the report of a failure.
 
-        `failure_class` is one of the failure classes (docs/recovery.md) and decides the recovery;
+        `failure_class` is one of the failure classes (docs/reference/recovery.md) and decides the
+        recovery;
         `message` is for people; `effect` says whether the attempt changed anything;
         `retry_after_s` asks for a pause before the next attempt; `data`, `recommendations` and
         `cost` are those of the report.

@@ -76,7 +76,7 @@ async def findings_of(run: AttemptRun) -> tuple[list[str], str]:
 
 
 def _shown(state: State) -> Doc:
-    """Return the document for reviewers: see docs/review.md and `ports.Reviewer`."""
+    """Return the document for reviewers: see docs/reference/review.md and `ports.Reviewer`."""
     revision = state.pending
     assert revision is not None
     steps, _resolved, later = resolved_steps(revision.add, state.lookup)

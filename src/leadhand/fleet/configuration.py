@@ -59,7 +59,7 @@ gate = ["make check"]
 kind = "claude"
 key = "ANTHROPIC_API_KEY"
 
-`kind` is claude, codex or command; see docs/fleet.md."""
+`kind` is claude, codex or command; see docs/reference/fleet.md."""
 
 
 def fleet_folder(settings: Settings) -> Path:

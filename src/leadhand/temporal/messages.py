@@ -21,7 +21,8 @@ from leadhand.core.policy import Policy
 ORDER_VERSION = 1
 """The version of what a workflow asks for, and in what order; a run takes the newest with each new
 history. To change the order: raise it, say here what changed, and let a workflow whose `version`
-is lower keep the old branch until no history of that version is open (docs/temporal.md)."""
+is lower keep the old branch until no history of that version is open
+(docs/reference/temporal.md)."""
 
 RUN = "leadhand.run"
 ATTEMPT = "leadhand.attempt"

@@ -12,7 +12,8 @@ Laws of this file
    position in its log: a number and a hash. The entries read from there must end in that hash, and
    old events always load, so the log is the snapshot, and its versions are the events'. (A dump of
    the state would be a second format to keep readable, and no shorter.)
-4. Changes that reorder the content of a history break replay: `docs/temporal.md` says what to do.
+4. Changes that reorder the content of a history break replay: `docs/reference/temporal.md` says
+   what to do.
 """
 
 from __future__ import annotations

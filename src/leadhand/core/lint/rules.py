@@ -8,7 +8,7 @@ even when its rule is gone. The first digit is the kind of rule:
 
 Errors keep a plan from running, so only certain problems are errors. Warnings are for most authors,
 notes for some. Wording never blocks: measured on good and on bad plans it tells them apart poorly
-(`docs/lint.md`).
+(`docs/reference/lint.md`).
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ def dependency_tolerant(entry: str | Doc) -> bool:
 class Step:
     """One bounded task: a worker with its action and parameters, dependencies and success criteria.
 
-    The fields are those of a step in a plan document; docs/plans.md describes each one.
+    The fields are those of a step in a plan document; docs/reference/plans.md describes each one.
     """
 
     id: str
@@ -164,7 +164,7 @@ class Plan:
     """A step graph with the goal it serves.
 
     `final=False` means that the planner is asked again when all steps are done. The fields are
-    those of a plan document; docs/plans.md describes each one.
+    those of a plan document; docs/reference/plans.md describes each one.
     """
 
     steps: tuple[Step, ...]

@@ -10,7 +10,8 @@ is no test, is shown to a person with the reason. What main has already is not l
 
 It is a sieve, not a proof: a name that is put together from pieces is found only where it is run
 as code (`exec`, `__import__`, `getattr` of the modules above), and of languages other than
-Python and JavaScript nothing is looked at. `docs/fleet.md` says what is caught and what is not.
+Python and JavaScript nothing is looked at. `docs/reference/fleet.md` says what is caught and
+what is not.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ beginning, one for each test, one for the end, each with a code that only the ho
 can make of it and of all lines before it. A run that began and did not end, a line that was
 changed, a file that was taken away: each of them is red (`test_runs.py`). Code in the same
 process that looks for the key in the interpreter's memory can find it: see `test_tampering.py`, and
-docs/fleet.md.
+docs/reference/fleet.md.
 """
 
 import contextlib
