@@ -59,6 +59,23 @@ def test_one_word_and_one_number(status, code, make):
     assert (views.run_status(run.state), views.exit_code(run.state)) == (status, code)
 
 
+AWAITING = [
+    ("", lambda: Drive(step("a"))),
+    ("input", lambda: Drive(step("a")).fail("a", "permanent")),
+    ("approval", lambda: Drive(step("a", worker="risky"))),
+    ("", lambda: Drive(step("a", worker="risky")).reply("reject")),
+]
+
+
+@pytest.mark.parametrize(("expected", "make"), AWAITING)
+def test_what_a_run_waits_for(expected, make):
+    """For an approval or for input, in the outcome, the summary and by itself."""
+    state = make().state
+    assert views.awaiting(state) == expected
+    assert views.summary(state).awaiting == expected
+    assert views.run_outcome(state).awaiting == (expected or msgspec.UNSET)
+
+
 GOES_ON = [
     (True, lambda run: None),
     (True, lambda run: run.tell(ev.AttemptReported("a", 1, 3, False, failure=failure()))),
@@ -412,6 +429,7 @@ def test_the_summary():
         "failed": 0,
         "replaced": 0,
         "waiting": 1,
+        "awaiting": "input",
         "cost": 2.0,
         "money": 0.0,
     }

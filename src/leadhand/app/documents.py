@@ -134,6 +134,8 @@ class RunRow(Struct, kw_only=True):
     replaced: int | None
     """Steps that others took the place of."""
     waiting: int | None
+    awaiting: str | UnsetType = UNSET
+    """For what it waits: `approval` or `input`."""
     library: str | UnsetType = UNSET
     """The plan of the library it was started from, as `deploy@3`."""
     trouble: str | UnsetType = UNSET
@@ -177,6 +179,7 @@ def run_row(reader: Reader, header: RunHeader, driver: Driver) -> RunRow:
         failed=said.failed if said else None,
         replaced=said.replaced if said else None,
         waiting=said.waiting if said else None,
+        awaiting=(said.awaiting if said else "") or UNSET,
         library=said.library if said else UNSET,
         trouble=trouble or UNSET,
         created=iso(header.created),

@@ -33,7 +33,7 @@ from leadhand.core.events import Event, QuestionAnswered
 from leadhand.core.state.evolve import STEP_HANDLERS, evolve
 from leadhand.core.state.model import State
 from leadhand.core.views.ledger import describe, ledger_of
-from leadhand.core.views.run import money_of, run_status, settled_steps, shown_status
+from leadhand.core.views.run import awaiting, money_of, run_status, settled_steps, shown_status
 from leadhand.engine.fold import fold
 from leadhand.errors import LeadhandError
 
@@ -161,6 +161,8 @@ class RunPatch(msgspec.Struct, kw_only=True):
     cost: float
     money: float
     waiting: int
+    awaiting: str
+    """For what: `approval`, `input`, or "" if nothing waits for a person."""
     revision: int
     whole: bool
     """Whether other steps may have changed too: then the run is to be read again."""
@@ -218,6 +220,7 @@ class Board:
             cost=round(state.spent, 6),
             money=money_of(state),
             waiting=len(state.questions),
+            awaiting=awaiting(state),
             revision=state.revision,
             whole=touched is None,
         )

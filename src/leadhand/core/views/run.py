@@ -107,6 +107,8 @@ class RunOutcome(Struct, kw_only=True):
     """Steps that were given up by name, with the reason."""
     waiting_for: list[InboxRow] | UnsetType = UNSET
     """What waits for a person, oldest first."""
+    awaiting: str | UnsetType = UNSET
+    """For what it waits: `approval` or `input`."""
     worked: float
     """Seconds in which workers were at work, of `duration`."""
     waited: float
@@ -125,6 +127,8 @@ class RunSummary(Struct, kw_only=True):
     failed: int
     replaced: int
     waiting: int
+    awaiting: str = ""
+    """For what: `approval`, `input`, or "" if nothing waits for a person."""
     cost: float
     money: float
     library: str | UnsetType = UNSET
@@ -143,6 +147,21 @@ def acceptance(state: State) -> tuple[str, ...]:
     """Return the acceptance criteria of the goal."""
     goal = state.started.goal if state.started else None
     return tuple(goal.get("acceptance", ())) if isinstance(goal, dict) else ()
+
+
+APPROVALS = frozenset({"review", "protected_change", "hold"})
+"""Kinds of questions that ask for an approval; all others ask for input."""
+
+
+def awaiting(state: State) -> str:
+    """Return for what open questions wait: `approval`, `input`, or "" if there are none.
+
+    A run with both kinds waits for approval.
+    """
+    if not state.questions:
+        return ""
+    approval = any(question.kind in APPROVALS for question in state.questions.values())
+    return "approval" if approval else "input"
 
 
 def run_status(state: State) -> str:
@@ -507,6 +526,7 @@ def run_outcome(state: State, kind: type[Any] = RunOutcome, **more: Any) -> Any:
         estimated_duration=seconds(planned) if planned is not None else UNSET,
         dropped=dropped_rows(state) or UNSET,
         waiting_for=[inbox_row(state, ident) for ident in state.questions] or UNSET,
+        awaiting=awaiting(state) or UNSET,
         worked=worked,
         waited=round(max(0.0, duration - worked), 3),
         **more,
@@ -585,6 +605,7 @@ def summary(state: State) -> RunSummary:
         failed=_ended_as(state, "failed"),
         replaced=_ended_as(state, "superseded"),
         waiting=len(state.questions),
+        awaiting=awaiting(state),
         cost=round(state.spent, 6),
         money=money_of(state),
         library=library or UNSET,
