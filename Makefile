@@ -19,7 +19,7 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fast check bench bench-temporal calibrate evals hostile sim audit mutants lock clean python run-env dev-env
+.PHONY: help demo test fast check docs bench bench-temporal calibrate evals hostile sim audit mutants lock clean python run-env dev-env docs-env
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -38,6 +38,9 @@ check: dev-env ## lint, format, types, layers
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy --strict src
 	@$(BIN)/lint-imports --no-logo
+
+docs: docs-env ## build the documentation site: build/site/index.html
+	@.venv-docs/bin/python scripts/site.py
 
 bench: dev-env ## measure, beside the peers, in one run
 	@$(BIN)/python -m bench $(ARGS)
@@ -89,15 +92,16 @@ lock: python ## resolve the requirements again, with hashes
 	$(COMPILE) --output-file requirements/suite.txt requirements/suite.in
 	@$(PYTHON) scripts/keep_named.py requirements/suite.txt requirements/suite.in
 	$(COMPILE) --output-file requirements/bench.txt requirements/bench.in
+	$(COMPILE) --output-file requirements/docs.txt requirements/docs.in
 	$(COMPILE) --output-file requirements/node.txt requirements/node.in
 	$(COMPILE) --output-file requirements/lock.txt requirements/lock.in
 
 clean: ## remove environments, caches and builds
-	@rm -rf .venv .venv-bench .venv-coders .venv-lock .venv-model .venv-node .venv-postgres .venv-suite .venv-temporal .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
+	@rm -rf .venv .venv-bench .venv-coders .venv-docs .venv-lock .venv-model .venv-node .venv-postgres .venv-suite .venv-temporal .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Environments are built once, and again only when a lock file, the project or Python changes.
-run-env dev-env: python
+run-env dev-env docs-env: python
 	@$(PYTHON) scripts/environment.py $(@:-env=)
 
 python:

@@ -44,6 +44,7 @@ ENVIRONMENTS = {
     "temporal": Environment(".venv-temporal", ("temporal",), project=False, alone=True),
     "suite": Environment(".venv-suite", ("suite",), project=False, sources=True),
     "bench": Environment(".venv-bench", ("bench",), project=False),
+    "docs": Environment(".venv-docs", ("docs",), project=False),
     "lock": Environment(".venv-lock", ("lock",), project=False),
     "node": Environment(".venv-node", ("node",), project=False),
 }

@@ -1,0 +1,34 @@
+// Search runs in a Worker. From the file system browsers refuse to start one; there, a hidden
+// frame of the same page stands in for it, so that search works without a server.
+if (location.protocol === "file:") {
+  window.Worker = class {
+    onmessage = null;
+    onerror = null;
+
+    constructor(address) {
+      const frame = document.createElement("iframe");
+      frame.hidden = true;
+      frame.title = "Search";
+      document.body.append(frame);
+      const inside = frame.contentWindow;
+      inside.postMessage = (data) => queueMicrotask(() => this.onmessage?.({ data }));
+      const script = inside.document.createElement("script");
+      script.src = new URL(address, location.href);
+      this.loaded = new Promise((resolve) => {
+        script.onload = resolve;
+        script.onerror = () => this.onerror?.(new Event("error"));
+      });
+      inside.document.body.append(script);
+      this.frame = frame;
+    }
+
+    async postMessage(data) {
+      await this.loaded;
+      this.frame.contentWindow?.onmessage?.({ data });
+    }
+
+    terminate() {
+      this.frame.remove();
+    }
+  };
+}
