@@ -241,7 +241,8 @@ def shown(path: Path) -> str:
         return f"# `{name}`\n\nA file that is not text.\n"
     fence = "`" * (2 + max([1, *(len(run) for run in re.findall(r"`{2,}", text))]))
     language = LANGUAGES.get(path.suffix, "text")
-    return f"# `{name}`\n\nThe file as it is in the repository.\n\n{fence}{language}\n{text}\n{fence}\n"
+    head = f"# `{name}`\n\nThe file as it is in the repository.\n\n"
+    return f"{head}{fence}{language}\n{text}\n{fence}\n"
 
 
 # --- navigation --------------------------------------------------------------
@@ -440,12 +441,7 @@ def dialect(text: str) -> str:
                 levels.pop()
             if not levels or lead > levels[-1][0]:
                 levels.append((lead, 4 * len(levels)))
-            if (
-                len(levels) == 1
-                and before.strip()
-                and not item.match(before)
-                and not before[0] == " "
-            ):
+            if len(levels) == 1 and before.strip() and not item.match(before) and before[0] != " ":
                 lines.append("")
             lines.append(" " * levels[-1][1] + line[lead:])
         elif levels and lead > levels[0][0]:

@@ -38,6 +38,7 @@ TARGETS = [
     "check",
     "clean",
     "demo",
+    "docs",
     "evals",
     "fast",
     "help",
