@@ -401,6 +401,58 @@ def test_a_package_brings_a_store(tmp_path):
     assert "acme_leadhand:TEXT of the package acme-leadhand is no StoreKind" in said
 
 
+FAULTY = """
+from leadhand.stores.location import StoreKind
+
+
+class Partial(StoreKind):
+    pass
+
+
+class Raising(StoreKind):
+    def address_of(self, text, folder):
+        raise RuntimeError(f"cannot read {text}")
+
+    is_there = open = reader = address_of
+
+
+class Nameless:
+    async def decide(self, view):
+        return None
+
+
+def partial():
+    return Partial()
+
+
+RAISING = Raising()
+"""
+
+
+def test_the_fault_of_a_package_is_told_as_its_fault(tmp_path):
+    """Not as a bug of Leadhand, and without the text, which may hold a password."""
+    entries = (
+        "[leadhand.stores]\nraising = acme_leadhand:RAISING\npartial = acme_partial:KIND\n"
+        "[leadhand.planners]\nnameless = acme_leadhand:Nameless\n"
+    )
+    place, folder = package(tmp_path, entries, FAULTY), project(tmp_path / "project")
+    (place / "acme_partial.py").write_text("import acme_leadhand\nKIND = acme_leadhand.partial()\n")
+
+    def refused(*words):
+        done = leadhand_at(SOURCE.parent, folder, *words, path=str(place))
+        assert done.returncode == 2, done
+        assert "secret" not in done.stdout + done.stderr
+        return done.stderr
+
+    said = refused("ls", "--store", "raising://me:secret@archive")
+    assert "the package acme-leadhand failed with RuntimeError" in said
+    said = refused("ls", "--store", "partial://me:secret@archive")
+    assert "partial of the package acme-leadhand cannot be loaded" in said
+    assert "abstract method" in said
+    said = refused("run", "do it", "--planner", "nameless", "--workers", "workers.py", "--trust")
+    assert "planner nameless of the package acme-leadhand lacks name" in said
+
+
 def test_a_package_that_lies_in_the_project_brings_nothing(tmp_path):
     """Looking at a project runs none of its code, though `python -m` finds its modules."""
     folder = project(tmp_path / "project")

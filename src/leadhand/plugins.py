@@ -118,6 +118,31 @@ def part(group: str, name: str) -> Part | None:
     return parts(group).get(name)
 
 
+def fault_of_package(error: BaseException) -> UsageError | None:
+    """Return an error that names the package whose code failed, or None if the code is ours.
+
+    The innermost frame of Leadhand or of a package with entry points decides. The text of the error
+    is left out: it may hold the address of a store with its password.
+    """
+    tops = {
+        line[2].partition(".")[0]: package
+        for package, lines in _entries()
+        for line in lines
+        if package != "leadhand"
+    }
+    frame, top = error.__traceback__, ""
+    while frame is not None:
+        name = str(frame.tb_frame.f_globals.get("__name__", "")).partition(".")[0]
+        top = name if name == "leadhand" or name in tops else top
+        frame = frame.tb_next
+    if top not in tops:
+        return None
+    return UsageError(
+        f"the package {tops[top]} failed with {type(error).__name__}. "
+        f"Fix: set LEADHAND_DEBUG=1 to see where, and report it to the authors of {tops[top]}"
+    )
+
+
 def _is_there(module: str) -> bool:
     """Return whether a module of ours is installed: its folder may have been left out."""
     place = os.path.join(os.path.dirname(__file__), *module.split(".")[1:])  # noqa: PTH118, PTH120 - pathlib is not loaded yet

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from leadhand.workers.mcp.server import McpServer
     from leadhand.workers.registry import Registry
 
+PLANNER_FIELDS = ("name", "replans", "splits", "consult")
+"""What a run reads of its planner beside `decide`: see `ports.Planner`."""
+
 
 def registry_of(settings: Settings, sources: Iterable[str] | None = None) -> Registry:
     """Return the configured workers: from modules, and declared in settings files.
@@ -165,6 +168,8 @@ def _as_planner(found: Any, source: str, what: str) -> Any:
     if isinstance(found, type) and hasattr(found, "decide"):
         found = found()
     made = found if hasattr(found, "decide") else ScriptPlanner(found)
+    if missing := [name for name in PLANNER_FIELDS if not hasattr(made, name)]:
+        raise UsageError(f"{what} lacks {listed(missing)}. Fix: see leadhand.ports.Planner")
     if hasattr(made, "source"):
         made.source = source  # a resumed run finds it there
     return made

@@ -186,9 +186,12 @@ def execute(args: list[str]) -> int:
             _print_document(error)
         _tell_usage(error)
         return 2
-    except BaseException as error:  # noqa: BLE001 - the boundary: nothing ends us but what is above
-        _tell(error)
-        return exit_code_of(error)
+    except BaseException as caught:  # noqa: BLE001 - the boundary: nothing ends us but what is above
+        told = (exit_code_of(caught) == 70 and plugins.fault_of_package(caught)) or caught
+        _tell(told)
+        if told is not caught and os.environ.get("LEADHAND_DEBUG"):
+            traceback.print_exception(caught)
+        return exit_code_of(told)
 
 
 def exit_code_of(error: BaseException) -> int:

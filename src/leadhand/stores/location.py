@@ -9,6 +9,7 @@ named after `home`.
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
@@ -64,25 +65,26 @@ class Listening(Protocol):
         """Stop listening."""
 
 
-class StoreKind:
+class StoreKind(ABC):
     """How logs of one kind are found and opened. An entry point names an instance.
 
     The defaults suit a store whose host is reached on this machine only, and whose lock is a
     `stores.sqlite.lock.HostLock` on the `home` of the address.
     """
 
+    @abstractmethod
     def address_of(self, text: str, folder: Path) -> StoreAddress:
         """Read an address; files of this machine go into `folder`.
 
         Raises:
             UsageError: it cannot be read. The message does not repeat it: it may hold a password.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def is_there(self, place: Any) -> bool:
         """Return whether there is a log already."""
-        raise NotImplementedError
 
+    @abstractmethod
     def open(
         self, place: Any, *, socket: str, beside: bool, check: Callable[[KeptStore], None]
     ) -> tuple[KeptStore, Lock]:
@@ -96,11 +98,10 @@ class StoreKind:
         Raises:
             Conflict: another process hosts it.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def reader(self, place: Any) -> Log:
         """Open a log for reading, whether it has a host or not. Raise NoLog if there is none."""
-        raise NotImplementedError
 
     def version(self) -> int:
         """Return the version of the tables that this code writes."""

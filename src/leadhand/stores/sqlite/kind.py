@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leadhand.stores.location import NoLog, StoreKind
+from leadhand.errors import UsageError
+from leadhand.stores.location import NoLog, StoreAddress, StoreKind
 from leadhand.stores.sqlite.connection import NotBegun, begun
 
 if TYPE_CHECKING:
@@ -16,6 +17,11 @@ if TYPE_CHECKING:
 
 class FileKind(StoreKind):
     """Files; a lock beside each keeps a second host away."""
+
+    def address_of(self, text: str, folder: Path) -> StoreAddress:
+        """Raise UsageError: a file is named by its path."""
+        del text, folder
+        raise UsageError("a file of SQLite is named by its path, not by an address")
 
     def is_there(self, place: Path) -> bool:
         """Return whether there is a file with our tables in it."""
