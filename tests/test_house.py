@@ -21,6 +21,7 @@ import leadhand
 import leadhand.testing
 from leadhand import ports
 from tests import conftest
+from tests.support import wheel
 from tests.support.need import need
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -390,14 +391,7 @@ DEMO = ("leadhand.toml", "server.py", "workers.py")
 
 def test_the_wheel_holds_code_and_data(tmp_path):
     """SQL, templates and the typing marker are part of the package, not only of the checkout."""
-    names = (".gitignore", "pyproject.toml", "hatch_build.py", "LICENSE", "README.md")
-    for name in (*names, "examples", "src"):
-        if (ROOT / name).exists():
-            (tmp_path / name).symlink_to(ROOT / name)
-    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path / "out"]
-    subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=120)
-    (wheel,) = (tmp_path / "out").iterdir()
-    held = set(zipfile.ZipFile(wheel).namelist())
+    held = set(zipfile.ZipFile(wheel.build(tmp_path)).namelist())
     wanted = {
         path.relative_to(ROOT / "src").as_posix()
         for path in (ROOT / "src").rglob("*")
