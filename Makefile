@@ -19,7 +19,7 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fast check docs bench bench-temporal calibrate evals hostile sim audit mutants lock clean python run-env dev-env docs-env
+.PHONY: help demo test fast check docs bench bench-temporal calibrate evals hostile sim audit mutants reference lock clean python run-env dev-env docs-env
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -66,6 +66,9 @@ hostile: dev-env ## play hostile agents and tests against the fleet's gate and s
 
 mutants: dev-env ## break the core on purpose; count what the tests notice
 	@$(BIN)/python tests/support/mutants.py $(ARGS)
+
+reference: dev-env ## write the generated pages of docs/reference
+	@$(BIN)/python scripts/reference.py
 
 # One resolution per file, on the oldest Python we support; UPGRADE=--upgrade takes newer versions.
 # No option may write where a package came from: hashes say what it is.

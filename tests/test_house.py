@@ -45,6 +45,7 @@ TARGETS = [
     "hostile",
     "lock",
     "mutants",
+    "reference",
     "sim",
     "test",
 ]

@@ -26,32 +26,51 @@ class CircuitRow(Struct, kw_only=True):
     """A worker that all runs leave alone, and until when."""
 
     worker: str
+    """The worker that no run uses at the moment."""
     until: str
+    """When it may be used again, in ISO 8601."""
     times: int
+    """How often the circuit has opened in a row."""
 
 
 class MetricsDocument(Struct, kw_only=True):
     """What all runs amount to, as `leadhand metrics --json`."""
 
     runs: dict[str, int]
-    """By status."""
+    """The number of runs by status."""
     attempts: int
+    """The number of started attempts."""
     steps_tried: int
+    """The number of steps whose first attempt has reported or was lost."""
     first_pass: int
+    """The number of steps whose first attempt succeeded."""
     first_pass_rate: float | None
+    """The share of tried steps whose first attempt succeeded, from 0 to 1; null without tried
+    steps."""
     failed_steps: int
+    """The number of steps that failed at least once and whose recovery is decided."""
     recovered: int
+    """The number of those whose last recovery succeeded."""
     recovery_rate: float | None
+    """The share of failed steps that recovered, from 0 to 1; null without failed steps."""
     planner_calls: int
+    """The number of calls of planners."""
     cost: float
+    """The cost of all runs: US dollars of models and cost units of workers together."""
     money: float
+    """The part of the cost that is money, in US dollars."""
     origins: dict[str, int]
-    """Runs that ended without success, by origin of the failure."""
+    """The number of runs that ended without success, by origin of the failure."""
     questions: int
+    """The number of questions to people."""
     answered_by_default: int
+    """The number of questions that got their default answer."""
     recovery: list[WinRate]
+    """How often each recovery strategy succeeded, by failure class."""
     open_circuits: list[CircuitRow]
+    """The workers that no run uses at the moment."""
     unreadable: list[str]
+    """The errors of runs whose logs cannot be read."""
 
 
 class Figures(NamedTuple):

@@ -156,7 +156,7 @@ def _mistakes(value: Any, kind: Any) -> Iterator[Mistake]:
             yield from cause.mistakes
         else:
             path = cause.path if isinstance(cause, Misplaced) else ()
-            yield Mistake(path, str(cause) if cause is not None else f"must be {_words(kind)}")
+            yield Mistake(path, str(cause) if cause is not None else f"must be {type_words(kind)}")
 
 
 def _wrong(value: Any, kind: Any) -> Iterator[Mistake]:
@@ -185,7 +185,7 @@ def _parts(value: Any, kind: Any) -> Iterator[tuple[str | int, Any, Any]]:
             yield key, part, known[key].type if key in known else _Missing(unknown(key, known))
         for key, each in known.items():
             if each.required and key not in value:
-                yield key, None, _Missing(f"is missing; it must be {_words(each.type)}")
+                yield key, None, _Missing(f"is missing; it must be {type_words(each.type)}")
     elif origin is dict and isinstance(value, Mapping):
         yield from ((str(key), part, get_args(kind)[1]) for key, part in value.items())
     elif origin in (tuple, list) and isinstance(value, list):
@@ -212,10 +212,12 @@ def _described(kind: Any) -> str:
     return ""
 
 
-def _words(kind: Any) -> str:
+def type_words(kind: Any) -> str:
     """Describe the values of a type, for people."""
     if own := _described(kind):
         return own
+    if kind is Any:
+        return "any value"
     meta = _limits(kind)
     kind = _bare(kind)
     origin, args = get_origin(kind), get_args(kind)
@@ -234,15 +236,15 @@ def _words(kind: Any) -> str:
     if origin is Literal:
         return f"one of {', '.join(map(str, args))}"
     if origin in (tuple, list):
-        return "a list of texts" if _bare(args[0]) is str else f"a list, each {_words(args[0])}"
+        return "a list of texts" if _bare(args[0]) is str else f"a list, each {type_words(args[0])}"
     if origin is dict and args[1] is not Any:
         return (
             "a table of texts"
             if _bare(args[1]) is str
-            else f"a table, each value {_words(args[1])}"
+            else f"a table, each value {type_words(args[1])}"
         )
     if origin in (Union, UnionType):
-        return " or ".join(_words(each) for each in args if each is not type(None))
+        return " or ".join(type_words(each) for each in args if each is not type(None))
     return "a table"
 
 

@@ -20,68 +20,91 @@ class HostOpened(Event, frozen=True, tag=True):
     """A process became the host of this database."""
 
     owner: int
+    """The number of the host; it grows with each host."""
     pid: int
+    """The id of the host's process."""
     version: str
+    """The version of Leadhand."""
     max_concurrency: int = 1000
+    """The number of attempts at once, over all runs."""
 
 
 class RunJoined(Event, frozen=True, tag=True):
     """A process began to drive a run beside the host, under an owner number of its own."""
 
     run: str
+    """The id of the run."""
     owner: int
+    """The owner number of the process."""
     pid: int
+    """The id of the process."""
 
 
 class StopAllRequested(Event, frozen=True, tag=True):
     """No step starts in any run until this is lifted; survives restarts."""
 
     actor: str
+    """The person who stopped all runs."""
     reason: str = ""
+    """Why all runs were stopped."""
 
 
 class StopAllLifted(Event, frozen=True, tag=True):
     """Runs may start steps again."""
 
     actor: str
+    """The person who lifted the stop."""
 
 
 class CircuitOpened(Event, frozen=True, tag=True):
     """A worker is not used by any run until a time on the run clock."""
 
     worker: str
+    """The worker that is not used."""
     until: int
+    """When the worker may be used again, in UTC microseconds."""
     trips: int
+    """How often the circuit has opened in a row."""
     reason: str
+    """Why the circuit opened."""
 
 
 class CircuitClosed(Event, frozen=True, tag=True):
     """A worker is usable again."""
 
     worker: str
+    """The worker that is usable again."""
 
 
 class ApprovalUsed(Event, frozen=True, tag=True):
     """A run used up an approval of a plan; the approval allows no other run."""
 
     id: str
+    """The id of the approval."""
     run: str
+    """The run that used it."""
     actor: str
+    """The person who gave the approval."""
 
 
 class TemporalOpened(Event, frozen=True, tag=True):
     """A Temporal server hosts the runs of this database: no embedded host may drive them."""
 
     address: str
+    """The address of the Temporal server."""
     namespace: str
+    """The namespace on that server."""
     prefix: str
+    """The beginning of the names of task queues and workflows."""
 
 
 class TemporalLeft(Event, frozen=True, tag=True):
     """The runs were taken back from Temporal: they are hosted here again."""
 
     actor: str
+    """The person who took the runs back."""
     reason: str = ""
+    """Why the runs were taken back."""
 
 
 HOST_EVENTS: tuple[type[Event], ...] = (

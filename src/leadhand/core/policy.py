@@ -19,6 +19,7 @@ class Rule(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A review rule: if all its conditions hold, `then` applies."""
 
     name: str = ""
+    """The name of the rule, shown as the reason for a review."""
     risk: str = ""
     """Condition: the effective risk of the revision is at least this."""
     workers: tuple[str, ...] = ()

@@ -213,81 +213,122 @@ class FleetTable(TableSchema):
     """The keys of `[fleet]`: what a fleet is and may do; durations in seconds."""
 
     repo: FilePath | None = None
+    """The git repository. Default: the option `--repo`."""
     folder: FilePath | None = None
-    """Where the fleet keeps everything; by default `.leadhand/fleet` of the project."""
+    """The folder in which the fleet keeps its clones, slots and logs. Default:
+    `.leadhand/fleet`."""
     epics: FilePath | None = None
-    """The folder that is looked at for epics; by default `epics` in the fleet's."""
+    """The folder that is watched for epics. Default: `epics` in `folder`."""
     branch: Text = ""
+    """The branch of the repository that the fleet starts from and follows. Default: the branch that
+    was checked out when the fleet began."""
     publish: Text = ""
+    """The branch of the repository that receives merged changes. Default: none."""
     pull_request: Argv = ()
-    """The command that makes a pull request of an epic that is done."""
+    """The command that opens a pull request for a finished epic."""
     gate: Commands = ()
+    """Commands that must succeed before a change is merged. No shell reads them."""
     gate_time: Limit = 900.0
+    """The longest that each gate command may take."""
     gate_paths: Texts = ()
+    """The files that belong to the gate itself. Default: the files that its commands name."""
     flaky: Texts = ()
+    """Tests that are known to be flaky."""
     reports: Texts = ()
+    """JUnit XML files that the gate commands write, as in `["build/reports/*.xml"]`."""
     tampering: bool = True
+    """Whether a change that reaches for the machinery of tests needs a person."""
     failures: Pattern = ""
+    """A regular expression whose first group is the name of a failed test in the gate's output."""
     env: Variables = msgspec.field(default_factory=dict)
-    """Of the gate, of set-up commands and of agents, so that they can run the gate themselves."""
+    """Environment variables of the gate, of set-up commands and of agents."""
     setup: Commands = ()
+    """Commands that prepare a checkout."""
     setup_hosts: Hosts = ()
-    """Whom set-up commands may reach, as host:port; nobody said: no network."""
+    """Hosts, as `host:port`, that set-up commands may contact. Default: no network."""
     cache: FilePath | None = None
-    """Dependencies that all slots share: readable for agents, never writable."""
+    """A folder of dependencies that all slots share and that agents can read but not write."""
     readable: FilePaths = ()
+    """Other paths that agents and gates may read."""
     keep: Insides = ()
+    """Paths of a slot that are kept from task to task; agents can write them."""
     agents: Annotated[int, Meta(ge=1, le=2000)] = 4
+    """The number of agents at once."""
     gates: Annotated[int, Meta(ge=1, le=256)] = 2
+    """The number of gates at once."""
     strict: bool = False
+    """Whether the gate runs on every commit and not only on batches."""
     batch: Annotated[int, Meta(ge=1, le=256)] = 16
+    """The largest number of changes in one batch of the merge queue."""
     sandbox: Literal["auto", "bubblewrap", "landlock", "none"] = "auto"
+    """The sandbox of agents and gates; `auto` takes the strongest one that the machine has."""
     protected: Texts = ()
+    """Paths whose changes need a review besides the gate."""
     reviewer: Text = PERSON
+    """The reviewer of protected changes: `person`, or the coder of the highest tier."""
     daily_spend: Dollars = 0.0
-    """In US dollars; 0: no limit."""
+    """The most that may be spent in a day, in US dollars; 0: no limit."""
     stagger: Time = 0.2
+    """The pause between the starts of two agents."""
     drain: Time = 60.0
-    """How long agents may go on once the fleet is told to end."""
+    """How long agents may go on after the fleet is told to end."""
     time: Limit = 1800.0
+    """The longest that one attempt of an agent may take."""
     silence: Limit = 300.0
+    """An agent that gives no sign for this long is stopped."""
     stall: Time = 0.0
+    """An agent that changes no file for this long is stopped; 0: no limit."""
     turns: Annotated[int, Meta(ge=0, le=100_000)] = 200
+    """The number of turns of an agent in one attempt; 0: no limit."""
     cost: Dollars = 0.0
+    """The most that one attempt may cost, in US dollars; 0: no limit."""
     planner: Texts = ()
-    """Who plans epics: a tier, a model or a function by name, or the words of a command."""
+    """The planner of epics: a tier, a model, a function by name, or the words of a command."""
     plan_tasks: Annotated[int, Meta(ge=1, le=200)] = 20
+    """The number of tasks in one planned wave."""
     plan_files: Annotated[int, Meta(ge=1, le=10_000)] = 100
+    """The number of files that one planned task may cover."""
     plan_waves: Annotated[int, Meta(ge=1, le=1000)] = 50
+    """The number of waves of one epic."""
     plan_paths: Texts = ()
-    """Where planned tasks may write; nothing said: everywhere but what is protected."""
+    """Paths that planned tasks may write. Default: all that are not protected."""
     plan_programs: Texts = ()
-    """What acceptance commands of planned tasks may start; nothing said: any program there is."""
+    """Programs that acceptance commands of planned tasks may start. Default: every program the gate
+    finds."""
     plan_hosts: Hosts = ()
-    """Whom a planner that is a command may reach."""
+    """Hosts that a planner that is a command may contact. Default: none."""
     changelog: Inside = ""
-    """The file that gets an entry when an epic is done; nothing said: none."""
+    """The file that gets an entry when an epic is done. Default: none."""
 
 
 class CoderTable(TableSchema, kw_only=True):
     """The keys of `[coders.NAME]`."""
 
     kind: Literal["claude", "codex", "command"]
+    """The kind of agent: Claude Code, Codex, or a command of your own."""
     model: str = ""
+    """The model that the agent uses."""
     tier: Annotated[int, TIER] = 1
-    """Order of strength: the lowest tries first."""
+    """The order of strength: a task goes to the lowest tier first."""
     program: str = ""
+    """The path of Claude Code or Codex. Default: found in `PATH`."""
     command: tuple[str, ...] = ()
+    """The arguments of kind `command`; placeholders such as `{brief_file}`, `{task}`, `{model}` and
+    `{root}` are replaced."""
     hosts: tuple[str, ...] = ()
-    """Whom it may reach through the proxy, as host:port."""
+    """Hosts, as `host:port`, that the agent may contact through the proxy."""
     url: str = ""
-    """Its provider's address, where it is not the usual one."""
+    """The address of the provider, if it is not the usual one."""
     key: KeyVariable = ""
+    """The environment variable that holds the provider's key."""
     price_in: Price = 0.0
+    """US dollars for a million input tokens, if no price is published."""
     price_out: Price = 0.0
-    """US dollars for a million tokens."""
+    """US dollars for a million output tokens, if no price is published."""
     env: Variables = msgspec.field(default_factory=dict)
+    """Environment variables of the agent."""
     readable: tuple[str, ...] = ()
+    """Files that the agent may read."""
 
     def __post_init__(self) -> None:
         """Raise ValueError, a sentence, for what does not go together."""

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import ast
-import functools
-import inspect
-import itertools
-import sys
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from fastapi.openapi.utils import get_openapi
 
+from leadhand.codec.field_docs import field_texts
 from leadhand.server.documents import ProblemDocument
 from leadhand.server.problems import MEDIA
 
@@ -48,9 +44,7 @@ def described(models: Iterable[type[Any]]) -> dict[str, Doc]:
         if kind.__name__ in found:
             names = dict(zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True))
             texts[kind.__name__] = {
-                names[field]: text
-                for base in reversed(kind.__mro__)
-                for field, text in _texts_of(base.__module__).get(base.__name__, {}).items()
+                names[field]: text for field, text in field_texts(kind).items() if field in names
             }
     for name, schema in found.items():
         for field, text in texts[name].items():
@@ -62,23 +56,6 @@ def _structs(base: type[Any]) -> Iterator[type[Any]]:
     for kind in base.__subclasses__():
         yield kind
         yield from _structs(kind)
-
-
-@functools.cache
-def _texts_of(module: str) -> dict[str, dict[str, str]]:
-    """Return the texts below the fields of a module's classes, by class and field."""
-    found: dict[str, dict[str, str]] = {}
-    if not module.startswith("leadhand."):
-        return found
-    tree = ast.parse(inspect.getsource(sys.modules[module]))
-    for kind in (node for node in tree.body if isinstance(node, ast.ClassDef)):
-        for field, text in itertools.pairwise(kind.body):
-            if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
-                name = ast.unparse(field.target)
-                found.setdefault(kind.name, {})[name] = inspect.cleandoc(
-                    ast.literal_eval(text.value)
-                )
-    return found
 
 
 def openapi(app: FastAPI) -> Doc:

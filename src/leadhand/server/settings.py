@@ -51,11 +51,11 @@ class Member(TableSchema):
     """One who may sign in: `[server.people.NAME]`."""
 
     role: Literal["viewer", "operator", "approver"]
-    """Each may do what those before it may."""
+    """What the person may do; each role includes the roles before it."""
     token: Annotated[str, TOKEN]
-    """The hash of their token."""
+    """The SHA-256 hash of the person's token; `leadhand serve token add` writes it."""
     key: str = ""
-    """The file of the key that signs what they approve through the server."""
+    """The file of the private key that signs the person's approvals."""
 
 
 def is_name(name: str) -> bool:
@@ -97,10 +97,13 @@ class ServerSettings(TableSchema):
     """`[server]`: how the server is reached, and by whom."""
 
     bind: Text = DEFAULT_BIND
+    """The address on which `leadhand serve` listens."""
     port: Annotated[int, PORT] = DEFAULT_PORT
+    """The port; 0 takes a free one."""
     hosts: Hosts = ()
-    """Names besides the loopback ones under which it may be addressed."""
+    """Host names under which the server may be addressed, besides the loopback names."""
     people: People = msgspec.field(default_factory=dict)
+    """The people who may sign in, each a table `[server.people.NAME]`."""
 
 
 # The section in the settings.

@@ -59,14 +59,25 @@ class ModelTable(TableSchema):
     """The keys of `[models.NAME]`."""
 
     provider: Text
+    """The provider, or the protocol of an address of your own: `chat`, `responses`, `anthropic`."""
     model: Text
+    """The name of the model at its provider."""
     url: str = ""
+    """The address, if it is one of your own."""
     key: KeyVariable = ""
+    """The environment variable that holds the key. Default: the provider's usual variable."""
     price_in: Price | None = None
+    """US dollars for a million input tokens. Default: the published price; 0 for an address of your
+    own."""
     price_out: Price | None = None
+    """US dollars for a million output tokens. Default: the published price; 0 for an address of
+    your own."""
     max_tokens: Annotated[int, Meta(ge=1)] = 0
+    """The longest answer, in tokens. Default: as each request says."""
     schema: Schema = ""
+    """How the model is asked for data. Default: the way that is known to work with it."""
     cache: bool = True
+    """Whether cache marks are sent to providers that cache prompts."""
 
     def __post_init__(self) -> None:
         """Raise ValueError, a sentence, for a provider or an address that cannot be asked."""

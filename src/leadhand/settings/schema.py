@@ -25,7 +25,6 @@ from leadhand.codec.tables import (
 )
 from leadhand.core.plan.model import Risk
 from leadhand.core.policy import Policy, Rule
-from leadhand.models.names import TIERS
 from leadhand.settings.models import read_model, tier
 from leadhand.settings.review import approver, person_name, reviewers, rules
 
@@ -73,9 +72,13 @@ class ProjectTable(TableSchema):
     """`[project]`"""
 
     store: Text = ""
+    """The database: a path, or an address `postgres://…`. Default: `.leadhand/leadhand.db`."""
     workers: Texts = ()
+    """Modules and `.py` files that hold workers."""
     planner: Text = ""
+    """The planner of goals: a model, a tier, `module:function` or `file.py:function`."""
     actor: Person = ""
+    """Your name in the log. Default: the login name."""
 
 
 class PolicyTable(
@@ -104,76 +107,130 @@ class PolicyTable(
     """`[policy]`: each key sets the field of `Policy` with the field's name."""
 
     max_concurrency: Count = DEFAULTS.max_concurrency
+    """The number of steps of one run that may run at once."""
     worker_concurrency: dict[str, Count] = msgspec.field(default_factory=dict)
+    """The number of steps at once for each worker, as in `{deploy = 1}`; others have no limit."""
     resources: dict[str, Count] = msgspec.field(default_factory=dict)
+    """Named resources that steps hold by `uses`, and how many of each there are."""
     attempts_max: Count = DEFAULTS.attempts_max
+    """The number of attempts of one step by one worker."""
     backoff_s: Duration = DEFAULTS.backoff_s
+    """The pause before the first retry."""
     backoff_factor: Factor = DEFAULTS.backoff_factor
+    """The factor by which the pause grows with each retry."""
     backoff_max_s: Duration = DEFAULTS.backoff_max_s
+    """The longest pause between two attempts."""
     park_s: Duration = DEFAULTS.park_s
+    """A worker that asks for a longer pause than this parks its step; no attempt is used up."""
     outage_s: Duration = DEFAULTS.outage_s
+    """The longest time in all that a step may be parked."""
     restarts_free: Count = DEFAULTS.restarts_free
+    """How often an idempotent step may be lost with its host before that uses up an attempt."""
     splits_max: Count = DEFAULTS.splits_max
+    """How often the parts of a step may be split again."""
     jitter: Share = DEFAULTS.jitter
+    """The largest share of a pause that is added to it at random, from 0 to 1."""
     timeout_s: Duration = DEFAULTS.timeout_s
+    """The timeout of an attempt, where neither step nor worker names one."""
     planner_timeout_s: Duration = DEFAULTS.planner_timeout_s
+    """The timeout of one call of the planner."""
     probe_timeout_s: Duration = DEFAULTS.probe_timeout_s
+    """The timeout of a probe, which checks whether a lost attempt took effect."""
     planner_calls_max: Count = DEFAULTS.planner_calls_max
+    """The number of calls of the planner in a run; for a model see `planner.calls`."""
     planner_rounds_max: Count = DEFAULTS.planner_rounds_max
+    """The number of failed or refused answers of the planner in a row."""
     replans_idle_max: Count = DEFAULTS.replans_idle_max
+    """The number of revisions in a row that try nothing new before a person is asked."""
     steps_max: Count = DEFAULTS.steps_max
+    """The number of steps of a run."""
     wall_s: Duration | None = DEFAULTS.wall_s
+    """The longest time that a run may take; without it there is no limit."""
     budget: Number | None = DEFAULTS.budget
+    """The highest cost of a run: US dollars of models and cost units of workers together."""
     auto_risk: Risk = "medium"
+    """The highest risk level that runs without an approval."""
     review: bool = DEFAULTS.review
+    """Whether every plan needs an approval, at any risk level."""
     no_input: bool = DEFAULTS.no_input
+    """Whether a run ends where a person would be asked about a failure or a plan."""
     cancel_grace_s: Duration = DEFAULTS.cancel_grace_s
+    """The time that attempts in flight have to stop after the run is cancelled."""
 
 
 class ReviewTable(TableSchema, rename={"approval_s": "expires"}):
     """`[review]`: all but `key` are fields of `Policy`."""
 
     rules: Rules = ()
+    """Review rules; the first rule whose conditions all hold decides."""
     reviewers: Reviewers = ()
+    """Functions (`module:function`) that examine each revision before a person decides."""
     approval_s: Duration | None = None
+    """The time for which an approval is valid; without it, it does not expire."""
     key: Text = ""
+    """The file of the private key that signs your approvals."""
 
 
 class PlannerTable(TableSchema):
     """`[planner]`: how a model plans; None: as `ModelPlanner` says."""
 
     style: Literal["whole", "next_step", "list"] | None = None
+    """How a model plans: the whole plan, the next step, or a list of steps. Unset: `whole`."""
     prompts: Text | None = None
+    """A folder with prompts of your own."""
     rounds: Count | None = None
+    """How often an invalid answer is sent back to the model in one call. Unset: 3."""
     tokens: Count | None = None
+    """The approximate size of the prompt, in tokens. Unset: 12,000."""
     idle: Count | None = None
+    """The number of steps in revisions without progress before the model is told. Unset: 12."""
     budget: Money = None
+    """The highest cost of a run that calls models, in US dollars, where neither `policy.budget` nor
+    the run sets one; `"none"`: no limit. Unset: 10."""
     calls: Count | None = None
+    """The number of calls of a planning model in a run, where `policy.planner_calls` is not set.
+    Unset: 200."""
 
 
 class TelemetryTable(TableSchema):
     """`[telemetry]`"""
 
     enabled: bool = False
+    """Whether spans are sent by OTLP."""
     contents: bool = False
+    """Whether requests to models and their answers are kept, in spans and in the log."""
 
 
-TiersTable = msgspec.defstruct("TiersTable", [(name, Tier, ()) for name in TIERS])
+class TiersTable(TableSchema):
+    """`[tiers]`: a key for each of `TIERS`."""
+
+    hand: Tier = ()
+    """The models of agents."""
+    lead: Tier = ()
+    """The models of planners."""
+    strong: Tier = ()
+    """The models that are asked when a task was too complex for those of `hand`."""
 
 
 class NotifyTable(TableSchema):
     """`[notify]`"""
 
     command: Argv = ()
+    """A command that is run when a run waits for a person or ends; `{kind}`, `{run}`, `{text}` and
+    `{store}` are replaced. It has 10 seconds."""
     webhook: Webhook = ""
+    """An address that gets the same values as JSON, by POST."""
 
 
 class AuditTable(TableSchema):
     """`[audit]`"""
 
     anchor: Text = ""
+    """The file to which the head of the log is written. Default: beside the database."""
     every: Duration = Anchoring().every_s
+    """The longest time between two anchors."""
     key: Text = ""
+    """The file of the private key that signs anchors and exports; see `leadhand audit-key`."""
 
 
 SCHEMAS: dict[str, type[msgspec.Struct]] = {

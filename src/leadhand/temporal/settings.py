@@ -51,14 +51,23 @@ class TemporalTable(TableSchema):
     """The keys of `[temporal]`."""
 
     address: Text = ""
+    """The Temporal server as `host:port`; without it, runs are hosted by processes of Leadhand."""
     namespace: Text = NAMESPACE
+    """The namespace on that server."""
     prefix: Text = HostingOptions().prefix
+    """The beginning of the names of task queues and workflows."""
     heartbeat: Duration = HostingOptions().heartbeat_s
+    """A process that is silent for longer than this has lost its attempts."""
     tls: bool = False
+    """Whether TLS is used; a certificate file or an API key turns it on too."""
     ca: Text = ""
+    """The file of the certificate authority. Default: those of the system."""
     cert: Text = ""
+    """The file of the client certificate (mTLS)."""
     key: Text = ""
+    """The file of the client's private key (mTLS)."""
     api_key: Text = ""
+    """The environment variable that holds an API key."""
 
 
 def _make(read: Doc, folders: Mapping[str, Path]) -> Cluster | None:

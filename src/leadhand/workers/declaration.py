@@ -85,32 +85,58 @@ class WorkerTable(TableSchema):
     """The keys that a worker has once, whatever its actions are."""
 
     description: str = ""
+    """What the worker does, for people and planners."""
     version: str = ""
+    """The version to which approvals are bound. Default: a digest of the declaration."""
     max_concurrency: Count | None = None
+    """The number of calls at once. Default: no limit."""
     trusted: bool = False
+    """Whether results are trusted: a plan that is proposed after untrusted data was read can need
+    an approval."""
     action: Text | None = None
+    """The name of its only action. Default: the worker takes any action."""
     actions: dict[str, Any] | None = None
+    """Several actions by name, each a table with the keys of an action."""
 
 
 class ActionTable(TableSchema):
     """The keys of every action, whatever its kind; the base of the tables of kinds."""
 
     parameters: dict[str, Parameter] | None = None
+    """The type or JSON Schema of each parameter, by name. Default: strings, as the placeholders
+    name them."""
     returns: JsonSchema | None = None
+    """The JSON Schema of the result."""
     timeout: Seconds = 0.0
+    """The longest that one attempt may take. Default: `policy.timeout`."""
     est: Seconds = 0.0
+    """How long an attempt usually takes."""
     idempotent: bool | None = None
+    """Whether running it twice has the same effect as running it once."""
     risk: Risk | None = None
+    """The risk level. Default: medium."""
     effects: Texts | None = None
+    """What it changes in the world; an empty list: nothing."""
     reads: Texts = ()
+    """Paths and places that it reads."""
     writes: Texts = ()
+    """Paths and places that it writes."""
     needs: Texts | None = None
+    """Facts that must be true before it. Default: its required parameters."""
     gives: Texts = ()
+    """Facts that are true after it."""
     drops: Texts = ()
+    """Facts that are no longer true after it."""
     cost: Number = 0.0
+    """What one attempt may cost, in cost units; it is reserved in the budget while the attempt
+    runs."""
     checks: dict[str, Expression] = msgspec.field(default_factory=dict)
+    """Expressions over the report by name, for the success criteria of steps."""
     check: Expression | None = None
+    """The expression that every report must satisfy."""
     probe: Any = None
+    """How to find out whether an attempt without a report took effect; its form depends on the kind
+    of worker."""
 
     def offer(self, schema: Doc, *, idempotent: bool = False, probe: bool = False) -> Offer:
         """Return what the action offers.

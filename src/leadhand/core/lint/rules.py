@@ -27,6 +27,16 @@ class LintRule(NamedTuple):
     meaning: str
 
 
+KINDS = {
+    "1": "structure",
+    "2": "facts",
+    "3": "contract of a step",
+    "4": "size of steps",
+    "5": "coupling and parallelism",
+    "6": "resilience and budget",
+}
+"""The kinds of rules, by the first digit of their codes."""
+
 _E, _W, _N = ("error", "warning", "note")
 
 _STRUCTURE = {

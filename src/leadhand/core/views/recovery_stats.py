@@ -48,14 +48,19 @@ class WinRate(msgspec.Struct, frozen=True, kw_only=True):
     """How often a strategy followed a class of failure, and how often it won."""
 
     failure_class: str = msgspec.field(name="class")
+    """The failure class."""
     strategy: str
+    """The recovery strategy."""
     times: int
+    """How often it was chosen."""
     won: int
+    """How often it succeeded."""
     lost: int
+    """How often it failed."""
     open: int
-    """Answers that are not decided yet."""
+    """How often the outcome is not decided yet."""
     rate: float | None
-    """The share that was won, of those that are decided."""
+    """The share that succeeded, of the decided ones, from 0 to 1."""
 
 
 def recoveries(events: Iterable[ev.Event]) -> list[RecoveryOutcome]:

@@ -39,28 +39,51 @@ class AgentOptionsTable(TableSchema):
     """The keys that are handed to `Agent` as they are: it checks them for Python too."""
 
     description: Any = UNSET
+    """What the agent does, for people and planners; a text."""
     parameters: Any = UNSET
+    """The JSON Schema of its parameters, or types by name."""
     needs: Any = UNSET
+    """Facts that must be true before it; a list of texts."""
     gives: Any = UNSET
+    """Facts that are true after it; a list of texts."""
     drops: Any = UNSET
+    """Facts that are no longer true after it; a list of texts."""
     risk: Any = UNSET
+    """The risk level: low, medium, high or critical."""
     effects: Any = UNSET
+    """What it changes in the world; a list of texts."""
     reads: Any = UNSET
+    """Paths and places that it reads; a list of texts."""
     writes: Any = UNSET
+    """Paths and places that it writes; a list of texts."""
     idempotent: Any = UNSET
+    """Whether running it twice has the same effect as running it once; true or false."""
     est: Any = UNSET
+    """How long an attempt usually takes; a duration."""
     cost: Any = UNSET
+    """What one attempt may cost, in cost units; a number."""
     checks: Any = UNSET
+    """Expressions over the report by name, for the success criteria of steps."""
     check: Any = UNSET
+    """The expression that every report must satisfy."""
     max_concurrency: Any = UNSET
+    """The number of attempts at once; a whole number."""
     trusted: Any = UNSET
+    """Whether results are trusted; true or false."""
     max_turns: Any = UNSET
+    """The number of turns in one attempt; a whole number. Unset: 20."""
     max_tokens: Any = UNSET
+    """The number of tokens of all requests and answers of one attempt. Unset: 200,000."""
     answer_tokens: Any = UNSET
+    """The number of tokens of one answer. Unset: 4,096."""
     max_calls: Any = UNSET
+    """The number of tool calls in one attempt. Unset: 200."""
     answer_calls: Any = UNSET
+    """The number of tool calls in one answer. Unset: 16."""
     budget: Any = UNSET
+    """The most that one attempt may cost, in US dollars; a number. Unset: no limit of its own."""
     timeout: Any = UNSET
+    """The longest that one attempt may take; a duration. Unset: `policy.timeout`."""
 
 
 ARGUMENTS = Meta(description='lists of arguments, as in [["git", "log"]]')
@@ -70,13 +93,22 @@ class AgentTable(AgentOptionsTable):
     """The keys of `[agents.NAME]`."""
 
     tier: Text | None = None
+    """The tier of models. Unset: `hand`."""
     model: Text | None = None
+    """The model, in place of a tier."""
     tools: Texts = ()
+    """Workers by name that the agent may call, or `NAME:ACTION`."""
     commands: Annotated[list[list[str]], ARGUMENTS] | None = None
+    """Programs with their first arguments that the agent may run in the folder of the settings
+    file."""
     options: Texts = ()
+    """Options that may follow the commands."""
     instructions: str = ""
+    """The system prompt: a text, or a file relative to the settings file."""
     prompt: str = ""
+    """The prompt of each task: a text, or a file relative to the settings file."""
     returns: Any = None
+    """The JSON Schema of the result, or a JSON file that holds it."""
 
 
 def declared_agents(

@@ -70,20 +70,37 @@ class CommandTable(ActionTable, kw_only=True):
     """The keys of an action that is a program."""
 
     command: Argv
+    """The program and its arguments; `{name}` is replaced by a parameter and `{name...}` by a list
+    of arguments."""
     probe: Argv = ()
+    """A command that finds out whether an attempt took effect: exit code 0 yes (its output is the
+    result), 1 no, any other cannot tell."""
     cwd: Text = "."
+    """The working directory, relative to the settings file."""
     env: Texts = ()
+    """Names of environment variables that are passed on."""
     secrets: Texts = ()
+    """Names of environment variables that are passed on and whose values never get into the log."""
     set_env: dict[str, str] = msgspec.field(default_factory=dict)
+    """Environment variables with their values."""
     public: Texts = ()
+    """Names of variables of `env` and `set_env` whose values may be shown."""
     output: Literal["text", "json", "report"] = "text"
+    """How standard output is read: as text, as JSON data, or as a whole report."""
     exit_codes: ExitCodes = msgspec.field(default_factory=dict)
+    """The meaning of exit codes: `success` or a failure class."""
     stdin: Literal["none", "json"] = "none"
+    """Whether all parameters are given to the program as one JSON object on standard input."""
     stdout_limit: Count = OUTPUT_BYTES
+    """The number of bytes of standard output that are kept."""
     stderr_limit: Count = OUTPUT_BYTES
+    """The number of bytes of standard error that are kept."""
     allow_dash: bool = False
+    """Whether the value of a parameter may begin with `-`."""
     grace: Seconds = GRACE_S
+    """The time from SIGTERM to SIGKILL when an attempt is stopped."""
     sandbox: Any = None
+    """`true`, or a table with `writable`, `readable` and `hosts`: the program runs in a sandbox."""
 
 
 def _program(table: Table, values: CommandTable, folder: Path) -> CommandAction:

@@ -80,13 +80,23 @@ class HttpTable(ActionTable, kw_only=True):
     """The keys of an action that is an HTTP call."""
 
     url: HttpUrl
+    """The address; `{name}` is replaced by a parameter."""
     probe: HttpUrl | None = None
+    """An address that tells whether an attempt took effect: status 2xx yes, 404 or 410 no, any
+    other cannot tell."""
     method: Method = "GET"
+    """The HTTP method."""
     headers: Headers = ()
+    """Headers: texts, or `{env = "NAME", prefix = "Bearer "}` for secrets."""
     json: Any = None
+    """The JSON body; `{name}` is replaced by a parameter."""
     allow: Texts = ()
+    """The only hosts and networks that may be contacted, as `host`, `host:port` or `network/bits`.
+    Default: the host of `url`, if it is public."""
     max_bytes: Count = MAX_BYTES
+    """The largest answer, in bytes."""
     expect_status: Statuses = frozenset()
+    """Statuses that count as success. Default: 200 to 299."""
 
 
 def _call(table: Table, values: HttpTable) -> HttpAction:

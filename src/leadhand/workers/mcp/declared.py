@@ -54,27 +54,44 @@ class TermsTable(TableSchema):
     """What a table says of a tool, or of all tools of a server; None: nothing."""
 
     risk: Risk | None = None
+    """The risk level. Default: medium."""
     idempotent: bool | None = None
+    """Whether calling it twice has the same effect as calling it once. Default: false."""
     timeout: Seconds | None = None
+    """The longest that one call may take. Default: 60 s."""
     est: Seconds | None = None
+    """How long a call usually takes."""
     cost: Number | None = None
+    """What one call may cost, in cost units."""
     trusted: bool | None = None
+    """Whether results are trusted. Default: false, they are data from outside."""
     max_concurrency: Count | None = None
+    """The number of calls at once. Default: no limit."""
     checks: dict[str, Expression] | None = None
+    """Expressions over the report by name, for the success criteria of steps."""
     check: Expression | None = None
+    """The expression that every report must satisfy."""
     effects: Texts | None = None
+    """What it changes in the world. Default: unknown."""
     needs: Texts | None = None
+    """Facts that must be true before it. Default: its required parameters."""
     gives: Texts | None = None
+    """Facts that are true after it."""
     drops: Texts | None = None
+    """Facts that are no longer true after it."""
     reads: Texts | None = None
+    """Paths and places that it reads."""
     writes: Texts | None = None
+    """Paths and places that it writes."""
 
 
 class ToolTable(TermsTable):
     """The keys of `[mcp.NAME.tools.TOOL]`."""
 
     name: Text | None = None
+    """The name of the worker. Default: `SERVER.TOOL`."""
     description: Text | None = None
+    """The description of the worker. Default: that of the server."""
 
 
 def _tools(value: Any) -> Any:
@@ -91,16 +108,28 @@ class ServerTable(TermsTable):
     """The keys of `[mcp.NAME]`."""
 
     command: list[Any] = msgspec.field(default_factory=list)
+    """The program of the server and its arguments."""
     cwd: Text = "."
+    """The working directory, relative to the settings file."""
     env: Texts = ()
+    """Names of environment variables that are passed on."""
     secrets: Texts = ()
+    """Names of environment variables that are passed on and whose values never get into the log."""
     set_env: dict[str, str] = msgspec.field(default_factory=dict)
+    """Environment variables with their values."""
     public: Texts = ()
+    """Names of variables of `env` and `set_env` whose values may be shown."""
     url: str = ""
+    """The address of the server, in place of `command`."""
     headers: dict[str, Any] = msgspec.field(default_factory=dict)
+    """Headers with values from the environment: `{Authorization = {env = "TOKEN", prefix = "Bearer
+    "}}`."""
     tools: Tools | None = None
+    """The tools that become workers: names, or a table for each. Default: all tools."""
     connect_timeout: Seconds = 0.0
+    """The longest that the server may take to start. Default: 30 s."""
     max_bytes: Count | None = None
+    """The largest answer, in bytes. Default: 10 MiB."""
 
 
 def declared_servers(tables: Mapping[str, Any], folder: Path) -> dict[str, McpServer]:
