@@ -2,14 +2,18 @@
 
 import json
 import os
+import re
 import resource
 import subprocess
 import sys
 
+import click
 import pytest
 
 from leadhand import plugins
+from leadhand.cli.group import group, summary
 from leadhand.cli.main import COMMANDS as KERNEL
+from leadhand.cli.main import help_text
 from tests.support.cli import PROGRAM, environment
 
 COMMANDS = [*KERNEL, *plugins.parts("commands")]
@@ -79,6 +83,57 @@ def test_every_command_explains_itself_with_an_example_first(folder, name):
     assert lines[0].startswith(f"Usage: leadhand {name}")
     assert lines[1].startswith(f"  leadhand {name}")
     assert "--json" in done.out
+
+
+def all_commands():
+    """Every command and group, by the words that call it, with its context."""
+    todo = [click.Context(group, info_name="leadhand", terminal_width=80)]
+    while todo:
+        ctx = todo.pop()
+        yield ctx
+        if isinstance(ctx.command, click.Group):
+            for name in ctx.command.list_commands(ctx):
+                found = ctx.command.get_command(ctx, name)
+                todo.append(click.Context(found, parent=ctx, info_name=name, terminal_width=80))
+
+
+def test_no_help_is_cut_at_80_columns():
+    """Help is wrapped: no line is longer than the terminal, and none ends in an ellipsis."""
+    for ctx in all_commands():
+        words = ctx.command_path
+        for line in ctx.command.get_help(ctx).splitlines():
+            assert len(line) <= 80, (words, line)
+            if line.startswith("Usage: "):  # where dots mean that an argument may be repeated
+                continue
+            assert "..." not in line, (words, line)
+            assert "…" not in line, (words, line)
+
+
+def test_help_texts_are_sentences():
+    """The first sentence of a command fits into the list of its group; options end in a period."""
+    for ctx in all_commands():
+        if ctx.parent is None:
+            continue
+        words, made = ctx.command_path, ctx.command
+        assert (made.help or "").split("\n\n")[0].endswith("."), words
+        assert len(summary(made)) <= 67, (words, summary(made))
+        for option in made.params:
+            if isinstance(option, click.Option) and not option.hidden:
+                said = option.help or ""
+                assert re.fullmatch(r"[A-Z].*\.", said), (words, option.opts, said)
+
+
+def test_leadhand_help_repeats_the_first_sentence_of_each_command():
+    """The table that answers `leadhand --help` without imports agrees with the commands."""
+    ctx = click.Context(group, info_name="leadhand")
+    shown = {
+        words[0]: words[1]
+        for words in (line.split(None, 1) for line in help_text().splitlines())
+        if len(words) == 2
+    }
+    for name in COMMANDS:
+        made = group.get_command(ctx, name)
+        assert shown[name] == summary(made), name
 
 
 def test_version(folder):

@@ -127,7 +127,7 @@ def _understood(answer: bytes, child: subprocess.Popen[bytes], log: Path, begin:
 @click.command("host", cls=ConsoleCommand, hidden=True, example="(used by --detach)")
 @click.option("--tell", type=int, required=True)
 def host(console: Console, tell: int) -> int:
-    """Host one run in the background; reads its request from standard input."""
+    """Run one run in the background; the request is read from standard input."""
     os.set_inheritable(tell, False)
     try:
         request = json.loads(sys.stdin.buffer.read())

@@ -58,6 +58,35 @@ class ConsoleCommand(click.Command):
                 raise
 
 
+class CommandGroup(click.Group):
+    """A group of commands: examples first, then each command with its whole first sentence."""
+
+    def __init__(self, *args: Any, examples: tuple[str, ...] = (), **more: Any) -> None:
+        more.setdefault("context_settings", {"help_option_names": ["-h", "--help"]})
+        more.setdefault("subcommand_metavar", "COMMAND")
+        super().__init__(*args, **more)
+        self.examples = examples
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the examples first."""
+        formatter.write_paragraph()
+        for line in self.examples:
+            formatter.write(f"  {line}\n")
+        super().format_help_text(ctx, formatter)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write every command with its summary: wrapped where click would cut it."""
+        found = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
+        rows = [(name, summary(each)) for name, each in found if each and not each.hidden]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+def summary(made: click.Command) -> str:
+    """Return the first sentence of a command's help, without its period."""
+    return " ".join((made.help or "").split("\n\n")[0].split()).removesuffix(".")
+
+
 def _store_to_name(flag: str | None) -> str:
     """Return the database that hints must name: unless the settings files already name it."""
     given = flag or os.environ.get("LEADHAND_STORE") or ""
@@ -81,7 +110,9 @@ def command(name: str, example: str, **more: Any) -> Callable[[Body], click.Comm
     def decorate(body: Body) -> click.Command:
         made = click.command(name, cls=ConsoleCommand, example=example, **more)(body)
         made.params.append(
-            click.Option(["--json", "as_json"], is_flag=True, help="Machine-readable output.")
+            click.Option(
+                ["--json", "as_json"], is_flag=True, help="Print machine-readable output (JSON)."
+            )
         )
         return made
 
@@ -154,7 +185,14 @@ def _print_version(ctx: click.Context, _option: click.Parameter, wanted: bool) -
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version)
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Show the version.",
+)
 def group() -> None:
     """All commands."""
 

@@ -11,54 +11,60 @@ import os
 import sys
 
 SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
-    "Begin": {
-        "demo": ("demo", "See a goal become a plan, and the plan survive what goes wrong"),
+    "Get started": {
+        "demo": ("demo", "Run a short demonstration; no API key and no network are needed"),
         "init": ("init", "Write leadhand.toml, a worker stub and an example plan"),
+        "doctor": ("doctor", "Check the installation, the settings and everything a plan needs"),
     },
     "Plans": {
-        "plan": ("plan", "Plan how to reach a goal, and what that takes; run nothing"),
-        "lint": ("lint", "Check a plan and report everything that is wrong with it"),
-        "show": ("show", "Show a plan or a run; --graph draws it"),
-        "diff": ("diff", "What differs between two plans, or two revisions of a run"),
-        "library": ("library", "Plans kept under a name: save, list, show, export, import"),
-        "schema": ("schema", "Print the JSON Schema of plan documents"),
+        "plan": ("plan", "Plan how to reach a goal, without running anything"),
+        "lint": ("lint", "Check a plan and report every error and warning"),
+        "show": ("show", "Show a plan or a run: as a list, a graph or a timeline"),
+        "diff": ("diff", "Compare two plans, or two revisions of a run"),
+        "library": ("library", "Save plans under a name; list, show, export and import them"),
     },
     "Runs": {
-        "run": ("run", "Run a plan, or pursue a goal"),
-        "apply": ("run", "Run exactly this plan; refuse it when it is stale"),
-        "resume": ("resume", "Take a run up again where its log ends"),
-        "watch": ("watch", "Follow a run live"),
-        "ls": ("ls", "List runs, or workers"),
-        "logs": ("logs", "What was meant and what was done; a step's own output"),
-        "metrics": ("metrics", "What all runs amount to; how often each recovery won"),
-        "verify": ("verify", "Check hash chains and every invariant over the log"),
+        "run": ("run", "Run a plan, or plan and run a goal"),
+        "resume": ("resume", "Resume a run, or continue one that is paused"),
+        "watch": ("watch", "Follow a run live until it ends, or until no process runs it"),
+        "ls": ("ls", "List runs, newest first, or the configured workers"),
+        "logs": ("logs", "Show the event log of a run, or the output of a step"),
+        "metrics": ("metrics", "Show totals over all runs, and how often each recovery worked"),
     },
-    "Control": {
-        "inbox": ("inbox", "What waits for a person"),
+    "Approvals and control": {
+        "inbox": ("inbox", "List open approvals, questions and tasks"),
         "answer": ("inbox", "Answer a question or a review"),
-        "review": ("review", "See all that will run; approve, reject or amend it"),
-        "hold": ("hold", "Stop before a step, until it is released"),
-        "release": ("hold", "Let a step go on that is held"),
-        "redo": ("hold", "Try a step again that failed"),
-        "rollback": ("rollback", "Take back what a run did"),
-        "pause": ("control", "Start nothing new in a run"),
-        "cancel": ("control", "Stop a run"),
-        "stop-all": ("control", "Start nothing new in any run, until lifted"),
-        "export": ("export", "Write a run as one file that can be checked alone"),
-        "audit-key": ("audit_key", "Make a key that signs anchors, exports or approvals"),
-        "migrate": ("migrate", "Move a log to PostgreSQL or back; make its tables, give rights"),
-        "mcp": ("mcp", "Which tools MCP servers have; pin them as they are"),
-        "trust": ("trust", "Let what a folder's settings name be executed; take it back"),
-        "doctor": ("doctor", "What is installed, configured, and wrong"),
+        "review": ("review", "Show what will run; approve, reject or amend it"),
+        "hold": ("hold", "Hold steps that have not started, until you release them"),
+        "release": ("hold", "Release held steps"),
+        "redo": ("hold", "Retry a failed step; a failed run is reopened"),
+        "rollback": ("rollback", "Roll back a run that has ended"),
+        "pause": ("control", "Pause a run: running steps finish, and no new ones start"),
+        "cancel": ("control", "Cancel a run: no step starts, and running steps are ended"),
+        "stop-all": ("control", "Emergency stop for all runs"),
+    },
+    "Audit": {
+        "verify": ("verify", "Verify the log of a run, or an exported file"),
+        "export": ("export", "Export a run as one file that can be verified on its own"),
+    },
+    "More": {
+        "apply": ("run", "Run an approved plan; fail if anything changed"),
+        "trust": ("trust", "Trust the code and addresses that the settings of a folder name"),
+        "schema": ("schema", "Print the JSON Schema of plan documents"),
+        "mcp": ("mcp", "List the tools of MCP servers, and pin their definitions"),
+        "audit-key": ("audit_key", "Create a key that signs exports, anchors and approvals"),
+        "migrate": ("migrate", "Copy the log to another database; create tables and grant access"),
     },
 }
+"""Commands by section: the module, and the first sentence of the command's own help."""
 COMMANDS = {name: entry for section in SECTIONS.values() for name, entry in section.items()}
 HIDDEN = {"host": "leadhand.cli.background"}
 
 EXIT_CODES = """\
-Exit codes: 0 succeeded, 1 failed, 2 usage, 3 plan invalid or rejected, 4 not allowed,
-  5 waiting for a person, 6 limit reached, 7 stale or conflicting, 8 still running or
-  paused, 9 cancelled, 70 a bug of ours, 130 and 143 signals."""
+Exit codes: 0 success, 1 failed, 2 usage error, 3 plan invalid or rejected,
+  4 not allowed, 5 waiting for approval or input, 6 limit reached, 7 stale or in
+  conflict, 8 still running or paused, 9 cancelled, 70 internal error,
+  130 and 143 ended by a signal."""
 
 
 def help_text() -> str:
@@ -66,24 +72,25 @@ def help_text() -> str:
     lines = [
         "Usage: leadhand COMMAND [OPTIONS]",
         "",
-        "  leadhand demo                        see it work: no key, no account",
+        "  leadhand demo                        see it work, without an API key",
         "  leadhand init && leadhand run plan.yaml",
         "",
-        "A planner proposes steps, workers carry them out, and every outcome is checked,",
-        "durable and explained. `leadhand COMMAND --help` says more.",
+        "Leadhand runs multi-step work from a plan that you can review first. A planner",
+        "proposes steps, workers run them, every result is checked, and everything is",
+        "logged. `leadhand COMMAND --help` describes a command.",
     ]
     brought = _brought()
-    for title in dict.fromkeys((*SECTIONS, *brought)):
+    for title in sorted({**SECTIONS, **brought}, key=lambda each: each == "More"):
         lines += ["", f"{title}:"]
         rows = {name: text for name, (_, text) in SECTIONS.get(title, {}).items()}
         lines += [f"  {name:<10} {text}" for name, text in (rows | brought.get(title, {})).items()]
     lines += [
         "",
         "Options:",
-        "  --help     This text",
-        "  --version  The version",
+        "  --help     Show this text.",
+        "  --version  Show the version.",
         "",
-        "Every command takes --json. Ids may be shortened as long as they are unique.",
+        "Every command takes --json. The id of a run may be shortened if it stays unique.",
         EXIT_CODES,
     ]
     return "\n".join(lines)

@@ -43,7 +43,8 @@ def store_option(function: F) -> F:
     made = click.option(
         "--store",
         metavar="PATH",
-        help="The database, a file or postgres://…; default .leadhand/leadhand.db.",
+        help="The database: a file or postgres://USER@HOST/DATABASE; the default is "
+        ".leadhand/leadhand.db.",
     )
     for part in _host_parts():
         service = click.option(
@@ -75,7 +76,7 @@ def workers_option(function: F) -> F:
         "workers",
         multiple=True,
         metavar="MODULE",
-        help="A module or .py file that holds workers; may be given several times.",
+        help="A module or .py file with workers; repeat the option for several.",
     )
     return made(trust_option(function))
 
@@ -87,7 +88,7 @@ def trust_option(function: F) -> F:
         is_flag=True,
         expose_value=False,
         callback=_remember_trust,
-        help="Load what this folder's settings name; `leadhand trust` says it once for all.",
+        help="Trust the settings of this folder for this command; `leadhand trust` stores it.",
     )
     return made(function)
 
@@ -100,7 +101,7 @@ def _remember_trust(ctx: click.Context, _option: click.Parameter, value: bool) -
 def set_option(function: F) -> F:
     """Add `--set K=V`."""
     made = click.option(
-        "--set", "sets", multiple=True, metavar="K=V", help="A value for a parameter of the plan."
+        "--set", "sets", multiple=True, metavar="K=V", help="The value of a parameter of the plan."
     )
     return made(function)
 
@@ -108,7 +109,9 @@ def set_option(function: F) -> F:
 def context_option(function: F) -> F:
     """Add `--context NAME`."""
     made = click.option(
-        "--context", metavar="NAME", help="The place it runs in: [context.NAME] of the settings."
+        "--context",
+        metavar="NAME",
+        help="The environment that the plan runs in: [context.NAME] of the settings.",
     )
     return made(function)
 

@@ -3,5 +3,7 @@
 from leadhand.plugins import CommandPart
 
 COMMAND = CommandPart(
-    "leadhand.fleet.commands.fleet:fleet", "Many coding agents on one repository", "Runs"
+    "leadhand.fleet.commands.fleet:fleet",
+    "Run coding agents on a repository; merge what passes the gate",
+    "Runs",
 )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from leadhand.cli.console import Console
-from leadhand.cli.group import command
+from leadhand.cli.group import CommandGroup, command
 from leadhand.cli.options import (
     actor_of,
     settings_of,
@@ -25,14 +25,8 @@ if TYPE_CHECKING:
     from leadhand.server.service import Running, Serve
 
 
-class _Serve(click.Group):
+class _Serve(CommandGroup):
     """A group that serves if no subcommand is given."""
-
-    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        formatter.write_paragraph()
-        formatter.write("  leadhand serve\n")
-        formatter.write("  leadhand serve token add ann --role approver\n")
-        super().format_help_text(ctx, formatter)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options of serving, and then the subcommands."""
@@ -46,32 +40,48 @@ class _Serve(click.Group):
         return super().parse_args(ctx, args)
 
 
-@click.group("serve", cls=_Serve, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    "serve",
+    cls=_Serve,
+    examples=("leadhand serve", "leadhand serve token add ann --role approver"),
+)
 def serve() -> None:
-    """Serve the HTTP API and the page, and host all runs of the database.
+    """Start the dashboard and HTTP API.
 
-    It owns the database, takes up its open runs, and answers until Ctrl-C, which lets running
-    steps finish; twice ends at once. The first start makes a token and prints it once. The other
-    commands speak to the server while it runs.
+    The server is the host process of the database: it continues all open runs and serves until
+    Ctrl-C, which lets running steps finish; a second Ctrl-C ends it at once. The first start
+    creates a token and prints it once. The other commands talk to the server while it runs.
     """
 
 
 @command("start", "leadhand serve --port 8787")
-@click.option("--port", type=click.IntRange(0, 65535), help="Where to listen; 0 takes a free one.")
-@click.option("--bind", metavar="ADDRESS", help="Which address; default 127.0.0.1.")
-@click.option("--tls-cert", type=click.Path(dir_okay=False), metavar="FILE", help="A certificate.")
-@click.option("--tls-key", type=click.Path(dir_okay=False), metavar="FILE", help="Its key.")
 @click.option(
-    "--insecure-bind", is_flag=True, help="Let others reach it without TLS: tokens can be read."
+    "--port", type=click.IntRange(0, 65535), help="The port to listen on; 0 takes a free one."
+)
+@click.option(
+    "--bind", metavar="ADDRESS", help="The address to listen on; the default is 127.0.0.1."
+)
+@click.option(
+    "--tls-cert",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="The TLS certificate, a PEM file.",
+)
+@click.option(
+    "--tls-key",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="The private key of the certificate, a PEM file.",
+)
+@click.option(
+    "--insecure-bind",
+    is_flag=True,
+    help="Listen on other addresses without TLS; tokens can then be read on the network.",
 )
 @workers_option
 @store_option
 def start(console: Console, **options: Any) -> int:
-    """Own the database, take up its open runs, and answer until Ctrl-C.
-
-    The first start makes a token and prints it once. Ctrl-C lets running steps finish; twice
-    ends at once. The other commands speak to the server while it runs.
-    """
+    """Start the dashboard and HTTP API."""
     if bool(options["tls_cert"]) != bool(options["tls_key"]):
         raise UsageError("--tls-cert and --tls-key go together")
     settings = settings_of(options["store"], options["workers"], executes=console)
@@ -149,16 +159,25 @@ def _say_hello(console: Console, wanted: Serve, up: Running) -> None:
         console.say(f"Sign in with the token in {token_file(store)}")
 
 
-@click.group("token")
+@click.group("token", cls=CommandGroup, examples=("leadhand serve token add ann --role approver",))
 def token() -> None:
-    """Who may sign in."""
+    """Manage the people who may sign in, and their tokens."""
 
 
 @command("add", "leadhand serve token add ann --role approver")
 @click.argument("name")
-@click.option("--role", type=click.Choice(ROLES), default="viewer", show_default=True)
+@click.option(
+    "--role",
+    type=click.Choice(ROLES),
+    default="viewer",
+    show_default=True,
+    help="The role of the person.",
+)
 def add(console: Console, name: str, role: str) -> int:
-    """Make a token for somebody, print it once, and keep its hash in leadhand.toml."""
+    """Create a token for a person, and print it once.
+
+    The hash of the token is written to leadhand.toml.
+    """
     from leadhand.server.accounts import digest_of, new_token
     from leadhand.server.member_file import add_member
 
@@ -176,7 +195,7 @@ def add(console: Console, name: str, role: str) -> int:
 @command("remove", "leadhand serve token remove ann")
 @click.argument("name")
 def remove(console: Console, name: str) -> int:
-    """Take somebody's token away; their sessions end with it."""
+    """Remove the token of a person, and end their sessions."""
     from leadhand.server.member_file import remove_member
 
     file = remove_member(settings_of(), name)
@@ -189,7 +208,7 @@ def remove(console: Console, name: str) -> int:
 
 @command("list", "leadhand serve token list")
 def list_(console: Console) -> int:
-    """Who may sign in, and as what."""
+    """List the people who may sign in, with their roles."""
     people = server_of(settings_of()).people
     if console.json:
         console.document([{"name": name, "role": each.role} for name, each in people.items()])

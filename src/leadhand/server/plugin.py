@@ -4,6 +4,6 @@ from leadhand.plugins import CommandPart
 
 COMMAND = CommandPart(
     "leadhand.server.commands:serve",
-    "The HTTP API and the page, hosting all runs of a database",
+    "Start the dashboard and HTTP API",
     "Runs",
 )

@@ -42,27 +42,34 @@ AWAY = "does not answer; what is being carried out goes on, and it is asked agai
     "--kinds",
     multiple=True,
     metavar="NAMES",
-    help="Which workers, by name or kind, with commas; default all that are loaded.",
+    help="The workers to serve, by name or kind, separated by commas; the default is all "
+    "loaded workers.",
 )
-@click.option("--engine", is_flag=True, help="Also serve runs themselves: planners and the log.")
-@click.option("--engine-only", is_flag=True, help="Serve runs themselves, and no steps.")
+@click.option("--engine", is_flag=True, help="Also host runs: their planners and the log.")
+@click.option("--engine-only", is_flag=True, help="Host runs, and run no steps.")
 @click.option(
     "--concurrency", type=click.IntRange(1, 10_000), default=100, show_default=True, metavar="N",
-    help="At most N attempts of each worker at once.",
+    help="Run at most N attempts of each worker at once.",
 )  # fmt: skip
 @click.option("--drain", "drain_s", type=float, default=3600.0, metavar="SECONDS",
-              help="How long running steps may take once it is told to stop.")  # fmt: skip
+              help="How long running steps may take after a request to stop.")  # fmt: skip
 @click.option("--health", type=click.IntRange(0, 65535), metavar="PORT",
-              help="Answer /livez and /readyz there, on this machine only.")  # fmt: skip
-@click.option("--health-bind", default="127.0.0.1", metavar="ADDRESS", help="Where to answer them.")
+              help="The port for /livez and /readyz, on this machine only.")  # fmt: skip
+@click.option(
+    "--health-bind",
+    default="127.0.0.1",
+    metavar="ADDRESS",
+    help="The address for /livez and /readyz.",
+)
 @store_option
 def worker(console: Console, **options: Any) -> int:
-    """Take steps from the task queues of workers, carry them out, and report.
+    """Run steps for a Temporal server.
 
-    Any number of machines may serve the same workers, and each those that it can. Ctrl-C takes
-    nothing new and lets running steps finish; twice ends at once, and then the runs decide what
-    becomes of what was lost. With --engine it serves the runs as well; one such process must be
-    there, or `leadhand serve --temporal`.
+    The process takes steps from the task queues of its workers, runs them and reports the
+    results. Any number of machines may serve the same workers. Ctrl-C takes no new steps and
+    lets running steps finish; a second Ctrl-C ends the process at once, and the runs then
+    recover the steps that were lost. With --engine the process also hosts the runs; one such
+    process, or `leadhand serve --temporal`, must be running.
     """
     from leadhand.temporal.service import ServiceOptions
 

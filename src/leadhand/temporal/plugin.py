@@ -4,13 +4,13 @@ from leadhand.plugins import CommandPart, HostPart
 
 COMMAND = CommandPart(
     "leadhand.temporal.commands:worker",
-    "Carry out steps of runs that a Temporal server hosts",
-    "Runs",
+    "Run steps for a Temporal server",
+    "More",
 )
 HOST = HostPart(
     "--temporal",
     "HOST:PORT",
-    "The Temporal server that hosts runs; else [temporal] address.",
+    "The Temporal server that hosts the runs; the default is [temporal] address.",
     "temporal.address",
     threads="temporalio.client",
 )

@@ -18,11 +18,12 @@ FILE = "audit.key"
 @command("audit-key", "leadhand audit-key")
 @click.argument("path", required=False)
 def audit_key(console: Console, path: str | None) -> int:
-    """Make a key that signs anchors, exports or approvals; only you can read its private half.
+    """Create a key that signs exports, anchors and approvals.
 
-    PATH gets the private key, PATH.pub the public one, which whoever checks your logs needs.
-    The default is in your configuration folder, outside of every project: whoever may change
-    a database must not have the key. Nothing is overwritten.
+    The private key is written to PATH, readable only by you, and the public key to PATH.pub.
+    Everybody who checks your logs needs the public key. The default path is in your
+    configuration folder, outside of every project, because an account that can change the
+    database must not have the private key. Existing files are not overwritten.
     """
     from leadhand.audit.keys import PrivateKey
 

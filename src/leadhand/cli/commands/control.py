@@ -27,10 +27,13 @@ WITHDRAWN = "withdrawn"
 
 @command("pause", "leadhand pause 7kq3")
 @click.argument("run")
-@click.option("--reason", default="", help="Recorded with it.")
+@click.option("--reason", default="", help="The reason; it is recorded in the log.")
 @store_option
 def pause(console: Console, run: str, reason: str, store: str | None) -> int:
-    """Start nothing new in a run; what is running may finish. `leadhand resume` lifts it."""
+    """Pause a run: running steps finish, and no new ones start.
+
+    `leadhand resume` continues the run.
+    """
     settings = settings_of(store)
     ident, answer = send_command(settings, run, "pause", reason=reason)
     _print(console, ident, answer, f"run {ident} is paused")
@@ -40,12 +43,12 @@ def pause(console: Console, run: str, reason: str, store: str | None) -> int:
 
 @command("cancel", "leadhand cancel 7kq3 --reason 'wrong version'")
 @click.argument("run")
-@click.option("--reason", default="", help="Recorded with it.")
+@click.option("--reason", default="", help="The reason; it is recorded in the log.")
 @store_option
 def cancel(console: Console, run: str, reason: str, store: str | None) -> int:
-    """Stop a run: nothing new starts, and what is running is ended.
+    """Cancel a run: no step starts, and running steps are ended.
 
-    Without a host alive the wish is recorded, and `leadhand resume` carries it out.
+    If no process runs it, the request is recorded, and `leadhand resume` carries it out.
     """
     settings = settings_of(store)
     ident, answer = send_command(settings, run, "cancel", reason=reason)
@@ -59,11 +62,15 @@ def cancel(console: Console, run: str, reason: str, store: str | None) -> int:
 
 
 @command("stop-all", "leadhand stop-all --reason 'incident 42'\nleadhand stop-all --lift")
-@click.option("--lift", is_flag=True, help="Let runs start steps again.")
-@click.option("--reason", default="", help="Recorded with it.")
+@click.option("--lift", is_flag=True, help="Lift the stop, so that runs start steps again.")
+@click.option("--reason", default="", help="The reason; it is recorded in the log.")
 @store_option
 def stop_all(console: Console, lift: bool, reason: str, store: str | None) -> int:  # noqa: FBT001 - click passes it
-    """Start nothing new in any run, now and after restarts, until it is lifted."""
+    """Emergency stop for all runs.
+
+    No run of the database starts another step, also after restarts, until `leadhand stop-all
+    --lift`.
+    """
     from leadhand.app import commands
 
     settings = settings_of(store)

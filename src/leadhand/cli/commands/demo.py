@@ -341,15 +341,19 @@ RECOVERED = {"retry", "reroute", "simplify"}
 
 @command("demo", "leadhand demo\nleadhand demo --crash")
 @click.option(
-    "--folder", metavar="PATH", help="Keep the demo there; by default a temporary folder."
+    "--folder",
+    metavar="PATH",
+    help="The folder for the demo's files; the default is a temporary folder.",
 )
-@click.option("--crash", is_flag=True, help="Another one: a deployment killed with kill -9.")
+@click.option(
+    "--crash", is_flag=True, help="Show a deployment that is killed with kill -9 and resumed."
+)
 def demo(console: Console, folder: str | None, *, crash: bool) -> int:
-    """See a goal become a plan, and the plan survive what goes wrong.
+    """Run a short demonstration; no API key and no network are needed.
 
-    A server on this machine plays an unreliable source: one request is refused for now, one
-    address is gone, one task is too much at once, and somebody who is asked says nothing. No
-    key, no account, no network beyond this machine; about twenty seconds.
+    A goal becomes a plan, and the plan survives four failures. A small server on this machine
+    plays an unreliable data source: one request is rate limited, one address is gone, one task
+    is too large, and one question gets no answer. It takes about twenty seconds.
     """
     stage = DemoStage(console, place_of(folder))
     try:

@@ -25,18 +25,24 @@ COLOURS = {"+": "green", "-": "red", "~": "yellow", ">": "cyan", "!": "magenta"}
 @command("diff", "leadhand diff old.yaml new.yaml\nleadhand diff 7kq3 --from 1 --to 2")
 @click.argument("a", metavar="PLAN|RUN")
 @click.argument("b", metavar="[PLAN]", required=False)
-@click.option("--from", "start", type=click.IntRange(0), help="A revision of the run; 0: nothing.")
-@click.option("--to", "end", type=click.IntRange(1), help="A revision of the run.")
+@click.option(
+    "--from",
+    "start",
+    type=click.IntRange(0),
+    help="The older revision of the run; 0 is the empty plan before the first one.",
+)
+@click.option("--to", "end", type=click.IntRange(1), help="The newer revision of the run.")
 @store_option
 def diff(
     console: Console, a: str, b: str | None, start: int | None, end: int | None, store: str | None
 ) -> int:
-    """Show what differs between two plans, by meaning: exit code 0 when nothing, else 1.
+    """Compare two plans, or two revisions of a run.
 
-    Two PLANs are files, or names in the library (NAME@VERSION). Of a RUN, two revisions are
-    compared: the last two, unless --from and --to name others. White space, the order of keys
-    and steps, and YAML for JSON are no difference; characters that look like others are shown
-    escaped.
+    Plans are compared by meaning: white space, the order of keys and steps, and YAML against
+    JSON make no difference. Characters that can be mistaken for others are shown escaped. PLAN
+    is a file or the name of a plan in the library (NAME@VERSION). For a RUN the last two
+    revisions are compared, unless --from and --to name others. The exit code is 0 if there are
+    no differences, and 1 otherwise.
     """
     settings = settings_of(store)
     if b is not None:

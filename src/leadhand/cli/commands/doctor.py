@@ -154,7 +154,9 @@ class DoctorCheck:
 
 @command("doctor", "leadhand doctor\nleadhand doctor plan.yaml")
 @click.argument("plan", required=False)
-@click.option("--fix", is_flag=True, help="Mend what can be: fetch the dashboard's files by npm.")
+@click.option(
+    "--fix", is_flag=True, help="Fix what can be fixed: install the dashboard's files with npm."
+)
 @workers_option
 @store_option
 def doctor(
@@ -164,11 +166,12 @@ def doctor(
     workers: tuple[str, ...],
     store: str | None,
 ) -> int:
-    """Show what is installed and configured, where each setting came from, and what is wrong.
+    """Check the installation, the settings and everything a plan needs.
 
-    With a PLAN: whether everything it takes is there. Its workers load and offer what it wants,
-    programs exist, environment names are set, resources are declared, hosts resolve. Nothing is
-    called and nothing is executed.
+    The command shows what is installed and configured, the source of each setting, and every
+    problem with its fix. With a PLAN it also checks that the plan can run here: its workers
+    load and offer the actions it uses, programs exist, environment variables are set, resources
+    are declared, and host names resolve. Nothing is called and nothing is executed.
     """
     looks = [*_machine()] if plan is None else []
     settings: Settings | None = None

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 @command("export", "leadhand export 7kq3\nleadhand export 7kq3 -o report.zip")
 @click.argument("run")
-@click.option("--output", "-o", metavar="FILE", help="Where to write it; - for stdout.")
-@click.option("--force", is_flag=True, help="Write over a file that holds something else.")
+@click.option("--output", "-o", metavar="FILE", help="The file to write; - is standard output.")
+@click.option("--force", is_flag=True, help="Replace an existing file with other content.")
 @store_option
 def export(
     console: Console,
@@ -34,11 +34,12 @@ def export(
     force: bool,  # noqa: FBT001 - click passes it
     store: str | None,
 ) -> int:
-    """Write a run as one zip file: plan, approvals, both ledgers, artifacts, and a page to open.
+    """Export a run as one file that can be verified on its own.
 
-    The same run gives the same bytes. With a key ([audit] key) it is signed. `leadhand verify
-    FILE` checks it alone. Open index.html in it to read what happened. A file that is there
-    already and holds something else is left as it is (exit code 7), unless --force is given.
+    The zip file holds the plan, the approvals, both ledgers, the artifacts, and index.html, a
+    page to read. The same run always gives the same bytes. With a key ([audit] key) the file is
+    signed. `leadhand verify FILE` checks it without the database. An existing file with other
+    content is not replaced (exit code 7), unless --force is given.
     """
     from leadhand.app.export import export_run, write_bundle
 

@@ -17,12 +17,13 @@ from leadhand.cli.rendering.text import clean
 @command("hold", "leadhand hold 7kq3 step-3 --reason 'not before the meeting'")
 @click.argument("run")
 @click.argument("steps", nargs=-1, required=True, metavar="STEP…")
-@click.option("--reason", default="", help="Recorded with it.")
+@click.option("--reason", default="", help="The reason; it is recorded in the log.")
 @store_option
 def hold(console: Console, run: str, steps: tuple[str, ...], reason: str, store: str | None) -> int:
-    """Stop before steps that have not started; all others go on.
+    """Hold steps that have not started, until you release them.
 
-    The hold stands in `leadhand inbox`; `leadhand release RUN STEP` lets them go on.
+    All other steps continue. The hold is listed in `leadhand inbox`, and `leadhand release RUN
+    STEP` ends it.
     """
     settings = settings_of(store)
     ident, answer = send_command(settings, run, "hold", steps=list(steps), reason=reason)
@@ -39,15 +40,16 @@ def hold(console: Console, run: str, steps: tuple[str, ...], reason: str, store:
 @command("release", "leadhand release 7kq3 step-3 --reason 'the meeting is over'")
 @click.argument("run")
 @click.argument("steps", nargs=-1, required=True, metavar="STEP…")
-@click.option("--reason", default="", help="Recorded with it.")
+@click.option("--reason", default="", help="The reason; it is recorded in the log.")
 @store_option
 def release(
     console: Console, run: str, steps: tuple[str, ...], reason: str, store: str | None
 ) -> int:
-    """Let steps go on that are held, with those that were held together with them.
+    """Release held steps.
 
-    What was held for want of an approval needs what an approval needs: as many different people
-    as the rules ask for, each with this command. Where there are approvers, it is for them, signed
+    Steps that were held together are released together. A step that is held because an approval
+    is missing needs the same number of different people as that approval: each of them runs
+    this command. If the settings name approvers, only approvers can release it, and each signs
     with [review] key.
     """
     from leadhand.app.approvals import approver_key, moment
@@ -77,12 +79,15 @@ def release(
 @command("redo", "leadhand redo 7kq3 step-3 --reason 'the disk was full'")
 @click.argument("run")
 @click.argument("step")
-@click.option("--reason", required=True, help="Why it should work now; recorded with it.")
+@click.option(
+    "--reason", required=True, help="Why the step should work now; it is recorded in the log."
+)
 @store_option
 def redo(console: Console, run: str, step: str, reason: str, store: str | None) -> int:
-    """Try a step again that failed, with all its tries anew. A run that failed is reopened.
+    """Retry a failed step; a failed run is reopened.
 
-    What is done stays done, limits stay as they are, and the log says who wanted it, and why.
+    The step gets all of its attempts again. Finished steps stay finished, limits stay as they
+    are, and the log records the person and the reason.
     """
     settings = settings_of(store)
     ident, answer = send_command(settings, run, "redo", step=step, reason=reason)

@@ -37,9 +37,10 @@ INBOX_LINES = 200
 @command("inbox", "leadhand inbox")
 @store_option
 def inbox(console: Console, store: str | None) -> int:
-    """Everything that waits for a person, with the command that answers it.
+    """List open approvals, questions and tasks.
 
-    What a fleet of the project waits for is among it, where no other --store is given.
+    Each item is shown with the command that answers it. Questions of the project's fleet are
+    included, unless --store names another database.
     """
     settings = settings_of(store)
     rows: list[InboxRow] = []
@@ -101,9 +102,9 @@ def _left_out(console: Console) -> Callable[[StoreError], None]:
 @command("answer", "leadhand answer 7kq3/review-1 approve\nleadhand answer q1 --text 'use staging'")
 @click.argument("ident", metavar="ID")
 @click.argument("choice", required=False)
-@click.option("--text", default="", help="An answer in words, or why.")
-@click.option("--data", help="An answer as JSON.")
-@click.option("--commit", default="", help="Of a protected change: the commit that you saw.")
+@click.option("--text", default="", help="The answer as text, or a comment on the choice.")
+@click.option("--data", help="The answer as JSON.")
+@click.option("--commit", default="", help="For a protected change: the commit that you have seen.")
 @store_option
 def answer(
     console: Console,
@@ -116,9 +117,9 @@ def answer(
 ) -> int:
     """Answer a question or a review.
 
-    ID is RUN/QUESTION as `leadhand inbox` prints it; the run may be shortened, or left out
-    when only one question has that name. On a terminal the choices are asked for. A protected
-    change is shown with its diff, and approved by its commit.
+    ID is RUN/QUESTION as `leadhand inbox` prints it. The run may be shortened, and may be
+    omitted if only one open question has that name. On a terminal the command asks for the
+    answer. A protected change is shown with its diff, and is approved by its commit.
     """
     settings = settings_of(store)
     with LogAccess(settings.store) as access:

@@ -91,7 +91,10 @@ NEXT = ("leadhand lint plan.yaml", "leadhand run plan.yaml")
 @command("init", "leadhand init")
 @click.argument("folder", default=".", type=click.Path(path_type=Path))
 def init(console: Console, folder: Path) -> int:
-    """Write leadhand.toml, workers.py and plan.yaml; what is there already is left alone."""
+    """Write leadhand.toml, a worker stub and an example plan.
+
+    Existing files are not changed.
+    """
     written, kept = [], []
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -12,7 +12,7 @@ from msgspec import UNSET, to_builtins
 from leadhand.app.composition import planner_name, same_planner
 from leadhand.cli.commands.diff import print_changes
 from leadhand.cli.console import Console
-from leadhand.cli.group import command
+from leadhand.cli.group import CommandGroup, command
 from leadhand.cli.options import actor_of, read_plan, reading, settings_of, store_option
 from leadhand.cli.plan_source import is_plan
 from leadhand.cli.rendering.text import clean, moment, table
@@ -32,39 +32,35 @@ PLANNERS = ("goal", "hybrid", "model")
 """Names of planners that are worth recording if nothing else is known of them."""
 
 
-class _Shelf(click.Group):
-    """Commands about one thing; its help begins with an example, like that of any command."""
-
-    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        formatter.write_paragraph()
-        formatter.write("  leadhand library save deploy plan.yaml\n")
-        formatter.write("  leadhand run deploy --set version=v2\n")
-        super().format_help_text(ctx, formatter)
-
-
 @click.group(
     "library",
-    cls=_Shelf,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Each of them takes --json.",
+    cls=CommandGroup,
+    examples=(
+        "leadhand library save deploy plan.yaml",
+        "leadhand run deploy --set version=v2",
+    ),
+    epilog="Every command of this group takes --json.",
 )
 def library() -> None:
-    """Keep plans under a name, in versions, with how they fared."""
+    """Save plans under a name; list, show, export and import them.
+
+    Each name has numbered versions, and the library records how the runs of each version ended.
+    """
 
 
 @command(
     "save",
     "leadhand library save deploy plan.yaml\nleadhand library save deploy 7kq3",
-    short_help="Save a plan, or the plan of a run, under a name",
 )
 @click.argument("name")
 @click.argument("what", metavar="PLAN|RUN")
 @store_option
 def save(console: Console, name: str, what: str, store: str | None) -> int:
-    """Save a plan file, or the plan of a run, as the next version of NAME.
+    """Save a plan, or the plan of a run, under a name.
 
-    The same content makes no new version. Of a run, the plan as it was last approved is saved,
-    with the steps that took the place of others under their first names.
+    The plan becomes the next version of NAME, unless its content is already saved. For a run,
+    the plan as last approved is saved; replacement steps get the names of the steps they
+    replaced.
     """
     settings = settings_of(store)
     doc, source = (read_plan(what), what) if is_plan(what) else _plan_of_run(settings, what)
@@ -75,11 +71,10 @@ def save(console: Console, name: str, what: str, store: str | None) -> int:
 @command(
     "list",
     "leadhand library list",
-    short_help="List the plans, and how they fared",
 )
 @store_option
 def list_(console: Console, store: str | None) -> int:
-    """List the plans of the library, with how often and how well they ran."""
+    """List the saved plans, and how their runs ended."""
     from leadhand.app.library_history import library_rows
 
     rows: list[LibraryRow] = []
@@ -103,12 +98,14 @@ def list_(console: Console, store: str | None) -> int:
 @command(
     "show",
     "leadhand library show deploy\nleadhand library show deploy@2 --json",
-    short_help="Print a plan, and its history",
 )
 @click.argument("name", metavar="NAME[@VERSION]")
 @store_option
 def show(console: Console, name: str, store: str | None) -> int:
-    """Print a plan of the library as YAML, and its history: versions, uses, recoveries."""
+    """Print a saved plan, and its history.
+
+    The plan is printed as YAML. The history lists versions, uses and recoveries.
+    """
     from leadhand.app.library_history import library_plan
     from leadhand.codec.documents import write_yaml
 
@@ -129,12 +126,14 @@ def show(console: Console, name: str, store: str | None) -> int:
 @command(
     "remove",
     "leadhand library remove deploy",
-    short_help="Take a name out, with all its versions",
 )
 @click.argument("name")
 @store_option
 def remove(console: Console, name: str, store: str | None) -> int:
-    """Take a name out, with all its versions. Runs that used it keep what they ran."""
+    """Remove a name with all of its versions.
+
+    Runs that used the plan keep their copy.
+    """
     settings = settings_of(store)
     with reading(settings):
         pass
@@ -149,13 +148,20 @@ def remove(console: Console, name: str, store: str | None) -> int:
 @command(
     "export",
     "leadhand library export deploy -o deploy.plan.json",
-    short_help="Write a version as one file with its hash",
 )
 @click.argument("name", metavar="NAME[@VERSION]")
-@click.option("--output", "-o", metavar="FILE", help="JSON, or YAML by its ending; else stdout.")
+@click.option(
+    "--output",
+    "-o",
+    metavar="FILE",
+    help="The file to write, as JSON or as YAML by its extension; the default is standard output.",
+)
 @store_option
 def export(console: Console, name: str, output: str | None, store: str | None) -> int:
-    """Write one version as a single file that carries its hash, for `leadhand library import`."""
+    """Write one version of a plan to a file with its hash.
+
+    `leadhand library import` reads the file.
+    """
     from leadhand.app.library_history import saved_row
     from leadhand.codec.documents import write_json, write_yaml
     from leadhand.core.library import export_plan
@@ -178,14 +184,14 @@ def export(console: Console, name: str, output: str | None, store: str | None) -
 @command(
     "import",
     "leadhand library import deploy.plan.json",
-    short_help="Take in a file that was exported",
 )
 @click.argument("file")
 @store_option
 def import_(console: Console, file: str, store: str | None) -> int:
-    """Take in an exported plan; one whose hash does not match is refused with exit code 7.
+    """Import an exported plan.
 
-    Where the name is there already, what changed is shown, and it becomes the next version.
+    A file whose hash does not match is refused with exit code 7. If the name exists, the
+    changes are shown, and the plan becomes its next version.
     """
     from leadhand.core.library import import_plan
     from leadhand.core.plan.diff import differences

@@ -37,7 +37,7 @@ SHOWN_MAX = 5
 @workers_option
 @set_option
 @context_option
-@click.option("--all", "everything", is_flag=True, help="Show notes and every warning too.")
+@click.option("--all", "everything", is_flag=True, help="Also show notes and every warning.")
 def lint(
     console: Console,
     plan: str,
@@ -47,10 +47,11 @@ def lint(
     *,
     everything: bool,
 ) -> int:
-    """Check a plan and report everything that is wrong with it: rule, place, reason, fix.
+    """Check a plan and report every error and warning.
 
-    PLAN is a JSON or YAML file, - for standard input, or a name in the library. Errors exit with
-    3; warnings and notes keep nothing from running. Without workers only the plan itself is
+    Each finding names its rule, place, reason and fix. PLAN is a JSON or YAML file, - for
+    standard input, or the name of a plan in the library. The exit code is 3 if there are
+    errors; warnings and notes do not prevent a run. Without workers only the plan itself is
     checked. Values given with --set are checked too.
     """
     from leadhand.core.lint.plan import lint as check

@@ -28,14 +28,17 @@ POLL_S = 0.2
 @command("logs", "leadhand logs 7kq3 --intent\nleadhand logs 7kq3 step-2\nleadhand logs 7kq3 -f")
 @click.argument("run")
 @click.argument("step", required=False)
-@click.option("--intent", is_flag=True, help="Only what was meant: plans, reviews, decisions.")
-@click.option("--execution", is_flag=True, help="Only what was done: starts, reports, verdicts.")
-@click.option("-f", "--follow", is_flag=True, help="Go on until the run ends.")
+@click.option("--intent", is_flag=True, help="Show only the intent: plans, reviews and decisions.")
+@click.option(
+    "--execution", is_flag=True, help="Show only the execution: starts, reports and verdicts."
+)
+@click.option("-f", "--follow", is_flag=True, help="Follow the log until the run ends.")
 @store_option
 def logs(console: Console, run: str, step: str | None, **options: Any) -> int:
-    """Everything that happened in a run, one line each: time, ledger, what.
+    """Show the event log of a run, or the output of a step.
 
-    With STEP: what concerns that step, and what it printed. --json prints one event a line.
+    Each line has a time, the ledger (intent or execution) and the event. With STEP the command
+    shows the events of that step and its output. --json prints one event per line.
     """
     if options["intent"] and options["execution"]:
         raise UsageError("--intent and --execution exclude each other; leave both out for all")

@@ -46,12 +46,20 @@ STATUSES = (*OPEN, *ENDED, QUEUED, UNREADABLE)
 
 @command("ls", "leadhand ls\nleadhand ls workers")
 @click.argument("what", type=click.Choice(["runs", "workers"]), default="runs")
-@click.option("--status", type=click.Choice(STATUSES), help="Only runs with this status.")
 @click.option(
-    "--limit", type=click.IntRange(1), default=50, show_default=True, help="The latest N."
+    "--status",
+    type=click.Choice(STATUSES),
+    metavar="STATUS",
+    help=f"List only runs with this status: {', '.join(STATUSES)}.",
 )
 @click.option(
-    "--verbose", "-v", is_flag=True, help="With workers: what each version covers, file by file."
+    "--limit", type=click.IntRange(1), default=50, show_default=True, help="List the newest N runs."
+)
+@click.option(
+    "--verbose",
+    "-v",
+    is_flag=True,
+    help="For workers: list the files and values that each version covers.",
 )
 @workers_option
 @store_option
@@ -64,7 +72,7 @@ def ls(
     workers: tuple[str, ...],
     store: str | None,
 ) -> int:
-    """List runs (the latest first), or the workers that are configured."""
+    """List runs, newest first, or the configured workers."""
     settings = settings_of(store, workers)
     if what == "workers":
         return _workers(console, settings, registry_of(settings), verbose=verbose)

@@ -45,13 +45,16 @@ class LookedAt:
 
 @command("mcp", "leadhand mcp\nleadhand mcp files --pin")
 @click.argument("servers", nargs=-1)
-@click.option("--pin", is_flag=True, help="Write the tools as they are into leadhand.mcp.json.")
+@click.option(
+    "--pin", is_flag=True, help="Write the current definitions of the tools to leadhand.mcp.json."
+)
 @trust_option
 def mcp(console: Console, servers: tuple[str, ...], *, pin: bool) -> int:
-    """Ask the MCP servers of [mcp.NAME], all or the named ones, which tools they have.
+    """List the tools of MCP servers, and pin their definitions.
 
-    Pinned tools are described without asking the server, and one that the server has changed since
-    is refused. Look at what changed before you pin it again: descriptions are a stranger's words.
+    Without NAME all servers of [mcp.NAME] are asked. A pinned tool is described without asking
+    its server, and a tool that its server has changed is refused. Read what changed before you
+    pin it again: descriptions are untrusted text from the server.
     """
     settings = settings_of(executes=console)
     if not settings.mcp:

@@ -23,14 +23,15 @@ if TYPE_CHECKING:
 @click.option(
     "--since",
     metavar="WHEN",
-    help="Only runs that started since then: 7d, 12h, or a date with its zone.",
+    help="Count only runs that started since then: 7d, 12h, or a date with a time zone.",
 )
 @store_option
 def metrics(console: Console, since: str | None, store: str | None) -> int:
-    """Runs by status, first-pass success, and how often each answer to a failure won.
+    """Show totals over all runs, and how often each recovery worked.
 
-    A retry or another worker won when the next verdict on the step was good; splitting,
-    replanning and asking won when the step, or what took its place, succeeded in the end.
+    The totals are runs by status, first-pass success and cost. A retry or a switch to another
+    worker worked if the next check of the step passed. Splitting, re-planning and asking a
+    person worked if the step, or its replacement, eventually succeeded.
     """
     from leadhand.app.host_status import observe_host
     from leadhand.app.metrics import figures

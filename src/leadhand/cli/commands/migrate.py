@@ -21,15 +21,25 @@ if TYPE_CHECKING:
 
 TOLD_COMMITS = 1000
 EXAMPLE = """\
-leadhand migrate postgres://owner@db.example/leadhand --from .leadhand/leadhand.db
-leadhand migrate postgres://owner@db.example/leadhand --writer app --reader grafana"""
+leadhand migrate postgres://owner@db/leadhand --from .leadhand/leadhand.db
+leadhand migrate postgres://owner@db/leadhand --writer app --reader grafana"""
 
 
 @command("migrate", EXAMPLE)
 @click.argument("target", required=False)
-@click.option("--from", "source", metavar="STORE", help="Copy this log, and prove the copy equal.")
-@click.option("--writer", "writers", multiple=True, metavar="ROLE", help="May append, and read.")
-@click.option("--reader", "readers", multiple=True, metavar="ROLE", help="May read, no more.")
+@click.option(
+    "--from", "source", metavar="STORE", help="Copy this log to TARGET and compare the two."
+)
+@click.option(
+    "--writer",
+    "writers",
+    multiple=True,
+    metavar="ROLE",
+    help="A database role that may append and read.",
+)
+@click.option(
+    "--reader", "readers", multiple=True, metavar="ROLE", help="A database role that may only read."
+)
 def migrate(
     console: Console,
     target: str | None,
@@ -37,15 +47,16 @@ def migrate(
     writers: tuple[str, ...],
     readers: tuple[str, ...],
 ) -> int:
-    """Make the tables of TARGET or bring them up to date, and copy a log there.
+    """Copy the log to another database; create tables and grant access.
 
-    TARGET is a file or postgres://USER@HOST/DATABASE; the settings' store when left out. The copy
-    keeps every byte, hash and commit, so anchors and exports hold for it. Both logs are then read
-    from end to end, and every link of their hash chains is checked; the exit code is 0 only if
-    they are equal. Neither may have a host meanwhile. A copy that was interrupted goes on where
-    it ended, and a target that holds anything else is refused. The source is never changed.
+    TARGET is a file or postgres://USER@HOST/DATABASE; the default is the store of the settings.
+    Its tables are created or updated. The copy keeps every byte, hash and commit, so anchors
+    and exports stay valid. Both logs are then read from end to end and compared; the exit code
+    is 0 only if they are equal. Neither database may have a host process meanwhile. An
+    interrupted copy continues where it ended, and a target that holds anything else is refused.
+    The source is never changed.
 
-    Roles must exist; a writer cannot change or remove what was written.
+    Roles must exist. A writer cannot change or delete written events.
     """
     from leadhand.app.migration import check_places, move, prepare
 

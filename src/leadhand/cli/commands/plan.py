@@ -28,19 +28,29 @@ if TYPE_CHECKING:
 @click.argument("goal")
 @workers_option
 @context_option
-@click.option("--planner", metavar="M:F", help="module:function, or goal (built in, the default).")
-@click.option("--have", multiple=True, metavar="K=V", help="Something given.")
 @click.option(
-    "--want", multiple=True, metavar="FACT", help="A fact that is wanted; repeat it, or use commas."
+    "--planner", metavar="M:F", help="The planner: module:function, or goal, the built-in default."
 )
-@click.option("--budget", type=float, metavar="N", help="What it may cost.")
-@click.option("-o", "--output", metavar="FILE", help="Write the plan there (.json or .yaml).")
+@click.option(
+    "--have", multiple=True, metavar="K=V", help="A fact that is true already, with its value."
+)
+@click.option(
+    "--want",
+    multiple=True,
+    metavar="FACT",
+    help="A fact that should be true at the end; repeat the option or use commas.",
+)
+@click.option("--budget", type=float, metavar="N", help="The most that the run may cost.")
+@click.option(
+    "-o", "--output", metavar="FILE", help="The file to write the plan to (.json or .yaml)."
+)
 def plan(console: Console, goal: str, **options: Any) -> int:
-    """Plan how to reach a goal; nothing is executed.
+    """Plan how to reach a goal, without running anything.
 
-    Shows each step and why it is there, and what the plan will take: workers, tools, secrets,
-    resources, time and cost. When nothing leads to the goal, it says what is missing and who
-    would give it, and ends with 1. `leadhand doctor PLAN` checks that all of it is there.
+    The output lists each step with its reason, and what the plan needs: workers, tools,
+    secrets, resources, time and cost. If no plan reaches the goal, the message names what is
+    missing and which worker would provide it, and the exit code is 1. `leadhand doctor PLAN`
+    checks that everything the plan needs is available.
     """
     from leadhand.app.lead import Lead
     from leadhand.core.plan.model import Goal

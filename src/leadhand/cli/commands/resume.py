@@ -41,22 +41,27 @@ if TYPE_CHECKING:
 @command("resume", "leadhand resume 7kq3")
 @click.argument("run")
 @workers_option
-@click.option("--planner", metavar="M:F", help="The run's planner, as module:function.")
-@click.option("--yes", is_flag=True, help="Approve reviews, as the person who typed this.")
-@click.option("--detach", is_flag=True, help="Go on in the background.")
-@click.option("--quiet", "-q", is_flag=True, help="No progress, only how it ended.")
-@click.option("--here", is_flag=True, help="Take all runs back from Temporal; host them here.")
+@click.option("--planner", metavar="M:F", help="The planner of the run, as module:function.")
+@click.option("--yes", is_flag=True, help="Approve every review of the run in your own name.")
+@click.option("--detach", is_flag=True, help="Continue the run in the background.")
+@click.option("--quiet", "-q", is_flag=True, help="Print only the outcome, no progress.")
+@click.option("--here", is_flag=True, help="Move all runs from Temporal to this machine.")
 @click.option(
-    "--from-log", is_flag=True, help="On Temporal: give up its workflow, and begin one anew."
+    "--from-log",
+    is_flag=True,
+    help="On Temporal: abandon the run's workflow and start a new one from the log.",
 )
-@click.option("--reason", default="", help="Recorded with --here and --from-log.")
+@click.option(
+    "--reason", default="", help="The reason for --here or --from-log; it is recorded in the log."
+)
 @store_option
 def resume(console: Console, run: str, **options: Any) -> int:
-    """Take a run up again where its log ends; also lifts a pause.
+    """Resume a run, or continue one that is paused.
 
-    Finished steps are not run again. A step that was running when its host died is repeated
-    only if it may be; otherwise its worker is asked whether it happened, or you are. Workers
-    come from where the run had them, and from leadhand.toml.
+    The run continues from the end of its log. Finished steps are not run again. A step that was
+    running when its process died is repeated only if it is idempotent; otherwise its worker
+    checks whether the step took effect, or you are asked. Workers are loaded from where the run
+    loaded them before, and from leadhand.toml.
     """
     settings = settings_of(
         options["store"], options["workers"], options["planner"], executes=console

@@ -259,10 +259,12 @@ TAKES = {
     "request_changes": {"text"},
     "amend": {"sets", "unset", "reason", "output"},
 }
-SET = "To amend: PATH=VALUE. Of a PLAN that is shown or approved: a value for a parameter."
-OUTPUT = "Of a PLAN: where the approval, or the amended plan, is written; else stdout."
+SET = "For amend: a change, as PATH=VALUE. For a PLAN: the value of a parameter."
+OUTPUT = (
+    "For a PLAN: the file for the approval or the amended plan; the default is standard output."
+)
 EXAMPLE = """leadhand review 7kq3
-leadhand review 7kq3 amend --set steps.step-3.not_before="02:00 America/New_York"
+leadhand review 7kq3 amend --set steps.step-3.not_before="02:00 UTC"
 leadhand review 7kq3 approve --hash 5f1c09aa31d2 --expires "8 hours"
 leadhand review plan.yaml approve -o approval.json"""
 
@@ -271,29 +273,35 @@ leadhand review plan.yaml approve -o approval.json"""
 @click.argument("what", metavar="RUN|PLAN")
 @click.argument("action", type=click.Choice(ACTIONS), required=False, metavar="[ACTION]")
 @click.option(
-    "--hash", metavar="PREFIX", help="Approve only if the hash shown begins so (12 digits or more)."
+    "--hash",
+    metavar="PREFIX",
+    help="Approve only if the plan digest begins with this (12 digits or more).",
 )
-@click.option("--expires", metavar="TIME", help='How long the approval holds, as in "8 hours".')
-@click.option("--reason", help="Why; recorded with it.")
-@click.option("--text", help="Which changes are wanted, for the planner.")
+@click.option(
+    "--expires", metavar="TIME", help='How long the approval is valid, for example "8 hours".'
+)
+@click.option("--reason", help="The reason; it is recorded in the log.")
+@click.option("--text", help="For request_changes: the changes that the planner should make.")
 @click.option("--set", "sets", multiple=True, metavar="K=V", help=SET)
-@click.option("--unset", multiple=True, metavar="PATH", help="To amend: what is taken out.")
-@click.option("--key", metavar="PATH", help="The key that signs the approval.")
+@click.option("--unset", multiple=True, metavar="PATH", help="For amend: a field to remove.")
+@click.option("--key", metavar="PATH", help="The private key that signs the approval.")
 @click.option("--output", "-o", metavar="FILE", help=OUTPUT)
-@click.option("--budget", type=float, metavar="N", help="Of a PLAN: what a run may spend at most.")
-@click.option("--yes", is_flag=True, help="On a terminal, approve without asking once more.")
+@click.option(
+    "--budget", type=float, metavar="N", help="For a PLAN: the most that its run may cost."
+)
+@click.option("--yes", is_flag=True, help="On a terminal, approve without a confirmation.")
 @workers_option
 @context_option
 @store_option
 def review(console: Console, what: str, action: str | None, **options: Any) -> int:
-    """Show everything that will run, and decide about it.
+    """Show what will run; approve, reject or amend it.
 
-    ACTION is approve, reject, request_changes or amend. Without one, all that waits in RUN is
-    shown, complete: every field of every step, what cannot be seen escaped; why it waits, who
-    has allowed it, what is different from what was approved last, and the hash that an approval
-    is bound to. `amend` changes steps that have not started, by --set PATH=VALUE and --unset
-    PATH, or in $EDITOR; it makes a new revision. Of a PLAN, `approve` writes an approval that
-    `leadhand apply PLAN --approval FILE` uses up.
+    ACTION is approve, reject, request_changes or amend. Without an action the command shows the
+    revision that waits in RUN: every field of every step, the reason for the review, the
+    approvals so far, the changes since the last approved revision, and the hash that an
+    approval is bound to. `amend` changes steps that have not started, with --set PATH=VALUE and
+    --unset PATH or in $EDITOR, and makes a new revision. For a PLAN, `approve` writes an
+    approval that `leadhand apply PLAN --approval FILE` uses once.
     """
     _refuse_strangers(action, options)
     settings = settings_of(options["store"], options["workers"], context=options["context"])

@@ -26,15 +26,16 @@ if TYPE_CHECKING:
 @command("rollback", "leadhand rollback 7kq3")
 @click.argument("run")
 @workers_option
-@click.option("--yes", is_flag=True, help="Approve reviews, as the person who typed this.")
-@click.option("--quiet", "-q", is_flag=True, help="No progress, only how it ended.")
+@click.option("--yes", is_flag=True, help="Approve every review of the run in your own name.")
+@click.option("--quiet", "-q", is_flag=True, help="Print only the outcome, no progress.")
 @store_option
 def rollback(console: Console, run: str, **options: Any) -> int:
-    """Take back what a run did that has ended: its rollback plan, or its steps' undos.
+    """Roll back a run that has ended.
 
-    The rollback is the run RUN-rollback, reviewed and logged as any other. Asked for again, it is
-    taken up where it stands: what was undone once is not undone twice. With nothing to take back
-    it says so, and ends with the exit code of the run.
+    The rollback plan of the run is used, or the undo actions of its steps. The rollback is the
+    run RUN-rollback, which is reviewed and logged like any other. If the rollback exists
+    already, the command continues it: a step that was undone is not undone again. If there is
+    nothing to roll back, the command says so and exits with the code of the run.
     """
     from leadhand.cli.foreground import host
 

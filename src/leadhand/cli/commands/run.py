@@ -115,19 +115,30 @@ def _common(function: Callable[..., Any]) -> Callable[..., Any]:
         workers_option,
         set_option,
         context_option,
-        click.option("--review", is_flag=True, help="Wait for a person whatever the risk."),
-        click.option("--yes", is_flag=True, help="Approve reviews, as the person who typed this."),
-        click.option("--dry-run", is_flag=True, help="Show what would run; execute nothing."),
-        click.option("--detach", is_flag=True, help="Run in the background; print the run's id."),
-        click.option("--budget", type=float, metavar="N", help="Stop when this much was spent."),
-        click.option("--concurrency", type=int, metavar="N", help="At most N steps at once."),
-        click.option("--why", is_flag=True, help="On a terminal too, say what is decided and why."),
+        click.option("--review", is_flag=True, help="Wait for approval, whatever the risk."),
+        click.option(
+            "--yes", is_flag=True, help="Approve every review of the run in your own name."
+        ),
+        click.option("--dry-run", is_flag=True, help="Show what would run, and execute nothing."),
+        click.option(
+            "--detach", is_flag=True, help="Run in the background, and print the id of the run."
+        ),
+        click.option(
+            "--budget",
+            type=float,
+            metavar="N",
+            help="The most that the run may cost; it stops there.",
+        ),
+        click.option("--concurrency", type=int, metavar="N", help="Run at most N steps at once."),
+        click.option(
+            "--why", is_flag=True, help="Print every decision with its reason, also on a terminal."
+        ),
         click.option(
             "--no-input",
             is_flag=True,
-            help="End the run where a person would be asked about a failure or a plan.",
+            help="End the run instead of asking a person about a failure or a plan.",
         ),
-        click.option("--quiet", "-q", is_flag=True, help="No progress, only how it ended."),
+        click.option("--quiet", "-q", is_flag=True, help="Print only the outcome, no progress."),
         store_option,
     ]
     for option in reversed(options):
@@ -161,24 +172,31 @@ class CheckedPlan:
 @click.option(
     "--planner",
     metavar="M:F",
-    help="Of a goal: module:function, or goal (built in). Of a plan: the one that it names.",
+    help="For a goal: the planner, as module:function, or goal (built in). For a plan: the "
+    "planner that the plan names.",
 )
-@click.option("--have", multiple=True, metavar="K=V", help="For a goal: something given.")
+@click.option(
+    "--have",
+    multiple=True,
+    metavar="K=V",
+    help="For a goal: a fact that is true already, with its value.",
+)
 @click.option(
     "--want",
     multiple=True,
     metavar="FACT",
-    help="For a goal: a fact that is wanted; repeat it, or use commas.",
+    help="For a goal: a fact that should be true at the end; repeat the option or use commas.",
 )
 @click.option("--mode", type=click.Choice(MODES), help="For a goal: how far ahead to plan.")
 def run(console: Console, what: str, **options: Any) -> int:
-    """Run a plan, or pursue a goal with a planner.
+    """Run a plan, or plan and run a goal.
 
-    PLAN is a JSON or YAML file, - for standard input, or a name in the library (NAME or
-    NAME@VERSION); any other text is a goal: say with --want which facts should be true in the
-    end, or give a planner of your own. A plan is checked first, and everything wrong with it is
-    reported at once. The result is printed on stdout, progress on stderr. Ctrl-C lets running
-    steps finish and prints how to go on; twice ends at once.
+    PLAN is a JSON or YAML file, - for standard input, or the name of a plan in the library
+    (NAME or NAME@VERSION). Any other text is a goal: name the facts that should be true at the
+    end with --want, or give your own planner with --planner. A plan is checked first, and all
+    of its errors are reported at once. The result is printed on standard output, and progress
+    on standard error. Ctrl-C lets running steps finish and prints the command that continues
+    the run; a second Ctrl-C ends it at once.
     """
     for_goal = any(options[name] for name in ("have", "want", "mode"))
     if is_plan(what) or (not for_goal and in_library(_settings(console, options), what)):
@@ -196,16 +214,20 @@ def run(console: Console, what: str, **options: Any) -> int:
     "approvals",
     multiple=True,
     metavar="FILE",
-    help="Run only what this approval is of; it is used up. May be given several times.",
+    help="Run only if this approval is for exactly this plan; an approval is used once. "
+    "Repeat the option for several approvals.",
 )
-@click.option("--planner", metavar="M:F", help="The planner that the plan names, where it is code.")
+@click.option(
+    "--planner", metavar="M:F", help="The planner that the plan names, as module:function."
+)
 @_common
 def apply(console: Console, plan: str, **options: Any) -> int:
-    """Run exactly this plan, and refuse it when it is stale.
+    """Run an approved plan; fail if anything changed.
 
-    A plan with a `base` was made for certain workers. If those have changed since, nothing is
-    run, the exit code is 7, and the message says what changed. The same holds with an approval
-    (`leadhand review PLAN approve`): any change voids it, and so does its end, or an earlier use.
+    A plan with a `base` was made for certain versions of its workers. If a worker has changed
+    since, nothing is run, the exit code is 7, and the message says what changed. The same
+    applies to an approval written by `leadhand review PLAN approve`: a changed plan, an expired
+    approval or one that was used before is refused.
     """
     from leadhand.cli.commands.review import read_approval
 

@@ -111,9 +111,9 @@ RESULT_MAX = 2000
     is_flag=False,
     flag_value="ascii",
     type=click.Choice(["ascii", "mermaid", "dot"]),
-    help="Draw it: ascii (the default), mermaid or dot.",
+    help="Draw the graph of the steps as ascii (the default), mermaid or dot.",
 )
-@click.option("--timeline", is_flag=True, help="Of a run: when each step was worked on.")
+@click.option("--timeline", is_flag=True, help="For a run: show when each step ran and waited.")
 @workers_option
 @set_option
 @context_option
@@ -129,11 +129,12 @@ def show(  # noqa: PLR0913, PLR0917 - options
     context: str | None,
     store: str | None,
 ) -> int:
-    """Show a plan (what would run, in order, with risk, effects and limits) or a run.
+    """Show a plan or a run: as a list, a graph or a timeline.
 
-    PLAN is a JSON or YAML file, - for standard input, or a name in the library; anything else
-    is taken for the id of a run. With STEP: that step of the run, with what its worker got, each
-    attempt, and what it gave. Nothing is executed.
+    PLAN is a JSON or YAML file, - for standard input, or the name of a plan in the library;
+    anything else is the id of a run. A plan is shown as it would run: order, risk, side effects
+    and limits. With STEP the command shows that step of the run: its inputs, its attempts and
+    its result. Nothing is executed.
     """
     settings = settings_of(store=store, workers=workers, context=context)
     if (

@@ -21,16 +21,17 @@ if TYPE_CHECKING:
 
 @command("trust", "leadhand trust\nleadhand trust ../shop --revoke\nleadhand trust --list")
 @click.argument("folder", default=".", type=click.Path(path_type=Path))
-@click.option("--revoke", is_flag=True, help="Trust nothing of the folder any more.")
-@click.option("--list", "listing", is_flag=True, help="Show every folder that is trusted.")
+@click.option("--revoke", is_flag=True, help="Stop trusting the folder.")
+@click.option("--list", "listing", is_flag=True, help="List the trusted folders.")
 def trust(console: Console, folder: Path, *, revoke: bool, listing: bool) -> int:
-    """Trust what the settings of FOLDER name: worker modules, MCP servers, planners, addresses.
+    """Trust the code and addresses that the settings of a folder name.
 
-    Until then commands that look (lint, show, review, doctor, ls) leave it out, and commands
-    that execute ask on a terminal and refuse elsewhere. What is trusted is listed. Entries that
-    are added to the settings, or changed, later are asked about again; an edit of a worker's
-    code is not. It is kept for this account, outside of the folder. In CI, give --trust to the
-    command, or set LEADHAND_TRUST to the folder.
+    These are worker modules, MCP servers, planners and addresses; the command lists them.
+    Without trust, commands that only read (lint, show, review, doctor, ls) leave them out, and
+    commands that execute ask on a terminal and refuse elsewhere. Entries that are added or
+    changed later need trust again; an edit of a worker's code does not. Trust is stored for
+    your account, outside of the folder. In CI, give --trust to the command, or set
+    LEADHAND_TRUST to the folder.
     """
     if revoke and listing:
         raise UsageError("--revoke and --list do not go together")

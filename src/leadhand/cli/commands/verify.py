@@ -25,8 +25,12 @@ if TYPE_CHECKING:
 
 @command("verify", "leadhand verify 7kq3\nleadhand verify --all\nleadhand verify run-7kq3.zip")
 @click.argument("what", required=False, metavar="RUN|FILE")
-@click.option("--all", "everything", is_flag=True, help="Every run, and the chain of commits.")
-@click.option("--key", metavar="FILE", help="The public key that must have signed.")
+@click.option(
+    "--all", "everything", is_flag=True, help="Check every run, and the chain of commits."
+)
+@click.option(
+    "--key", metavar="FILE", help="The public key that must have signed the file or the anchor."
+)
 @store_option
 def verify(
     console: Console,
@@ -35,11 +39,12 @@ def verify(
     key: str | None,
     store: str | None,
 ) -> int:
-    """Check that a log is complete, unchanged, and keeps every rule the engine promises.
+    """Verify the log of a run, or an exported file.
 
-    The same checker that the tests use. Each violation is listed with its place and rule; the
-    exit code is then 1. A FILE that `leadhand export` wrote is checked alone, without the
-    database. What cannot be shown, for want of an anchor or a key, is said.
+    The command checks that the log is complete and unchanged, and that it keeps every rule of
+    the engine. Each violation is listed with its place and rule, and the exit code is 1. A FILE
+    written by `leadhand export` is checked on its own, without the database. The output also
+    names what cannot be proved because an anchor or a key is missing.
     """
     if everything == (what is not None):
         raise UsageError("name a RUN or a FILE, or give --all")

@@ -40,16 +40,17 @@ ASKED_S = 2.0
 
 @command("watch", "leadhand watch 7kq3 --exit-status")
 @click.argument("run", required=False)
-@click.option("--exit-status", is_flag=True, help="Exit with the code of the run's status.")
+@click.option("--exit-status", is_flag=True, help="Exit with the exit code of the run's status.")
 @store_option
 def watch(console: Console, run: str | None, exit_status: bool, store: str | None) -> int:  # noqa: FBT001 - click passes it
-    """Follow a run live until it ends, or until nothing hosts it any more.
+    """Follow a run live until it ends, or until no process runs it.
 
-    Without RUN the latest one. --json prints one event a line, then the outcome. A run that
-    waits for a person is followed until somebody answers. With --exit-status it ends as
-    `leadhand run` would have, with the same code: then it also leaves, with 5, when only a
-    person can make the run go on. When nothing hosts a run that has not ended, the code is 5
-    if it waits for a person, else 8.
+    Without RUN the command follows the latest run. --json prints one event per line, and then
+    the outcome. A run that is waiting for approval or input is followed until it is answered.
+    With --exit-status the command ends as `leadhand run` would, with the same exit code: it
+    also ends, with code 5, when only a person can continue the run. If no process runs an
+    unfinished run, the exit code is 5 if the run is waiting for approval or input, and 8
+    otherwise.
     """
     settings = settings_of(store)
     try:

@@ -23,34 +23,84 @@ MANY = click.IntRange(1, 1024)
 
 @command("capacity", "leadhand fleet capacity --agents 100,1000,10000 --gate-seconds 300")
 @click.option(
-    "--agents", default="100,1000,10000", show_default=True, help="One number, or some to compare."
+    "--agents",
+    default="100,1000,10000",
+    show_default=True,
+    help="The number of agents, or several numbers to compare.",
 )
-@click.option("--hours", type=click.FloatRange(0.1, 168.0), default=8.0, show_default=True)
+@click.option(
+    "--hours",
+    type=click.FloatRange(0.1, 168.0),
+    default=8.0,
+    show_default=True,
+    help="The simulated period.",
+)
 @click.option(
     "--work-seconds",
     type=TIME,
     default=900.0,
     show_default=True,
-    help="Of one attempt, on average.",
-)
-@click.option("--gate-seconds", type=TIME, default=300.0, show_default=True)
-@click.option("--gates", type=MANY, default=16, show_default=True, help="For what agents did.")
-@click.option("--train-gates", type=MANY, default=16, show_default=True, help="For the train.")
-@click.option("--batch", type=MANY, default=16, show_default=True, help="Most changes in one test.")
-@click.option(
-    "--unsound", type=SHARE, default=0.3, show_default=True, help="Attempts red by themselves."
+    help="The average duration of an attempt.",
 )
 @click.option(
-    "--clashing", type=SHARE, default=0.02, show_default=True, help="Changes red on others' work."
+    "--gate-seconds",
+    type=TIME,
+    default=300.0,
+    show_default=True,
+    help="The duration of one run of the gate.",
 )
-@click.option("--cost", type=click.FloatRange(0.0), default=0.0, help="Of one attempt.")
-@click.option("--strict", is_flag=True, help="Gate every commit, not only the tip of a batch.")
-@click.option("--seed", type=int, default=1, show_default=True)
+@click.option(
+    "--gates",
+    type=MANY,
+    default=16,
+    show_default=True,
+    help="How many gates test the changes of agents at once.",
+)
+@click.option(
+    "--train-gates",
+    type=MANY,
+    default=16,
+    show_default=True,
+    help="How many gates test the merge queue at once.",
+)
+@click.option(
+    "--batch",
+    type=MANY,
+    default=16,
+    show_default=True,
+    help="The most changes in one test of the merge queue.",
+)
+@click.option(
+    "--unsound",
+    type=SHARE,
+    default=0.3,
+    show_default=True,
+    help="The share of attempts that fail the gate on their own.",
+)
+@click.option(
+    "--clashing",
+    type=SHARE,
+    default=0.02,
+    show_default=True,
+    help="The share of changes that fail only together with other changes.",
+)
+@click.option(
+    "--cost", type=click.FloatRange(0.0), default=0.0, help="The average cost of an attempt."
+)
+@click.option(
+    "--strict",
+    is_flag=True,
+    help="Test every commit in the gate, not only the last one of a batch.",
+)
+@click.option(
+    "--seed", type=int, default=1, show_default=True, help="The seed of all random choices."
+)
 def capacity(console: Console, **options: Any) -> int:
-    """What fleets of these sizes would land, and what would hold them up.
+    """Estimate the throughput and the bottleneck of fleets, by size.
 
-    The train's own decisions in virtual time: seconds for ten thousand agents and a day. Git's
-    own time, outages and tasks that wait for each other are left out, so it is an upper bound.
+    The merge queue's real decisions are run in virtual time: seconds for ten thousand agents
+    and a day. Git's own time, outages and dependencies between tasks are not included, so the
+    estimate is an upper bound.
     """
     from leadhand.fleet.capacity import CapacityPlan
     from leadhand.fleet.capacity import capacity as tried

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from leadhand.cli.console import Console
-from leadhand.cli.group import command
+from leadhand.cli.group import CommandGroup, command
 from leadhand.errors import UsageError
 from leadhand.fleet.commands.capacity import capacity
 from leadhand.fleet.commands.log import log
@@ -24,54 +24,82 @@ if TYPE_CHECKING:
 LABELS = {"lost": "tasks lost", "twice": "landed twice"}
 
 
-class _Fleet(click.Group):
-    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        formatter.write_paragraph()
-        formatter.write("  leadhand fleet start --repo ../shop\n")
-        formatter.write("  leadhand fleet submit search.md\n")
-        formatter.write("  leadhand fleet simulate --agents 50 --tasks 200 --faults 0.3\n")
-        super().format_help_text(ctx, formatter)
-
-
-@click.group("fleet", cls=_Fleet, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    "fleet",
+    cls=CommandGroup,
+    examples=(
+        "leadhand fleet start --repo ../shop",
+        "leadhand fleet submit search.md",
+        "leadhand fleet simulate --agents 50 --tasks 200 --faults 0.3",
+    ),
+)
 def fleet() -> None:
-    """Many coding agents on one repository, and only what passed its gate on main.
+    """Run coding agents on a repository; merge what passes the gate.
 
-    Every command of it takes --json.
+    Every command of this group takes --json.
     """
 
 
 @command("simulate", "leadhand fleet simulate --agents 50 --tasks 200 --faults 0.3")
-@click.option("--agents", type=click.IntRange(1, 2000), default=20, show_default=True)
-@click.option("--tasks", type=click.IntRange(1, 5000), default=100, show_default=True)
+@click.option(
+    "--agents",
+    type=click.IntRange(1, 2000),
+    default=20,
+    show_default=True,
+    help="How many agents run at once.",
+)
+@click.option(
+    "--tasks",
+    type=click.IntRange(1, 5000),
+    default=100,
+    show_default=True,
+    help="The number of tasks.",
+)
 @click.option(
     "--faults",
     type=click.FloatRange(0.0, 0.9),
     default=0.0,
     show_default=True,
-    help="The chance that an attempt goes wrong.",
+    help="The probability that an attempt has a fault.",
 )
-@click.option("--only", multiple=True, help="A kind of fault, as the table names it; repeatable.")
-@click.option("--gate-seconds", type=click.FloatRange(0.0, 600.0), default=0.0, show_default=True)
+@click.option(
+    "--only",
+    multiple=True,
+    help="A kind of fault, as the table names it; repeat the option for several.",
+)
+@click.option(
+    "--gate-seconds",
+    type=click.FloatRange(0.0, 600.0),
+    default=0.0,
+    show_default=True,
+    help="The duration of one run of the gate.",
+)
 @click.option(
     "--work-seconds",
     type=click.FloatRange(0.0, 600.0),
-    help="How long an agent works; else as long as it takes for all of them to be at work.",
+    help="How long an agent works; the default is long enough for all agents to run at once.",
 )
-@click.option("--seed", type=int, default=1, show_default=True)
-@click.option("--strict", is_flag=True, help="Gate every commit, not only the tip of a batch.")
+@click.option(
+    "--seed", type=int, default=1, show_default=True, help="The seed of all random choices."
+)
+@click.option(
+    "--strict",
+    is_flag=True,
+    help="Test every commit in the gate, not only the last one of a batch.",
+)
 @click.option(
     "--gates",
     type=click.IntRange(1, 256),
     default=2,
     show_default=True,
-    help="How many gates run at once for agents, and as many for the train.",
+    help="How many gates run at once for agents, and the same number for the merge queue.",
 )
 def simulate(console: Console, **options: Any) -> int:
-    """Scripted agents on a generated repository: real processes, real git, a real gate.
+    """Test the fleet with scripted agents on a generated repository.
 
-    Nothing of yours is touched. Exits with 1 when something was lost, landed twice, is
-    red, was called done and is not, or when an agent wrote or ran what it may not.
+    Processes, git and the gate are real; your repositories are not touched. The exit code is 1
+    if a task was lost, merged twice, merged without passing the gate or reported done without a
+    change, or if an agent wrote or executed anything outside of its permissions.
     """
     from leadhand.fleet.trial.scenario import Trial, together_s
     from leadhand.fleet.trial.trial import WRONG

@@ -21,8 +21,12 @@ if TYPE_CHECKING:
 
 @command("log", "leadhand fleet log query -f")
 @click.argument("task", required=False)
-@click.option("-f", "--follow", is_flag=True, help="Go on until the task's agent has ended.")
-@click.option("--attempt", type=click.IntRange(min=1), help="Which one; default the last.")
+@click.option(
+    "-f", "--follow", is_flag=True, help="Follow the transcript until the agent has ended."
+)
+@click.option(
+    "--attempt", type=click.IntRange(min=1), help="The attempt; the default is the last one."
+)
 @folder_option
 def log(
     console: Console,
@@ -31,9 +35,10 @@ def log(
     attempt: int | None,
     folder: str | None,
 ) -> int:
-    """What the agent of TASK (or RUN/TASK) says and does, live or afterwards.
+    """Show the transcript of the agent that works on a task.
 
-    Without TASK: of which tasks something is kept.
+    TASK may be written RUN/TASK. The transcript is shown live, or afterwards. Without TASK the
+    command lists the tasks that have a transcript.
     """
     from leadhand.fleet.agents import transcripts
     from leadhand.fleet.configuration import fleet_folder

@@ -95,7 +95,7 @@ def folder_option(function: F) -> F:
     made = click.option(
         "--folder",
         type=click.Path(file_okay=False),
-        help="Where the fleet keeps everything; default .leadhand/fleet.",
+        help="The folder of the fleet's data; the default is .leadhand/fleet.",
     )
     return made(function)
 
@@ -110,18 +110,27 @@ def settings_for(folder: str | None, executes: Console | None = None) -> Setting
 
 
 @command("start", "leadhand fleet start --repo ../shop")
-@click.option("--repo", type=click.Path(file_okay=False), help="The repository to work on.")
-@click.option("--no-serve", is_flag=True, help="Without the HTTP API and the page.")
-@click.option("--port", type=click.IntRange(0, 65535), help="Where to listen; 0 takes a free one.")
-@click.option("--until-idle", is_flag=True, help="End when every epic has ended, or waits.")
+@click.option(
+    "--repo", type=click.Path(file_okay=False), help="The repository that the agents work on."
+)
+@click.option("--no-serve", is_flag=True, help="Do not start the dashboard and HTTP API.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), help="The port to listen on; 0 takes a free one."
+)
+@click.option(
+    "--until-idle",
+    is_flag=True,
+    help="Exit when every epic has ended or is waiting for a decision.",
+)
 @trust_option
 @folder_option
 def start(console: Console, **options: Any) -> int:
-    """Put agents to work on a repository, and keep going until Ctrl-C.
+    """Start the fleet on a repository, until Ctrl-C.
 
-    Epics are taken from a folder (`leadhand fleet submit`). What was open is taken up, also after
-    a kill. Ctrl-C and SIGTERM drain: no new agents, those at work get a grace, what they did is
-    saved; twice ends at once. `[fleet]` and `[coders.NAME]` of leadhand.toml say the rest.
+    Epics are read from a folder (`leadhand fleet submit`). Unfinished epics continue, also
+    after a crash. Ctrl-C and SIGTERM drain the fleet: no new agents start, running agents get a
+    grace period, and their work is saved; a second Ctrl-C ends the fleet at once. The settings
+    are [fleet] and [coders.NAME] in leadhand.toml.
     """
     from leadhand.fleet.configuration import config_of, crew_of
     from leadhand.fleet.service import Fleet
@@ -272,10 +281,17 @@ async def _failed(console: Console, station: Station, news: News, *, until_idle:
 
 @command("submit", "leadhand fleet submit search.md --priority 5")
 @click.argument("epic", type=click.Path(dir_okay=False))
-@click.option("--priority", type=int, help="More is sooner; default: as the file says, else 0.")
+@click.option(
+    "--priority",
+    type=int,
+    help="Higher priorities are started first; the default is the priority in the file, or 0.",
+)
 @folder_option
 def submit(console: Console, epic: str, priority: int | None, folder: str | None) -> int:
-    """Hand in an epic: whether or not the fleet is at work, it is put into its folder."""
+    """Submit an epic to the fleet.
+
+    The file is copied to the folder of epics, whether or not the fleet is running.
+    """
     from leadhand.fleet.configuration import epics_folder, fleet_folder
     from leadhand.fleet.epic_folder import submit as handed_in
     from leadhand.fleet.epics import read_epic
@@ -323,7 +339,10 @@ def submit(console: Console, epic: str, priority: int | None, folder: str | None
 @command("drain", "leadhand fleet drain")
 @folder_option
 def drain(console: Console, folder: str | None) -> int:
-    """Let the fleet end: no new agents, those at work get a grace, what they did is saved."""
+    """Stop the fleet gracefully.
+
+    No new agents start, running agents get a grace period, and their work is saved.
+    """
     return _ordered(console, folder, "drain")
 
 
@@ -331,10 +350,11 @@ def drain(console: Console, folder: str | None) -> int:
 @click.argument("task")
 @folder_option
 def stop(console: Console, task: str, folder: str | None) -> int:
-    """End the agent that works on TASK (or RUN/TASK); its work is saved.
+    """Stop the agent that works on a task; its work is saved.
 
-    The task itself goes on: with another attempt, or as the ladder says. `leadhand hold` keeps a
-    task from starting, `leadhand cancel` ends the epic.
+    TASK may be written RUN/TASK. The task itself continues with another attempt, or with the
+    next step of its recovery. `leadhand hold` prevents a task from starting, and `leadhand
+    cancel` ends the epic.
     """
     return _ordered(console, folder, "stop", task)
 
@@ -344,7 +364,10 @@ def stop(console: Console, task: str, folder: str | None) -> int:
 @click.argument("text")
 @folder_option
 def message(console: Console, task: str, text: str, folder: str | None) -> int:
-    """Tell the agent that works on TASK (or RUN/TASK) something; its conversation goes on."""
+    """Send a message to the agent that works on a task.
+
+    TASK may be written RUN/TASK. The agent continues its conversation with the message.
+    """
     return _ordered(console, folder, "message", task, text)
 
 

@@ -36,12 +36,13 @@ def _evidence(folder: str | None) -> Evidence:
 
 
 @command("status", "leadhand fleet status --watch")
-@click.option("--watch", is_flag=True, help="Again and again, until Ctrl-C.")
+@click.option("--watch", is_flag=True, help="Refresh the status until Ctrl-C.")
 @folder_option
 def status(console: Console, watch: bool, folder: str | None) -> int:  # noqa: FBT001 - an option
-    """Agents, tasks, the train, recovery and money: from the log, held against git.
+    """Show agents, tasks, the merge queue, recoveries and cost.
 
-    Exits with 1 when the log and git disagree.
+    The figures come from the log and are compared with git. The exit code is 1 if the log and
+    git disagree.
     """
     evidence = _evidence(folder)
     while True:
@@ -144,16 +145,19 @@ def _each(spend: Doc) -> str:
 
 
 @command("report", "leadhand fleet report --since 7d -o fleet.html")
-@click.option("--since", default="7d", show_default=True, help='How far back: "7d", "12 hours".')
+@click.option(
+    "--since", default="7d", show_default=True, help='The period of the report: "7d", "12 hours".'
+)
 @click.option(
     "-o",
     "--output",
     type=click.Path(dir_okay=False),
-    help="Where the page goes; its figures go beside it, as .json. Default: fleet-report.html.",
+    help="The file for the page; its figures are written beside it as .json. The default is "
+    "fleet-report.html.",
 )
 @folder_option
 def report(console: Console, since: str, output: str | None, folder: str | None) -> int:
-    """One page to show to others, with everything in it, and the same as JSON."""
+    """Write a report of the fleet as one HTML page and as JSON."""
     from leadhand.fleet.status.report_page import page
 
     try:
