@@ -19,7 +19,7 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fast check docs bench bench-temporal calibrate evals hostile sim audit mutants reference lock clean python run-env dev-env docs-env
+.PHONY: help demo test fast check docs pictures bench bench-temporal calibrate evals hostile sim audit mutants reference lock clean python run-env dev-env docs-env
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -39,8 +39,12 @@ check: dev-env ## lint, format, types, layers
 	@$(BIN)/mypy --strict src
 	@$(BIN)/lint-imports --no-logo
 
-docs: docs-env ## build the documentation site: build/site/index.html
-	@.venv-docs/bin/python scripts/site.py
+docs: dev-env docs-env ## build the documentation site: build/site/index.html
+	@$(BIN)/python scripts/pictures.py --new
+	@.venv-docs/bin/python scripts/docs_site.py $(ARGS)
+
+pictures: dev-env ## make the pictures of the documentation from real runs
+	@$(BIN)/python scripts/pictures.py $(ARGS)
 
 bench: dev-env ## measure, beside the peers, in one run
 	@$(BIN)/python -m bench $(ARGS)

@@ -45,6 +45,7 @@ TARGETS = [
     "hostile",
     "lock",
     "mutants",
+    "pictures",
     "reference",
     "sim",
     "test",

@@ -47,6 +47,7 @@ from leadhand.workers.declared import declared_workers
 from leadhand.workers.functions.decorator import WorkerOptions
 from leadhand.workers.http.declared import HttpTable
 from leadhand.workers.mcp.declared import ServerTable, ToolTable
+from scripts import pictures
 from tests.support import warm
 from tests.support.cli import Folder, environment
 
@@ -81,6 +82,7 @@ SAID = re.compile(r"^ *print\(.*\) +# (.+)$", re.MULTILINE)
 EXIT = re.compile(r" +# exit (\d+)$")
 PATTERN = re.compile(r"\b[A-Z]{3,}\b")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
+PICTURE = re.compile(r"!\[[^\]]*\]\((?:\.\./)*(?:docs/)?img/([^)\s]+)\.svg\)")
 
 EXITS = {"TESTS_FAIL=1 leadhand run examples/deploy/plan.json": 1}
 """How lines end of which the text around them says so."""
@@ -234,7 +236,10 @@ def test_commands_in_the_text_exist(page):
 
 @pytest.mark.parametrize("page", LINKED, ids=name)
 def test_links_lead_somewhere(page):
-    for target in LINK.findall(page.read_text()):
+    """Pictures are made by the build: a page may name those that scripts/pictures.py knows."""
+    text = page.read_text()
+    assert set(PICTURE.findall(text)) <= set(pictures.NAMES_ALL)
+    for target in LINK.findall(PICTURE.sub("", text)):
         path, _, anchor = target.partition("#")
         file = page.parent / path if path else page
         assert "://" in target or file.exists(), f"{name(page)}: {target}"

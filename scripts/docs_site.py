@@ -10,8 +10,9 @@
    another host.
 5. Write llms.txt and llms-full.txt, and each page as Markdown beside its HTML.
 
-Pictures come from build/pictures, which `make pictures` fills from real runs. A page names one
-as `![What it shows](../pictures/NAME.svg)`; the site shows the light or the dark one.
+Pictures come from build/pictures, which `make pictures` fills from real runs (scripts/pictures.py).
+A page names one as `![What it shows](../img/NAME.svg)`; the site shows the light or the dark one.
+With `--draft`, every picture is left empty, so that none must be made.
 """
 
 import argparse
@@ -29,9 +30,15 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from scripts import pictures  # noqa: E402 - found by the line above
+
 DOCS = ROOT / "docs"
 BUILD = ROOT / "build"
-PICTURES = BUILD / "pictures"
+PICTURES = pictures.OUT
+LOOKS = pictures.LOOKS
+EMPTY = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 8 5"/>'
 
 SECTIONS = {
     "tutorials": "Tutorials",
@@ -134,6 +141,7 @@ class Stage:
     """The pages on their way to the site: links rewritten, missing index pages written."""
 
     pages: dict[str, Page]
+    draft: bool = False
     problems: list[str] = field(default_factory=list)
     pictures: set[str] = field(default_factory=set)
 
@@ -179,16 +187,29 @@ class Stage:
     def picture(self, page: Page, label: str, path: Path) -> str:
         """Write a picture as two, for the light and for the dark look."""
         name = path.stem
+        known = name in pictures.NAMES_ALL
+        ending = ".svg" if name in pictures.TERMINAL or self.draft else ".png"
+        made = all((PICTURES / f"{name}-{look}{ending}").exists() for look in LOOKS)
         if not label:
-            self.problems.append(f"{page.target}: picture {path.name} says nothing in words")
+            self.problems.append(f"{page.target}: picture {name} has no words beside it")
+        if not known:
+            self.problems.append(f"{page.target}: scripts/pictures.py makes no picture {name}")
+        elif not made and not self.draft:
+            self.problems.append(f"{page.target}: picture {name} is not made: make pictures")
         self.pictures.add(name)
         up = os.path.relpath("pictures", Path(page.target).parent)
-        ending = picture_ending(name)
-        if ending is None:
-            self.problems.append(f"{page.target}: there is no picture {name} (make pictures)")
-            return label
-        both = [f"![{label}]({up}/{name}-{look}{ending}#only-{look})" for look in LOOKS]
-        return "".join(both)
+        return "".join(f"![{label}]({up}/{name}-{look}{ending}#only-{look})" for look in LOOKS)
+
+    def write_pictures(self, folder: Path) -> None:
+        """Copy the pictures that pages show."""
+        folder.mkdir()
+        for name in sorted(self.pictures & set(pictures.NAMES_ALL)):
+            for look in LOOKS:
+                made = [*PICTURES.glob(f"{name}-{look}.*")]
+                if self.draft:
+                    (folder / f"{name}-{look}.svg").write_text(EMPTY)
+                elif made:
+                    shutil.copy(made[0], folder)
 
     def place(self, path: Path) -> str | None:
         """Return the page for a file or folder of the repository, made if there is none."""
@@ -196,6 +217,8 @@ class Stage:
             return self.places[path]
         if not path.exists() or ROOT not in path.parents:
             return None
+        if DOCS in path.parents and path.is_file():
+            return path.relative_to(DOCS).as_posix()
         name = path.relative_to(ROOT).as_posix()
         target = f"files/{name}/index.md" if path.is_dir() else f"files/{name}.md"
         self.places[path] = target
@@ -215,16 +238,6 @@ class Stage:
             away = os.path.relpath(place, Path(target).parent)
             rows.append(f"- [`{path.name}{'/' if path.is_dir() else ''}`]({away})")
         return f"# `{name}/`\n\n" + "\n".join(rows) + "\n"
-
-
-LOOKS = ("light", "dark")
-
-
-def picture_ending(name: str) -> str | None:
-    for ending in (".svg", ".png"):
-        if all((PICTURES / f"{name}-{look}{ending}").exists() for look in LOOKS):
-            return ending
-    return None
 
 
 def ignored(path: Path) -> bool:
@@ -459,12 +472,12 @@ def is_fenced(mark: str) -> bool:
     return not mark.strip()
 
 
-def stage() -> tuple[dict[str, Page], list[Any]]:
+def stage(*, draft: bool = False) -> tuple[dict[str, Page], list[Any]]:
     pages = collect()
     for page in pages.values():
         if page.target.startswith("releases/"):
             fill_release(page)
-    staged = Stage(pages)
+    staged = Stage(pages, draft)
     for page in list(pages.values()):
         staged.rewrite(page)
     nav = navigation(pages)
@@ -477,9 +490,11 @@ def stage() -> tuple[dict[str, Page], list[Any]]:
         path.parent.mkdir(parents=True, exist_ok=True)
         matter = "---\nsearch:\n  exclude: true\n---\n" if page.hidden else ""
         path.write_text(matter + dialect(page.text))
-    shutil.copytree(DOCS / "assets", folder / "assets")
-    if PICTURES.is_dir():
-        shutil.copytree(PICTURES, folder / "pictures")
+    for path in DOCS.rglob("*"):
+        if path.is_file() and path.suffix != ".md" and path.parent.name != "img":
+            (folder / path.relative_to(DOCS)).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, folder / path.relative_to(DOCS))
+    staged.write_pictures(folder / "pictures")
     return pages, nav
 
 
@@ -593,9 +608,10 @@ def check(site: Path) -> list[str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Build the documentation site into build/site.")
-    parser.parse_args()
+    parser.add_argument("--draft", action="store_true", help="leave every picture empty")
+    options = parser.parse_args()
     try:
-        pages, nav = stage()
+        pages, nav = stage(draft=options.draft)
         build(nav)
         write_llms(pages, nav)
         problems = check(BUILD / "site")
