@@ -396,9 +396,11 @@ def test_the_wheel_holds_code_and_data(tmp_path):
     wanted = {
         path.relative_to(ROOT / "src").as_posix()
         for path in (ROOT / "src").rglob("*")
-        if path.suffix in {".py", ".sql"} or path.parent.name == "templates"
+        if path.is_file() and (path.suffix in {".py", ".sql"} or "templates" in path.parts)
+        if "__pycache__" not in path.parts
     }
     assert "leadhand/audit/templates/export.html" in wanted
+    assert "leadhand/cli/templates/release/plan.yaml" in wanted
     assert wanted | {"leadhand/py.typed"} <= held
     assert {f"leadhand/examples/research/{name}" for name in DEMO} <= held
     assert not [name for name in held if "__pycache__" in name]

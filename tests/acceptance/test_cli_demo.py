@@ -85,7 +85,7 @@ def test_doctor_says_where_settings_come_from(tmp_path):
     assert settings["policy.jitter"]["from"] == "default"
     checks = {check["what"]: check for check in done.doc["checks"]}
     assert {"python", "sqlite", "store", "disk", "workers", "notify"} <= checks.keys()
-    assert checks["workers"]["value"].startswith("2: counter, reporter")
+    assert checks["workers"]["value"].startswith("4: extract, validate, load, report")
     assert "attempts = 5" in folder.run("doctor").out
 
 

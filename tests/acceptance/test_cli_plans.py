@@ -1,4 +1,4 @@
-"""Plans before they run: init, lint, show, and every bad plan we could think of."""
+"""Plans before they run: lint, show, and every bad plan we could think of."""
 
 import json
 from pathlib import Path
@@ -11,39 +11,6 @@ SEED = Path(__file__).parent.parent / "support" / "seed_plan.json"
 
 
 FILES = {"workers.py": WORKERS}
-
-
-# --- init ----------------------------------------------------------------------------------
-
-
-def test_init_writes_what_really_runs(tmp_path):
-    """The commands it prints work as printed, and the plan succeeds."""
-    folder = Folder(tmp_path)
-    done = folder.run("init")
-    assert done.code == 0, done
-    commands = [line.split() for line in done.err.splitlines() if line.startswith("  leadhand ")]
-    assert commands == [["leadhand", "lint", "plan.yaml"], ["leadhand", "run", "plan.yaml"]]
-    for line in commands:
-        told = folder.run(*line[1:])
-        assert told.code == 0, told
-    assert told.out == "7 words with 28 letters.\n"
-    assert (tmp_path / ".leadhand" / ".gitignore").read_text() == "*\n"
-
-
-def test_init_never_overwrites(tmp_path):
-    folder = Folder(tmp_path)
-    folder.write("plan.yaml", "mine")
-    told = folder.run("init", "--json").doc
-    assert told["written"] == ["leadhand.toml", "workers.py"]
-    assert told["kept"] == ["plan.yaml"]
-    assert (tmp_path / "plan.yaml").read_text() == "mine"
-    assert folder.run("init", "--json").doc["written"] == []
-
-
-def test_init_in_another_folder(tmp_path):
-    told = Folder(tmp_path).run("init", "new/project", "--json").doc
-    assert told["next"][0] == "cd new/project"
-    assert Folder(tmp_path / "new" / "project").run("run", "plan.yaml").code == 0
 
 
 # --- lint and show -------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from tests.support.cli import PROGRAM, WORKERS, Done, environment
 
 pytestmark = pytest.mark.real
 
-PROMPTS = (b"Your answer", b"Allow exactly this?", b"Do you trust them?")
+PROMPTS = (b"Your answer", b"Allow exactly this?", b"Do you trust them?", b"Which template?")
 
 
 FILES = {"workers.py": WORKERS}

@@ -13,7 +13,7 @@ import sys
 SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Get started": {
         "demo": ("demo", "Run a short demonstration; no API key and no network are needed"),
-        "init": ("init", "Write leadhand.toml, a worker stub and an example plan"),
+        "init": ("init", "Start a project from a template that runs at once"),
         "doctor": ("doctor", "Check the installation, the settings and everything a plan needs"),
     },
     "Plans": {

@@ -1,124 +1,156 @@
-"""`leadhand init`: settings, two workers and a plan that run as they are."""
+"""`leadhand init`: a new project from a template that runs as it is written.
+
+The templates are the folders of `cli/templates/`, copied file by file.
+"""
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 
+from leadhand import plugins
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
-from leadhand.errors import NotAllowed
+from leadhand.errors import NotAllowed, UsageError
 from leadhand.settings.trust import trust_written
 
-SETTINGS = """\
-# Settings of this project. `leadhand doctor` shows what is in force, and from where.
-
-[project]
-workers = ["workers.py"]          # modules or files that hold workers
-# store = ".leadhand/leadhand.db" # the database
-# planner = "planning:next_step"  # for `leadhand run "a goal"`
-
-[policy]
-# concurrency = 100               # steps at once
-# attempts = 3                    # tries of one step by one worker
-# timeout = "1 hour"              # for steps that name none
-# auto_risk = "medium"            # what runs without a person: low, medium, high, critical
-# budget = 5.0                    # stop when this much was spent
-
-# A command or a webhook for when something waits for a person, or a run ends.
-# [notify]
-# command = ["notify-send", "{kind}", "{run}: {text}"]
-# webhook = "https://example.com/hooks/leadhand"
-
-# A worker without Python. Each {value} becomes one argument; there is no shell.
-# [workers.disk-usage]
-# command = ["du", "-sh", "{folder}"]
-"""
-
-WORKERS = '''\
-"""Workers: plain functions that plans may call.
-
-A worker gets the parameters of its step and returns data. What it raises becomes a failure
-with a class (`from leadhand import Transient, Permanent, ...`), which decides what follows.
-"""
-
-from leadhand import Context, worker
+TEMPLATES_FOLDER = Path(__file__).resolve().parent.parent / "templates"
+DEFAULT = "pipeline"
+RESEARCH = '"Why do customers leave?" --want report'
 
 
-@worker(name="counter", checks={"found_something": lambda data: data["words"] > 0})
-def count_words(text: str) -> dict[str, int]:
-    """Count words and letters. `found_something` is a check that plans can ask for."""
-    words = text.split()
-    return {"words": len(words), "letters": sum(len(word) for word in words)}
+class Template(NamedTuple):
+    """A template: what it is for, the commands to go on with, and the command that it needs."""
+
+    help: str
+    commands: tuple[str, ...]
+    needs: str = ""
+    """A command of a product; without it the template is not offered."""
 
 
-@worker(name="reporter", idempotent=True)
-async def write_report(words: int, letters: int, context: Context) -> str:
-    """Put it into a sentence. A worker may take a Context: the goal, earlier failures, ..."""
-    context.progress("writing", 0.5)
-    return f"{words} words with {letters} letters."
-'''
-
-PLAN = """\
-# A plan: who does what, with what, after what, and how we know that it is done.
-# `leadhand lint plan.yaml` checks it, `leadhand show plan.yaml --graph` draws it.
-
-plan_id: count-words
-goal: Count the words of a sentence
-params:
-  sentence: one lead plans and many hands work
-steps:
-  - id: count
-    worker: counter
-    parameters:
-      text: ${{ params.sentence }}
-    success_criteria: found_something
-    failure_action: abort
-
-  - id: report
-    worker: reporter
-    parameters:
-      words: ${{ steps.count.data.words }}
-      letters: ${{ steps.count.data.letters }}
-    depends_on: [count]
-"""
-
-FILES = {"leadhand.toml": SETTINGS, "workers.py": WORKERS, "plan.yaml": PLAN}
-NEXT = ("leadhand lint plan.yaml", "leadhand run plan.yaml")
+TEMPLATES = {
+    "release": Template(
+        "tests, an approval, a deployment, a health check, a rollback",
+        ("leadhand lint plan.yaml", "leadhand review plan.yaml", "leadhand run plan.yaml"),
+    ),
+    "pipeline": Template(
+        "a data job with retries, checks and a secret by reference",
+        ("leadhand lint plan.yaml", "leadhand run plan.yaml", "leadhand ls"),
+    ),
+    "research": Template(
+        "a goal instead of a plan: facts, a rate limit, a question; with or without a model",
+        (f"leadhand plan {RESEARCH}", f"leadhand run {RESEARCH}", "leadhand ls"),
+    ),
+    "fleet": Template(
+        "coding agents on a repository, with an epic; no key needed",
+        (
+            "python3 make_repo.py",
+            "leadhand fleet submit epic.md",
+            "leadhand fleet start --until-idle --no-serve",
+        ),
+        needs="fleet",
+    ),
+}
 
 
-@command("init", "leadhand init")
+@command(
+    "init",
+    "leadhand init\nleadhand init --template release\nleadhand init bikes --template research",
+)
 @click.argument("folder", default=".", type=click.Path(path_type=Path))
-def init(console: Console, folder: Path) -> int:
-    """Write leadhand.toml, a worker stub and an example plan.
+@click.option(
+    "--template",
+    metavar="NAME",
+    help="One of release, pipeline, research and fleet. Without it a terminal asks; elsewhere it "
+    f"is {DEFAULT}.",
+)
+def init(console: Console, folder: Path, template: str | None) -> int:
+    """Start a project from a template that runs at once.
 
-    Existing files are not changed.
+    release: tests, an approval, a deployment, a health check, a rollback. pipeline: a data job with
+    retries, checks and a secret by reference. research: a goal instead of a plan. fleet: coding
+    agents on a repository. Each has a README.md, and needs no key and no network. No file that
+    exists is changed.
     """
-    written, kept = [], []
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, content in FILES.items():
-            try:
-                with (folder / name).open("x", encoding="utf-8") as file:
-                    file.write(content)
-                written.append(name)
-            except FileExistsError:
-                kept.append(name)
-    except OSError as error:
-        raise NotAllowed(f"{folder}: cannot be written to ({error.strerror})") from None
-    if {"leadhand.toml", "workers.py"} <= set(written):
+    offered = _offered()
+    name = template or (_ask(console, offered) if console.can_prompt else DEFAULT)
+    if name not in offered:
+        names = ", ".join(offered)
+        raise UsageError(
+            f"--template {name}: there is no such template. Fix: choose one of {names}"
+        )
+    written, kept = _write(name, folder)
+    code = {each for each in (*written, *kept) if each.endswith((".py", ".toml"))}
+    if code <= set(written):
         trust_written(folder)
-    commands = list(NEXT) if folder == Path() else [f"cd {folder}", *NEXT]
+    commands = list(offered[name].commands)
+    if folder != Path():
+        commands.insert(0, f"cd {shlex.quote(str(folder))}")
     if console.json:
-        console.document({"written": written, "kept": kept, "next": commands})
+        document = {"template": name, "written": written, "kept": kept, "next": commands}
+        console.document(document)
         return 0
-    for name in written:
-        console.say(f"wrote {folder / name}")
-    for name in kept:
-        console.say(f"kept  {folder / name} (it was there already)")
+    _report(console, folder, written, kept)
+    if template is None and not console.can_prompt:
+        console.say(f"The template is {name}; --template chooses another: {', '.join(offered)}.")
     if not kept:
-        console.say("Now try:")
+        console.say("Next:")
         for line in commands:
             console.say(f"  {line}")
     return 0
+
+
+def _offered() -> dict[str, Template]:
+    """Return the templates whose product is installed."""
+    there = plugins.parts("commands")
+    return {name: each for name, each in TEMPLATES.items() if not each.needs or each.needs in there}
+
+
+def _ask(console: Console, offered: dict[str, Template]) -> str:
+    """Ask the person at the terminal for a template."""
+    for name, each in offered.items():
+        console.say(f"  {name:<9} {each.help}")
+    chosen: str = click.prompt(
+        "Which template?", type=click.Choice(list(offered)), default=DEFAULT, err=True
+    )
+    return chosen
+
+
+def _files(name: str) -> Iterator[tuple[str, Path]]:
+    """Yield each file of a template: its path in the project, and where it is kept."""
+    folder = TEMPLATES_FOLDER / name
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and "__pycache__" not in path.parts:
+            yield path.relative_to(folder).as_posix(), path
+
+
+def _write(name: str, folder: Path) -> tuple[list[str], list[str]]:
+    """Copy a template; return the files that were written, and those that existed before."""
+    written: list[str] = []
+    kept: list[str] = []
+    try:
+        for relative, source in _files(name):
+            target = folder / relative
+            target.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                with target.open("xb") as file:
+                    file.write(source.read_bytes())
+                written.append(relative)
+            except FileExistsError:
+                kept.append(relative)
+    except OSError as error:
+        raise NotAllowed(f"{folder}: cannot be written to ({error.strerror})") from None
+    return written, kept
+
+
+def _report(console: Console, folder: Path, written: list[str], kept: list[str]) -> None:
+    for name in written:
+        console.say(f"wrote {folder / name}")
+    for name in kept:
+        console.say(f"kept  {folder / name} (it exists already)")
+    if kept:
+        console.say("Some files are not the template's: README.md of the template may not apply.")

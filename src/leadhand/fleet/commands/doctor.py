@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import shlex
 import shutil
 import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from leadhand.cli.commands.doctor import DoctorCheck
@@ -15,10 +17,9 @@ from leadhand.errors import LeadhandError, UsageError
 from leadhand.fleet.settings import fleet_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Iterator, Sequence
 
-    from leadhand.fleet.settings import CoderSettings
+    from leadhand.fleet.settings import CoderSettings, FleetSettings
     from leadhand.settings import Settings
 
 
@@ -50,11 +51,15 @@ def checks(settings: Settings, *, fix: bool = False) -> Iterator[DoctorCheck]:
     `fix` has nothing to repair here.
     """
     del fix
-    wanted = bool(fleet_of(settings).coders)
+    fleet = fleet_of(settings)
+    wanted = bool(fleet.coders or fleet.gate or fleet.repo)
     yield _git(wanted=wanted)
     yield _sandbox(settings, wanted=wanted)
     if wanted:
         yield _secrets()
+        if fleet.repo:
+            yield _repository(fleet)
+        yield from _gate(fleet)
     yield from _programs(settings)
     yield _room(settings)
 
@@ -89,6 +94,61 @@ def _secrets() -> DoctorCheck:
     said = "detect-secrets is not installed: only a few patterns are looked for"
     fix = "pip install 'leadhand[fleet]'."
     return DoctorCheck("secrets", "a few patterns", said, fix, warning=True)
+
+
+def _repository(fleet: FleetSettings) -> DoctorCheck:
+    """Check that git can read the repository, and that its branch has a commit."""
+    from leadhand.fleet.repository.git import Git
+    from leadhand.fleet.repository.user_repository import User
+
+    assert fleet.repo is not None
+    shown = f"{fleet.repo}{', branch ' + fleet.branch if fleet.branch else ''}"
+    try:
+        asyncio.run(
+            User.find(fleet.repo, fleet.branch or "HEAD", Git(Path(os.devnull), Path(os.devnull)))
+        )
+    except LeadhandError as error:
+        problem, _, fix = str(error).partition(". Fix: ")
+        fix = f"{fix[:1].upper()}{fix[1:]}." if fix else "Commit to it, or change [fleet] branch."
+        return DoctorCheck("repository", shown, problem, fix)
+    return DoctorCheck("repository", shown)
+
+
+def _gate(fleet: FleetSettings) -> Iterator[DoctorCheck]:
+    """Check that there is a gate, and each program of the gate and of the set-up once."""
+    if not fleet.gate:
+        problem = "[fleet] gate is missing: a fleet does not start without a command that tests"
+        yield DoctorCheck("gate", "none", problem, 'Write, for example, gate = ["make check"].')
+    seen: set[str] = set()
+    for key, commands in (("gate", fleet.gate), ("setup", fleet.setup)):
+        for argv in commands:
+            if argv[0] not in seen:
+                seen.add(argv[0])
+                yield _gate_program(fleet, key, argv)
+
+
+def _gate_program(fleet: FleetSettings, key: str, argv: Sequence[str]) -> DoctorCheck:
+    """Check that a program is installed where the sandbox of gates shows it."""
+    from leadhand.workers.sandbox.sandbox import PATH, SYSTEM
+
+    line = shlex.join(argv)
+    if "/" in argv[0] and not argv[0].startswith("/"):
+        return DoctorCheck(key, f"{line}: a file of the checkout")
+    boxed = fleet.sandbox != "none"
+    path = fleet.env.get("PATH") or (PATH if boxed else None)
+    found = shutil.which(argv[0], path=path)
+    places = [*SYSTEM, *map(str, fleet.readable), *([str(fleet.cache)] if fleet.cache else [])]
+    named = argv[0].startswith("/") or not boxed
+    if found and (named or any(Path(found).is_relative_to(each) for each in places)):
+        return DoctorCheck(key, f"{line}: {found}")
+    elsewhere = found or shutil.which(argv[0])
+    if elsewhere is None:
+        fix = f"Install it, or change [fleet] {key}."
+        return DoctorCheck(key, line, f"{argv[0]} is not installed", fix)
+    folder = Path(elsewhere).parent
+    problem = f"{argv[0]} is in {folder}, which the sandbox of gates does not show"
+    fix = f'Below [fleet]: readable = ["{folder}"], env = {{PATH = "{folder}:{path or PATH}"}}.'
+    return DoctorCheck(key, line, problem, fix)
 
 
 def _programs(settings: Settings) -> Iterator[DoctorCheck]:

@@ -11,6 +11,7 @@ from leadhand.cli.console import Console
 from leadhand.cli.group import CommandGroup, command
 from leadhand.errors import UsageError
 from leadhand.fleet.commands.capacity import capacity
+from leadhand.fleet.commands.init import init
 from leadhand.fleet.commands.log import log
 from leadhand.fleet.commands.service import drain, message, start, stop, submit
 from leadhand.fleet.commands.status import report, status
@@ -28,7 +29,8 @@ LABELS = {"lost": "tasks lost", "twice": "landed twice"}
     "fleet",
     cls=CommandGroup,
     examples=(
-        "leadhand fleet start --repo ../shop",
+        "leadhand fleet init --repo ../shop",
+        "leadhand fleet start",
         "leadhand fleet submit search.md",
         "leadhand fleet simulate --agents 50 --tasks 200 --faults 0.3",
     ),
@@ -174,5 +176,5 @@ def _catalogue(rows: Doc) -> Iterator[str]:
 
 
 fleet.add_command(simulate)
-for each in (capacity, start, submit, status, report, drain, stop, message, log):
+for each in (init, capacity, start, submit, status, report, drain, stop, message, log):
     fleet.add_command(each)

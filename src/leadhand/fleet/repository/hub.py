@@ -382,17 +382,7 @@ class Hub:
 
     async def blobs(self, shas: Iterable[str]) -> dict[str, bytes]:
         """Return the contents of blobs; missing ones are left out."""
-        wanted = list(dict.fromkeys(sha for sha in shas if sha.strip("0")))
-        said = await self.git("cat-file", "--batch", stdin="\n".join(wanted).encode() + b"\n")
-        found, at = {}, 0
-        while at < len(said.out):
-            end = said.out.index(b"\n", at)
-            head = said.out[at:end].split()
-            size = int(head[2]) if len(head) == 3 else -1
-            if head[1:2] == [b"blob"]:
-                found[head[0].decode()] = said.out[end + 1 : end + 1 + size]
-            at = end + 1 + (size + 1 if size >= 0 else 0)
-        return found
+        return await read_blobs(self.git, shas)
 
     async def patch(self, a: str, b: str, paths: Sequence[str] = (), limit: int = 40_000) -> str:
         """Return a difference for people to read, cut at `limit`."""
@@ -473,3 +463,18 @@ def _sha(text: str) -> str:
     if not _SHA.fullmatch(text):
         raise Bug(f"{text!r} is not an object name")
     return text
+
+
+async def read_blobs(git: Git, shas: Iterable[str]) -> dict[str, bytes]:
+    """Return the contents of blobs of a repository; missing ones are left out."""
+    wanted = list(dict.fromkeys(sha for sha in shas if sha.strip("0")))
+    said = await git("cat-file", "--batch", stdin="\n".join(wanted).encode() + b"\n")
+    found, at = {}, 0
+    while at < len(said.out):
+        end = said.out.index(b"\n", at)
+        head = said.out[at:end].split()
+        size = int(head[2]) if len(head) == 3 else -1
+        if head[1:2] == [b"blob"]:
+            found[head[0].decode()] = said.out[end + 1 : end + 1 + size]
+        at = end + 1 + (size + 1 if size >= 0 else 0)
+    return found

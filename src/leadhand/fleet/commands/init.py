@@ -1,0 +1,320 @@
+"""`leadhand fleet init`: settings for a fleet, from a look at the repository.
+
+The commit at the tip of the branch is read by git, in the way the fleet reads it: no file of the
+checkout is opened, nothing of the repository is executed, and nothing is written into it unless it
+is the working folder.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shlex
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from leadhand.cli.group import command
+from leadhand.cli.rendering.text import clean
+from leadhand.errors import Conflict, NotAllowed, UsageError
+from leadhand.fleet.repository.git import Git, name_of, printable_name
+from leadhand.settings.trust import trust_written
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from leadhand.cli.console import Console
+    from leadhand.fleet.repository.toolchain import CommitFiles, Toolchain
+
+FILE = "leadhand.toml"
+NEXT = ("leadhand doctor", "leadhand fleet submit EPIC.md", "leadhand fleet start")
+WIDTH = 100
+
+
+class SurveyedRepository(NamedTuple):
+    """What is known of a repository: where it is, its branch and why, its toolchain."""
+
+    path: str
+    """From the folder of the settings."""
+    branch: str
+    branch_why: str
+    tools: Toolchain
+    inside: bool
+    """Whether the settings are written into the repository."""
+
+
+@command("init", "leadhand fleet init --repo ../shop\nleadhand fleet init --print")
+@click.option(
+    "--repo",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="The repository; by default the one that the working folder is in.",
+)
+@click.option("--print", "only_print", is_flag=True, help="Print the settings; write no file.")
+def init(console: Console, repo: Path | None, *, only_print: bool) -> int:
+    """Write leadhand.toml for a fleet, into the working folder, from a look at the repository.
+
+    It names the gate (tests, lint), set-up commands, protected paths and agents, each with the file
+    that it was read from. Nothing of the repository is executed, no file that exists is changed.
+    """
+    here = Path.cwd()
+    target = here / FILE
+    if target.exists() and not only_print:
+        raise Conflict(
+            f"{target} exists already, and nothing was written. "
+            "Fix: leadhand fleet init --print prints the settings, to be copied"
+        )
+    found = asyncio.run(survey_repository((repo or here).resolve(), here))
+    text = "".join(f"{line}".rstrip() + "\n" for line in settings_lines(found))
+    if not only_print:
+        _write(target, text)
+        trust_written(here)
+    if console.json:
+        console.document(
+            {
+                "written": None if only_print else str(target),
+                "settings": text,
+                "languages": found.tools.languages,
+                "gate": [list(each.argv) for each in found.tools.gate],
+                "setup": [list(each.argv) for each in found.tools.setup],
+                "protected": [each.pattern for each in found.tools.protected],
+                "todo": [*found.tools.todo, *found.tools.unreadable],
+                "next": list(NEXT),
+            }
+        )
+        return 0
+    if only_print:
+        console.text(text.rstrip("\n"))
+        return 0
+    _report(console, found)
+    return 0
+
+
+def _write(target: Path, text: str) -> None:
+    try:
+        with target.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise NotAllowed(f"{target}: cannot be written ({error.strerror})") from None
+
+
+def _report(console: Console, found: SurveyedRepository) -> None:
+    console.say(f"wrote {FILE}: {', '.join(found.tools.languages) or 'no language that is known'}")
+    for each in found.tools.gate:
+        console.say(f"  gate   {shlex.join(each.argv)} ({_inline(each.why)})")
+    for each in found.tools.setup:
+        console.say(f"  setup  {shlex.join(each.argv)} ({_inline(each.why)})")
+    for line in found.tools.todo:
+        console.say(f"  TODO   {clean(line)}")
+    for line in found.tools.unreadable:
+        console.say(f"  TODO   could not be read: {clean(line)}")
+    console.say("Next:")
+    for line in NEXT:
+        console.say(f"  {line}")
+
+
+# A look at the repository.
+
+
+async def survey_repository(repo: Path, here: Path) -> SurveyedRepository:
+    """Read the repository that a path lies in. Raise `UsageError` if there is none to read."""
+    from leadhand.fleet.repository.toolchain import detect
+    from leadhand.fleet.repository.user_repository import User
+
+    none = Git(Path(os.devnull), Path(os.devnull))
+    try:
+        user = await User.find(repo, "HEAD", none)
+    except UsageError as error:
+        if "with a commit" not in str(error):
+            raise
+        raise UsageError(f"{repo} has no commit yet. Fix: git add, git commit") from None
+    branch, why = await _branch(user.git)
+    tools = detect(await _files(user.git, f"refs/heads/{branch}" if branch else "HEAD"))
+    top = _top(repo, user.git.folder)
+    inside = here == top or top in here.parents
+    return SurveyedRepository(_relative(top, here), branch, why, tools, inside)
+
+
+def _relative(path: Path, here: Path) -> str:
+    return os.path.relpath(path, here)
+
+
+def _top(repo: Path, git_folder: Path) -> Path:
+    """Return the folder of the checkout, or of the bare repository."""
+    for place in (repo, *repo.parents):
+        if (place / ".git").exists() or place == git_folder:
+            return place
+    return repo
+
+
+async def _branch(git: Git) -> tuple[str, str]:
+    """Return the branch to start from, and why; none where there is no branch to name."""
+    listed = (await git("for-each-ref", "--format=%(refname:lstrip=2)", "refs/heads")).text
+    local = {name for name in listed.splitlines() if name.isprintable()}
+    said = await git("symbolic-ref", "--quiet", "refs/remotes/origin/HEAD", codes=(0, 1, 128))
+    if (name := said.text.removeprefix("refs/remotes/origin/")) in local:
+        return name, "the default branch of origin"
+    said = await git("symbolic-ref", "--quiet", "HEAD", codes=(0, 1, 128))
+    if (name := said.text.removeprefix("refs/heads/")) in local:
+        return name, "the branch that is checked out"
+    for name in ("main", "master"):
+        if name in local:
+            return name, "the usual name; no branch is checked out"
+    return "", ""
+
+
+async def _files(git: Git, ref: str) -> CommitFiles:
+    """Return the regular files of a commit, with the texts that say something about tools."""
+    from leadhand.fleet.repository.hub import read_blobs
+    from leadhand.fleet.repository.toolchain import CommitFiles, wanted_texts
+
+    listed = await git("ls-tree", "-rlz", "--full-tree", ref)
+    sizes: dict[str, int] = {}
+    blobs: dict[str, str] = {}
+    for entry in listed.out.split(b"\0"):
+        about, _, raw_name = entry.partition(b"\t")
+        words = about.decode("ascii", "replace").split()
+        if len(words) == 4 and words[0] in ("100644", "100755") and words[3].isdigit():
+            path = name_of(raw_name)
+            sizes[path], blobs[path] = int(words[3]), words[2]
+    wanted = wanted_texts(sizes)
+    read = await read_blobs(git, (blobs[name] for name in wanted)) if wanted else {}
+    texts = {}
+    for name in wanted:
+        raw = read.get(blobs[name], b"")
+        if b"\0" not in raw:
+            texts[name] = raw.decode("utf-8", "replace")
+    return CommitFiles(sizes, texts)
+
+
+# The settings as text.
+
+
+def settings_lines(found: SurveyedRepository) -> Iterator[str]:
+    """Yield the lines of leadhand.toml."""
+    tools = found.tools
+    yield "# A coding fleet: settings by `leadhand fleet init`, from a look at the repository."
+    yield "# Check each line. `leadhand doctor` shows what is missing; then: leadhand fleet start"
+    if tools.languages:
+        yield f"# Languages: {', '.join(tools.languages)}"
+    for line in tools.unreadable:
+        yield _comment(f"TODO: could not be read: {line}")
+    yield ""
+    yield "[fleet]"
+    yield f"repo = {_text(found.path)}"
+    if found.branch:
+        yield f"branch = {_text(found.branch)}  # {found.branch_why}"
+    else:
+        yield '# branch = "main"                   # TODO: name the branch to start from'
+    yield 'publish = "leadhand/main"           # the branch that gets what was merged'
+    yield ""
+    yield from _gate_lines(tools)
+    yield from _setup_lines(tools)
+    yield from _protected_lines(found)
+    yield "# Limits."
+    yield "agents = 2                          # at once; `leadhand doctor` says how many fit"
+    yield "daily_spend = 20.0                  # US dollars a day; then no agent is started"
+    yield "cost = 2.0                          # US dollars for one attempt of one task"
+    yield ""
+    yield "# Epics that name no tasks are planned by a model: pip install 'leadhand[models]'"
+    yield '# planner = "anthropic:claude-opus-4-5"'
+    yield ""
+    yield from _coder_lines()
+
+
+def _gate_lines(tools: Toolchain) -> Iterator[str]:
+    yield "# The gate: commands that every change must pass, in a sandbox without a network."
+    yield "# Each is a list of arguments; no shell reads it."
+    if tools.gate:
+        yield "gate = ["
+        for each in tools.gate:
+            yield f"    {_list(each.argv)},  # {_inline(each.why)}"
+        yield "]"
+    else:
+        for line in tools.todo:
+            yield _comment(f"TODO: {line}")
+        yield "# TODO: name the command that tests it. A fleet does not start without a gate."
+        yield '# gate = ["make check"]'
+        for each in tools.checks:
+            yield _comment(f"found, and no test: {_list(each.argv)} ({each.why})")
+    for name, line in tools.ci:
+        yield _comment(f"{name} runs: {line}")
+    yield ""
+
+
+def _setup_lines(tools: Toolchain) -> Iterator[str]:
+    if not tools.setup:
+        return
+    yield "# Commands that prepare each checkout, for agents and gates. They run in the sandbox and"
+    yield "# reach only the hosts of setup_hosts."
+    for line in tools.notes:
+        yield _comment(line)
+    yield "setup = ["
+    for each in tools.setup:
+        yield f"    {_list(each.argv)},  # {_inline(each.why)}"
+    yield "]"
+    if tools.hosts:
+        yield "setup_hosts = ["
+        for host, why in tools.hosts:
+            yield f"    {_text(host)},  # {_inline(why)}"
+        yield "]"
+    yield ""
+
+
+def _protected_lines(found: SurveyedRepository) -> Iterator[str]:
+    yield "# A change of these paths waits for a person, also if it passes the gate."
+    rows = [(each.pattern, each.why) for each in found.tools.protected]
+    if found.inside:
+        rows.append((FILE, "these settings"))
+    if not rows:
+        yield '# protected = ["deploy/**"]         # nothing was found that should be protected'
+    else:
+        yield "protected = ["
+        for pattern, why in rows:
+            yield f"    {_text(pattern)},  # {_inline(why)}"
+        yield "]"
+    yield ""
+
+
+CODERS = {
+    "claude": ("Claude Code", "ANTHROPIC_API_KEY", "npm install -g @anthropic-ai/claude-code"),
+    "codex": ("Codex", "OPENAI_API_KEY", "npm install -g @openai/codex"),
+}
+
+
+def _coder_lines() -> Iterator[str]:
+    """Yield a block for each coding program; active for those that are installed."""
+    there = [kind for kind in CODERS if shutil.which(kind)]
+    yield "# Agents: a task goes to the lowest tier first. `key` names the variable with the key."
+    if not there:
+        yield "# TODO: neither claude nor codex is installed here. Install one, or name a command:"
+        yield '# kind = "command", command = ["my-agent", "{brief_file}"]'
+    active = there or ["claude"]
+    for tier, kind in enumerate([*active, *(k for k in CODERS if k not in active)], 1):
+        name, key, how = CODERS[kind]
+        off = "" if kind in active else "# "
+        yield ""
+        yield f"# {name}: {'installed' if kind in there else 'not installed: ' + how}"
+        yield f"{off}[coders.{kind}]"
+        yield f'{off}kind = "{kind}"'
+        yield f"{off}tier = {tier}"
+        yield f'{off}key = "{key}"'
+
+
+def _text(value: str) -> str:
+    """Return a text of TOML."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _list(words: Iterable[str]) -> str:
+    return f"[{', '.join(map(_text, words))}]"
+
+
+def _inline(text: str) -> str:
+    return clean(printable_name(text), WIDTH)
+
+
+def _comment(text: str) -> str:
+    return f"# {clean(printable_name(text), 2 * WIDTH)}"
