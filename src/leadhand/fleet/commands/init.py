@@ -54,10 +54,10 @@ class SurveyedRepository(NamedTuple):
 )
 @click.option("--print", "only_print", is_flag=True, help="Print the settings; write no file.")
 def init(console: Console, repo: Path | None, *, only_print: bool) -> int:
-    """Write leadhand.toml for a fleet, into the working folder, from a look at the repository.
+    """Write leadhand.toml for a fleet from a look at the repository.
 
-    It names the gate (tests, lint), set-up commands, protected paths and agents, each with the file
-    that it was read from. Nothing of the repository is executed, no file that exists is changed.
+    The file is written into the working folder. It names the gate (tests, lint), set-up commands,
+    protected paths and agents, each with the file that it was read from. Nothing of the repository is executed, no file that exists is changed.
     """
     here = Path.cwd()
     target = here / FILE
