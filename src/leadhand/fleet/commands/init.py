@@ -57,7 +57,8 @@ def init(console: Console, repo: Path | None, *, only_print: bool) -> int:
     """Write leadhand.toml for a fleet from a look at the repository.
 
     The file is written into the working folder. It names the gate (tests, lint), set-up commands,
-    protected paths and agents, each with the file that it was read from. Nothing of the repository is executed, no file that exists is changed.
+    protected paths and agents, each with the file that it was read from. Nothing of the repository
+    is executed, and no file that exists is changed.
     """
     here = Path.cwd()
     target = here / FILE
