@@ -99,7 +99,7 @@ def opened(pages, fleet, theme="light", size="wide"):
     page = pages(fleet.entry, context=context)
     expect(page.get_by_role("heading", name="Inbox", level=1)).to_be_visible()
     page.goto(f"{fleet.url}#/fleet")
-    expect(page.get_by_role("heading", name="Agents at work")).to_be_visible()
+    expect(page.get_by_role("heading", name="Running agents")).to_be_visible()
     return page
 
 
@@ -118,10 +118,10 @@ def test_a_fleet_at_work_is_seen_on_every_screen(pages, fleet, theme, size):
         each.locator("dt").inner_text(): each.locator("dd").inner_text().split("\n")[0]
         for each in page.locator(".tile").all()
     }
-    assert tiles["Agents now"].split()[0] == "2"
-    assert tiles["Landed in an hour"].split()[0] == str(figures["landed"]["last_hour"]) == "3"
-    assert tiles["Dead letters"].split()[0] == "1"
-    expect(page.locator(".flow")).to_contain_text("3On main")
+    assert tiles["Running agents"].split()[0] == "2"
+    assert tiles["Merged, last hour"].split()[0] == str(figures["landed"]["last_hour"]) == "3"
+    assert tiles["Blocked tasks"].split()[0] == "1"
+    expect(page.locator(".flow")).to_contain_text("3Merged")
     page.wait_for_timeout(400)
     page.evaluate("document.querySelector('main')?.scrollTo?.(0, 0)")
     name = f"fleet-at-work-{theme}-{size}"
@@ -137,20 +137,20 @@ def test_an_agent_is_read_told_and_stopped_by_an_operator(pages, fleet):
     fleet.until(dead_letter=1, landed=3, running=2)
     page = opened(pages, fleet)
     one = page.locator(".agent").filter(has_text="slow-one")
-    one.get_by_role("button", name="All its words").click()
+    one.get_by_role("button", name="Transcript").click()
     expect(page.locator(".words")).to_contain_text("I look at the tests of slow-one")
     shot(page, "fleet-words")
     page.keyboard.press("Escape")
-    one.get_by_role("button", name="Tell it").click()
-    page.get_by_label("Your words").fill("hurry up")
-    page.locator("dialog").get_by_role("button", name="Tell it").click()
-    expect(page.get_by_text("was told")).to_be_visible()
-    expect(page.locator(".flow")).to_contain_text("4On main")
+    one.get_by_role("button", name="Message").click()
+    page.get_by_label("Message").fill("hurry up")
+    page.locator("dialog").get_by_role("button", name="Send message").click()
+    expect(page.get_by_text("Message sent to")).to_be_visible()
+    expect(page.locator(".flow")).to_contain_text("4Merged")
     two = page.locator(".agent").filter(has_text="slow-two")
-    two.get_by_role("button", name="Stop it").click()
-    page.get_by_label("Reason, for the record").fill("it takes too long")
-    page.locator("dialog").get_by_role("button", name="Stop it").click()
-    expect(page.get_by_text("is being ended")).to_be_visible()
+    two.get_by_role("button", name="Stop").click()
+    page.get_by_label("Reason").fill("it takes too long")
+    page.locator("dialog").get_by_role("button", name="Stop agent").click()
+    expect(page.get_by_text("Stopping the agent")).to_be_visible()
     expect(page.locator(".agent").filter(has_text="attempt 2")).to_contain_text("slow-two")
 
 

@@ -41,19 +41,19 @@ def test_the_example_is_seen_from_the_first_agent_to_the_last_commit(pages, tmp_
         page = pages(f"{url}#token={token}")
         expect(page.get_by_role("heading", name="Inbox", level=1)).to_be_visible()
         page.goto(f"{url}#/fleet")
-        expect(page.get_by_role("heading", name="Agents at work")).to_be_visible()
+        expect(page.get_by_role("heading", name="Running agents")).to_be_visible()
         expect(page.locator(".agent").first).to_be_visible(timeout=60_000)
         shot(page, "fleet-example-at-work")
         figures = ended(folder)
-        expect(page.locator(".flow")).to_contain_text("7On main", timeout=30_000)
+        expect(page.locator(".flow")).to_contain_text("7Merged", timeout=30_000)
         expect(page.locator(".agent")).to_have_count(0)
         tiles = {
             each.locator("dt").inner_text(): each.locator("dd").inner_text().split("\n")[0]
             for each in page.locator(".tile").all()
         }
-        assert tiles["Agents now"].split()[0] == "0"
-        assert tiles["Landed in an hour"].split()[0] == str(figures["landed"]["last_hour"]) == "7"
-        assert tiles["Dead letters"].split()[0] == "0"
+        assert tiles["Running agents"].split()[0] == "0"
+        assert tiles["Merged, last hour"].split()[0] == str(figures["landed"]["last_hour"]) == "7"
+        assert tiles["Blocked tasks"].split()[0] == "0"
         expect(page.get_by_text("Add a search to the notes").first).to_be_visible()
         page.set_viewport_size({"width": 1280, "height": 3000})
         shot(page, "fleet-example-done")

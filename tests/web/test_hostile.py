@@ -55,11 +55,11 @@ def test_hostile_text_is_text_on_every_screen(pages, served):
     page.goto(f"{served.url}#/runs/{run}/graph?step=bad")
     drawer = page.get_by_role("complementary", name="Step bad")
     expect(drawer).to_contain_text("<img src=x")
-    drawer.get_by_role("button", name=re.compile("output")).first.click()
+    drawer.get_by_role("button", name=re.compile("[Ll]og")).first.click()
     expect(drawer.locator(".output").first).to_contain_text("\\u{202e}")
     shot(page, "hostile")
     page.goto(f"{served.url}#/runs/{run}/ledger")
-    page.get_by_title("The whole line").filter(has_text="bad: attempt 1 failed").first.press(
+    page.get_by_title("Show full entry").filter(has_text="bad: attempt 1 failed").first.press(
         "Enter"
     )
     whole = page.get_by_role("dialog")
@@ -83,7 +83,7 @@ def test_a_step_that_is_opened_before_its_graph_came_is_whole(pages, served):
     page.goto(f"{served.url}#/runs/{run}/graph?step=publish")
     drawer = page.get_by_role("complementary", name="Step publish")
     expect(drawer.get_by_role("button", name="Retry")).to_be_visible()
-    expect(drawer.locator(".drawer-state")).to_contain_text("needs a person")
+    expect(drawer.locator(".drawer-state")).to_contain_text("Waiting for input")
 
 
 def test_who_signs_out_is_out_in_every_tab(pages, served):
@@ -123,9 +123,9 @@ def test_an_empty_project_says_what_it_lacks(pages, tmp_path):
             page.goto(f"{served.url}#/{place}")
             expect(page.get_by_role("note")).to_contain_text("leadhand init")
         page.get_by_label("Goal", exact=True).fill("Be done")
-        page.get_by_label(re.compile("^Want")).fill("summary")
-        page.get_by_role("button", name="Show the plan").click()
+        page.get_by_label(re.compile("^Wanted facts")).fill("summary")
+        page.get_by_role("button", name="Show plan").click()
         expect(page.get_by_role("alert")).to_contain_text("nobody gives summary")
-        page.get_by_role("button", name="The library").click()
+        page.get_by_role("button", name="Library plan").click()
         expect(page.get_by_role("alert")).to_have_count(0)
         expect(page.get_by_text("The library is empty")).to_be_visible()

@@ -25,13 +25,13 @@ def test_a_plan_is_found_and_approved_by_keys_alone(pages, deploy):
     expect(page.get_by_label("Token")).to_be_focused()
     keys.insert_text("wrong")
     keys.press("Enter")
-    expect(page.get_by_role("alert")).to_contain_text("not known here")
+    expect(page.get_by_role("alert")).to_contain_text("Unknown token")
     keys.insert_text(deploy.token)
     keys.press("Enter")
     expect(page.get_by_role("heading", name="Inbox", level=1)).to_be_visible()
 
     keys.press("?")
-    expect(page.get_by_role("dialog")).to_contain_text("Next in the list")
+    expect(page.get_by_role("dialog")).to_contain_text("Next item")
     keys.press("Escape")
     expect(page.get_by_role("dialog")).to_have_count(0)
 
@@ -45,12 +45,12 @@ def test_a_plan_is_found_and_approved_by_keys_alone(pages, deploy):
     keys.press("3")
     expect(page.get_by_role("button", name=re.compile("^Approve"))).to_be_visible()
     keys.press("a")
-    expect(page.get_by_label("Reason, for the record")).to_be_visible()
+    expect(page.get_by_label("Reason")).to_be_visible()
     keys.press("Escape")  # thought better of it
     assert deploy.call("GET", f"/runs/{run}")["status"] == "waiting"
     keys.press("a")
-    page.get_by_label("Reason, for the record").press("Enter")
-    expect(state_of(page)).to_contain_text(re.compile("running|succeeded"))
+    page.get_by_label("Reason").press("Enter")
+    expect(state_of(page)).to_contain_text(re.compile("Running|Succeeded"))
 
 
 def test_the_graph_is_walked_by_arrows(pages, deploy):

@@ -31,7 +31,7 @@ def test_a_thousand_steps_show_what_was_sent_last(pages, fake):
         while busy.sent < UPDATES:
             page.wait_for_timeout(50)
     shown = page.locator(f'[data-step="{busy.ids[((busy.sent - 1) // 2) % STEPS]}"]')
-    expect(shown).to_contain_text("succeeded" if (busy.sent - 1) % 2 else "running")
+    expect(shown).to_contain_text("Succeeded" if (busy.sent - 1) % 2 else "Running")
 
 
 def test_ten_thousand_steps_open_collapsed(pages, fake):

@@ -30,9 +30,9 @@ def test_a_question_is_answered_in_the_inbox(pages, served):
     expect(asked).to_contain_text("refuses the key")
     expect(page.locator(".place-inbox .badge")).to_contain_text("1")
     (served.folder / "fixed").touch()
-    asked.get_by_label("In words").fill("the key is renewed")
+    asked.get_by_label("Comment").fill("the key is renewed")
     asked.get_by_role("button", name="Retry").click()
-    expect(page.get_by_text("Nothing needs you")).to_be_visible()
+    expect(page.get_by_text("The inbox is empty")).to_be_visible()
     served.until(run, "succeeded")
     lines = [line["text"] for line in served.call("GET", f"/runs/{run}/ledger")["items"]]
     assert any("the key is renewed" in line for line in lines), lines
@@ -44,7 +44,7 @@ def test_a_failed_step_says_why_and_is_retried(pages, served):
     served.until(run, "failed")
     page = enter(pages, served)
     page.goto(f"{served.url}#/runs/{run}")
-    expect(state_of(page)).to_contain_text("failed")
+    expect(state_of(page)).to_contain_text("Failed")
     page.locator("[data-step=publish]").click()
     drawer = page.get_by_role("complementary", name="Step publish")
     expect(drawer).to_contain_text("example refuses the key")
@@ -53,9 +53,9 @@ def test_a_failed_step_says_why_and_is_retried(pages, served):
     shot(page, "story-failed")
     (served.folder / "fixed").touch()
     drawer.get_by_role("button", name="Retry").click()
-    page.get_by_label("Reason, for the record").fill("the key is renewed")
+    page.get_by_label("Reason").fill("the key is renewed")
     page.get_by_role("dialog").get_by_role("button", name="Retry").click()
-    expect(state_of(page)).to_contain_text("succeeded")
+    expect(state_of(page)).to_contain_text("Succeeded")
     expect(drawer).to_contain_text("published to example")
     expect(drawer.locator(".attempt")).to_have_count(2)
 
@@ -79,7 +79,7 @@ def test_a_step_is_given_to_another_worker(pages, served):
     looked_at(page, "story-reassign")
     dialog.get_by_label("Reason").fill("the courier gave up")
     dialog.get_by_role("button", name="Reassign").press("Enter")
-    expect(state_of(page)).to_contain_text("succeeded")
+    expect(state_of(page)).to_contain_text("Succeeded")
     expect(page.get_by_role("complementary", name="Step deliver.2")).to_contain_text("ann has it")
     lines = [line["text"] for line in served.call("GET", f"/runs/{run}/ledger")["items"]]
     assert any("the courier gave up" in line for line in lines), lines
@@ -100,11 +100,11 @@ def test_the_server_dies_and_comes_back(pages, served):
     shot(page, "story-disconnected")
     (served.folder / "go").touch()
     served.start()
-    expect(page.get_by_text("Everything is up to date")).to_be_visible(timeout=30_000)
+    expect(page.get_by_text("Data is up to date")).to_be_visible(timeout=30_000)
     expect(page.locator(".banner")).to_have_count(0)
     expect(library.get_by_role("link", name="kept-meanwhile")).to_be_visible()
     served.until(run, "succeeded")
-    expect(state_of(page)).to_contain_text("succeeded")
+    expect(state_of(page)).to_contain_text("Succeeded")
     expect(page.locator(".node.tone-good")).to_have_count(7)
     assert page.evaluate("window.stillThere") == 1
     graph = served.call("GET", f"/runs/{run}/graph")["nodes"]
@@ -119,18 +119,18 @@ def test_pause_hold_release_resume_and_cancel(pages, served):
     run = served.call("POST", "/runs", {"plan": patient(2)})["run"]
     page = enter(pages, served)
     page.goto(f"{served.url}#/runs/{run}")
-    act(page, "Pause")
-    expect(state_of(page)).to_contain_text("paused")
-    act(page, "Resume")
-    expect(state_of(page)).to_contain_text("running")
+    act(page, "Pause run")
+    expect(state_of(page)).to_contain_text("Paused")
+    act(page, "Resume run")
+    expect(state_of(page)).to_contain_text("Running")
     page.locator("[data-step=last]").click()
-    act(page, "Hold")
+    act(page, "Hold step")
     expect(page.locator("[data-step=last]")).to_have_class(re.compile("tone-ask"))
-    act(page, "Release")
+    act(page, "Release step")
     expect(page.locator("[data-step=last]")).to_have_class(re.compile("tone-quiet"))
-    act(page, "Cancel", "Cancel the run")
+    act(page, "Cancel run")
     (served.folder / "go").touch()
-    expect(state_of(page)).to_contain_text("cancelled")
+    expect(state_of(page)).to_contain_text("Cancelled")
 
 
 def act(page, name, confirmed=""):
@@ -151,7 +151,7 @@ def test_all_tabs_share_one_stream(pages, served):
         expect(page.locator(".node.tone-live")).to_have_count(2)
     first.close()
     (served.folder / "go").touch()
-    expect(state_of(second)).to_contain_text("succeeded")
+    expect(state_of(second)).to_contain_text("Succeeded")
     assert len([url for url in pages.asked if "/events" in url]) == 2
 
 
@@ -173,7 +173,7 @@ def test_a_viewer_sees_all_and_can_do_nothing(pages, served, tmp_path):
     expect(page.locator(".ask")).to_contain_text("your role is viewer")
     page.goto(f"{served.url}#/runs/{run}/graph?step=publish")
     expect(page.locator(".drawer .attempt")).to_be_visible()
-    for name in ("Pause", "Cancel", "Retry", "Hold", "Skip"):
+    for name in ("Pause run", "Cancel run", "Retry step", "Hold step", "Skip step"):
         expect(page.get_by_role("button", name=name, exact=True)).to_have_count(0)
 
 
@@ -197,13 +197,13 @@ def test_a_protected_change_is_read_and_approved_with_a_second_look(pages, serve
     asked.get_by_role("button", name="Approve this change").click()
     dialog = page.locator("dialog")
     expect(dialog).to_contain_text(COMMIT[:12])
-    dialog.get_by_role("button", name="Not now").click()
+    dialog.get_by_role("button", name="Cancel").click()
     assert served.call("GET", f"/runs/{run}")["status"] == "waiting"
     asked.get_by_role("button", name="Send back").click()
     dialog.get_by_role("button", name="Send back").click()
     assert dialog.is_visible(), "a comment must be given"
-    dialog.get_by_role("button", name="Not now").click()
+    dialog.get_by_role("button", name="Cancel").click()
     asked.get_by_role("button", name="Approve this change").click()
     dialog.get_by_role("button", name="Approve this change").click()
-    expect(page.get_by_text("Nothing needs you")).to_be_visible()
+    expect(page.get_by_text("The inbox is empty")).to_be_visible()
     served.until(run, "succeeded")

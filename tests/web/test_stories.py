@@ -29,19 +29,19 @@ def test_the_research_demo_from_new_run_to_its_result(pages, town):
     expect(page.get_by_text("No runs yet")).to_be_visible()
     page.get_by_role("link", name="New run").first.click()
     page.get_by_label("Goal", exact=True).fill("Where do the bicycles run out?")
-    page.get_by_label(re.compile("^Want")).fill("summary")
-    page.get_by_label(re.compile("^Have")).fill(f"api={source}")
-    page.get_by_role("button", name="Show the plan").click()
-    expect(page.get_by_text("Starts at once")).to_be_visible()
+    page.get_by_label(re.compile("^Wanted facts")).fill("summary")
+    page.get_by_label(re.compile("^Known facts")).fill(f"api={source}")
+    page.get_by_role("button", name="Show plan").click()
+    expect(page.get_by_text("Starts without approval")).to_be_visible()
     expect(page.locator(".plan-step").first).to_be_visible()
     assert served.call("GET", "/runs")["items"] == []  # nothing runs yet
     shot(page, "story-draft")
-    page.get_by_role("button", name="Start", exact=True).click()
+    page.get_by_role("button", name="Start run", exact=True).click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("Where do the bicycles")
     expect(page.locator("[data-step=measure]")).to_be_visible()
     (row,) = served.call("GET", "/runs")["items"]
     served.until(row["run"], "succeeded", seconds=120)
-    expect(state_of(page)).to_contain_text("succeeded")
+    expect(state_of(page)).to_contain_text("Succeeded")
     expect(page.locator("[data-step=summarise]")).to_have_class(re.compile("tone-good"))
     expect(page.locator("[data-step=measure]")).to_have_class(re.compile("tone-bad"))
     shot(page, "story-finished")
@@ -52,7 +52,7 @@ def test_the_research_demo_from_new_run_to_its_result(pages, town):
     page.get_by_role("link", name="Timeline").click()
     for node in graph["nodes"]:
         named = page.get_by_role("button", name=node["id"], exact=True)
-        expect(page.get_by_role("listitem").filter(has=named)).to_contain_text(node["status"])
+        expect(page.get_by_role("listitem").filter(has=named)).to_contain_text(node["status"].capitalize())
 
 
 @pytest.fixture
@@ -67,12 +67,12 @@ def test_a_plan_is_amended_compared_and_approved(pages, waiting):
     served, run = waiting
     page = enter(pages, served)
     shot(page, "story-inbox")
-    page.get_by_role("link", name="Review the plan").click()
+    page.get_by_role("link", name="Review plan").click()
     bound = page.locator(".review-bar .hash")
     before = bound.get_attribute("title")
     assert before == served.call("GET", f"/runs/{run}/review")["binding"]
     page.get_by_role("button", name="Amend").click()
-    page.get_by_label("Place").fill("steps.step-1.parameters.test_suite")
+    page.get_by_label("Field").fill("steps.step-1.parameters.test_suite")
     page.get_by_label("Value").fill("quick")
     page.get_by_role("dialog").get_by_role("button", name="Amend").click()
     expect(bound).not_to_have_attribute("title", before)
@@ -87,11 +87,11 @@ def test_a_plan_is_amended_compared_and_approved(pages, waiting):
 
     page.get_by_role("button", name=re.compile("Revision 2")).click()
     page.get_by_role("button", name=re.compile("^Approve")).click()
-    page.get_by_label("Reason, for the record").fill("as agreed")
+    page.get_by_label("Reason").fill("as agreed")
     page.get_by_role("dialog").get_by_role("button", name="Approve").click()
-    expect(state_of(page)).to_contain_text(re.compile("running|succeeded"))
+    expect(state_of(page)).to_contain_text(re.compile("Running|Succeeded"))
     served.until(run, "succeeded", seconds=120)
-    expect(state_of(page)).to_contain_text("succeeded")
+    expect(state_of(page)).to_contain_text("Succeeded")
     lines = [line["text"] for line in served.call("GET", f"/runs/{run}/ledger")["items"]]
     assert any("as agreed" in line and "approved" in line for line in lines), lines
 
@@ -102,9 +102,9 @@ def test_a_plan_is_rejected(pages, waiting):
     page = enter(pages, served)
     page.goto(f"{served.url}#/runs/{run}/plan")
     page.get_by_role("button", name=re.compile("^Reject")).click()
-    page.get_by_label("Why").fill("not on a Friday")
+    page.get_by_label("Reason").fill("not on a Friday")
     page.get_by_role("dialog").get_by_role("button", name="Reject").click()
-    expect(state_of(page)).to_contain_text("rejected")
+    expect(state_of(page)).to_contain_text("Rejected")
     expect(page.get_by_text("not on a Friday").first).to_be_visible()
     assert all(step["attempts"] == 0 for step in served.call("GET", f"/runs/{run}")["steps"])
 
@@ -130,12 +130,12 @@ def test_a_plan_as_yaml_is_looked_at_and_refused_with_its_findings(pages, deploy
     """What is wrong with a plan is said before anything runs; a sound one shows its steps."""
     page = enter(pages, deploy)
     page.goto(f"{deploy.url}#/new")
-    page.get_by_role("button", name="A plan file").click()
-    text = page.get_by_label("Plan, as YAML or JSON")
+    page.get_by_role("button", name="Plan file").click()
+    text = page.get_by_label("Plan (YAML or JSON)")
     text.fill("goal: Try\nsteps:\n  - id: a\n    worker: nobody\n")
-    page.get_by_role("button", name="Show the plan").click()
+    page.get_by_role("button", name="Show plan").click()
     expect(page.locator(".findings").first).to_contain_text("nobody")
     text.fill("goal: Try\nsteps:\n  - id: a\n    worker: test-runner\n    action: run_tests\n")
-    page.get_by_role("button", name="Show the plan").click()
+    page.get_by_role("button", name="Show plan").click()
     expect(page.locator(".plan-step")).to_contain_text("test-runner")
     assert deploy.call("GET", "/runs")["items"] == []

@@ -5,7 +5,7 @@ import { ago, beyond, clock, duration, hashed, headed, iso, money, pieces, repea
 import { byStep } from "../../../src/leadhand/server/web/js/diff.js";
 import { command, pairs, request } from "../../../src/leadhand/server/web/js/screens/run_form.js";
 import { filter } from "../../../src/leadhand/server/web/js/run/filter.js";
-import { STATES, SHAPES, state, stepState } from "../../../src/leadhand/server/web/js/status.js";
+import { STATES, SHAPES, runState, shown, state, stepState } from "../../../src/leadhand/server/web/js/status.js";
 
 test("what cannot be seen is shown", () => {
   assert.equal(visible("rm\u202e -rf\u200b\u0007"), "rm\\u{202e} -rf\\u{200b}\\u{0007}");
@@ -20,6 +20,10 @@ test("every state has a word and a shape, and those that matter differ in both",
   const told = ["succeeded", "failed", "running", "retrying", "waiting_for_person", "held"].map((name) => STATES[name]);
   assert.equal(new Set(told.map((each) => each.shape)).size, told.length);
   assert.notEqual(state("waiting").word, stepState("waiting").word);
+  assert.deepEqual(["approval", "input", undefined].map((what) => runState("waiting", what).word), ["waiting for approval", "waiting for input", "waiting"]);
+  assert.equal(runState("running", "approval").word, "running");
+  const asked = { status: "waiting_for_person", error: { change: { commit: "c" } } };
+  assert.deepEqual([asked, { ...asked, error: null }].map((node) => stepState(shown(node)).word), ["waiting for approval", "waiting for input"]);
   assert.equal(state("something_new").word, "something new");
 });
 
@@ -69,6 +73,6 @@ test("a filled-in form asks for just what was filled in", () => {
 test("steps are found by state, worker and words", () => {
   const node = { id: "fetch-2", worker: "http", action: "get", status: "waiting_for_person", outlook: false };
   assert.equal(filter("  "), null);
-  for (const text of ["status:needs", "status:waiting", "worker:ht", "FETCH http", "id:fetch-2"]) assert.equal(filter(text)(node), true, text);
+  for (const text of ["status:input", "status:waiting", "worker:ht", "FETCH http", "id:fetch-2"]) assert.equal(filter(text)(node), true, text);
   for (const text of ["status:failed", "worker:ht nothing"]) assert.equal(filter(text)(node), false, text);
 });

@@ -40,10 +40,10 @@ export const GLOBAL = {
     "g l": ["Library", () => go(["library"])],
     "g f": ["Fleet", () => go(["fleet"])],
     "g s": ["Settings", () => go(["settings"])],
-    j: ["Next in the list", () => move(1)],
-    k: ["The one before", () => move(-1)],
+    j: ["Next item", () => move(1)],
+    k: ["Previous item", () => move(-1)],
     "/": ["Search on this screen", () => document.querySelector("[data-search]")?.focus()],
-    "?": ["This list", () => (helpOpen.value = !helpOpen.value)],
+    "?": ["Show keyboard shortcuts", () => (helpOpen.value = !helpOpen.value)],
   },
 };
 

@@ -73,7 +73,7 @@ async function enter(token) {
     await signIn(token);
   } catch (error) {
     signedOut.value = !before; // who was signed in still is
-    if (before) notice(`That address signs nobody in: ${error.message}`, "bad");
+    if (before) notice(`Sign-in link rejected: ${error.message}`, "bad");
     else refusal.value = error;
     return undefined;
   }

@@ -19,7 +19,7 @@ export function patchRow(row, event) {
   const next = { ...row, updated: event.at ?? row.updated };
   if (patch.status) next.status = patch.status;
   if (patch.cost != null) [next.cost, next.money] = [patch.cost, patch.money ?? next.money];
-  if (patch.waiting != null) next.waiting = patch.waiting;
+  if (patch.waiting != null) [next.waiting, next.awaiting] = [patch.waiting, patch.awaiting ?? next.awaiting];
   for (const field of COUNTS) if (patch.counts && field in patch.counts) next[field] = patch.counts[field];
   return next;
 }
@@ -30,7 +30,7 @@ export function patchHead(head, event) {
   const next = { ...head, seq: Math.max(head.seq ?? 0, event.seq ?? 0) };
   if (patch.status) next.status = patch.status;
   if (patch.cost != null) [next.cost, next.money] = [patch.cost, patch.money ?? next.money];
-  if (patch.waiting != null) next.waiting = patch.waiting;
+  if (patch.waiting != null) [next.waiting, next.awaiting] = [patch.waiting, patch.awaiting ?? next.awaiting];
   if (patch.revision != null) next.revision = patch.revision;
   if (patch.reason != null) next.reason = patch.reason;
   if (patch.step?.attempts > 0) next.begun = true;

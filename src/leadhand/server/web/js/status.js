@@ -28,7 +28,8 @@ export const STATES = {
   probing: { word: "probing", tone: "live", shape: "ring" },
   retrying: { word: "retrying", tone: "warn", shape: "loop" },
   parked: { word: "parked", tone: "warn", shape: "clock" },
-  waiting_for_person: { word: "needs a person", tone: "ask", shape: "person" },
+  waiting_for_person: { word: "waiting for input", tone: "ask", shape: "person" },
+  waiting_for_approval: { word: "waiting for approval", tone: "ask", shape: "person" },
   held: { word: "held", tone: "ask", shape: "pause" },
   scheduled: { word: "scheduled", tone: "quiet", shape: "clock" },
   succeeded: { word: "succeeded", tone: "good", shape: "check" },
@@ -37,9 +38,9 @@ export const STATES = {
   cancelled: { word: "cancelled", tone: "quiet", shape: "slash" },
   superseded: { word: "replaced", tone: "quiet", shape: "loop" },
   proposed: { word: "proposed", tone: "ask", shape: "dashed" },
-  outlook: { word: "perhaps later", tone: "faint", shape: "dashed" },
+  outlook: { word: "expected later", tone: "faint", shape: "dashed" },
   // of a run
-  waiting: { word: "needs a person", tone: "ask", shape: "person" },
+  waiting: { word: "waiting", tone: "ask", shape: "person" },
   paused: { word: "paused", tone: "warn", shape: "pause" },
   stopping: { word: "stopping", tone: "warn", shape: "square" },
   rejected: { word: "rejected", tone: "bad", shape: "cross" },
@@ -48,6 +49,12 @@ export const STATES = {
 
 export function state(status) {
   return STATES[status] ?? { word: String(status ?? "unknown").replaceAll("_", " "), tone: "quiet", shape: "hollow" };
+}
+
+/** The same of a run; `awaiting` says whether one that waits needs an approval or input. */
+export function runState(status, awaiting) {
+  if (status !== "waiting" || !awaiting) return state(status);
+  return awaiting === "approval" ? STATES.waiting_for_approval : STATES.waiting_for_person;
 }
 
 /** The same of a step: it waits for the steps before it, where a run waits for a person. */
@@ -62,12 +69,13 @@ export const RISKS = { low: "good", medium: "warn", high: "bad", critical: "bad"
 
 /** The order in which counts are told: what matters to a person first. */
 export const COUNTED = [
-  "failed", "waiting_for_person", "held", "proposed", "running", "retrying", "parked", "succeeded",
+  "failed", "waiting_for_approval", "waiting_for_person", "held", "proposed", "running", "retrying", "parked", "succeeded",
   "skipped", "cancelled", "superseded", "ready", "scheduled", "pending", "waiting", "outlook",
 ];
 
 /** What a person sees for a node of the graph. */
 export function shown(node) {
   if (node.outlook && node.status !== "proposed") return "outlook";
+  if (node.status === "waiting_for_person" && node.error?.change) return "waiting_for_approval";
   return node.held && !SETTLED.has(node.status) && !IN_FLIGHT.has(node.status) ? "held" : node.status;
 }

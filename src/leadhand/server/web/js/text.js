@@ -142,6 +142,35 @@ export function label(text) {
   return said.charAt(0).toUpperCase() + said.slice(1);
 }
 
+const ANSWERS = {
+  done: "Mark done", cannot: "Can't do it", retry: "Retry step", replan: "Replan", skip: "Skip step", abort: "Abort run", rollback: "Abort and roll back",
+  give: "Provide data", go_on: "Continue planning", hand_over: "Use the goal planner", stop: "Stop planning", "give up": "Give up", release: "Release steps",
+  approve: "Approve", reject: "Reject", request_changes: "Request changes", send_back: "Send back", drop: "Drop task",
+};
+
+/** An answer as a button says it; one that a planner made up, as it is. */
+export function answerLabel(choice) {
+  return ANSWERS[choice] ?? label(choice);
+}
+
+/** A recovery strategy as people read it. */
+export function strategy(name) {
+  return name === "ask" ? "ask a person" : words(name);
+}
+
+const AUTHORS = { document: "plan file", goal: "goal planner" };
+
+/** The author of a revision; those that are no persons by what they are. */
+export function authorName(name) {
+  return AUTHORS[name] ?? name;
+}
+
+/** Where a revision came from, to stand after it. */
+export function origin(author) {
+  if (!author) return "";
+  return author === "document" ? "from plan file" : AUTHORS[author] ? `by the ${AUTHORS[author]}` : `by ${author}`;
+}
+
 /** Any JSON value as indented text; a text stays itself. */
 export function pretty(value) {
   if (typeof value === "string") return value;

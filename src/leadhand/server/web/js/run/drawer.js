@@ -9,7 +9,7 @@ import { confirm, confirmed } from "../ui/dialog.js";
 import { Answer } from "../screens/inbox.js";
 import { Copy, Cost, Facts, Findings, Glyph, Said, Shown, Status, Tag, Took, Txt, Value } from "../ui/parts.js";
 import { ENDED, SETTLED, shown } from "../status.js";
-import { beyond, clock, costs, count, money, percent, repeated, words } from "../text.js";
+import { beyond, clock, costs, count, money, percent, repeated, strategy, words } from "../text.js";
 import { Artifact, artifacts } from "./outputs.js";
 
 export function Drawer({ live, step, onClose }) {
@@ -29,9 +29,9 @@ export function Drawer({ live, step, onClose }) {
 }
 
 const ACTS = {
-  redo: { title: "Do this step again?", body: "It gets a new attempt; what depends on it follows.", action: "Retry", done: "It is done again" },
-  hold: { title: "Hold this step?", body: "It does not start until a person releases it.", action: "Hold", done: "Held" },
-  release: { title: "Release this step?", body: "What was held for want of an approval takes as many people as its rule needs.", action: "Release", done: "Your release is recorded" },
+  redo: { title: "Retry this step?", body: "A new attempt starts; dependent steps follow.", action: "Retry step", done: "Retrying" },
+  hold: { title: "Hold this step?", body: "The step does not start until a person releases it.", action: "Hold step", done: "Held" },
+  release: { title: "Release this step?", body: "A step that is held for a missing approval needs as many people as its rule requires.", action: "Release step", done: "Release recorded" },
 };
 
 /** What nobody else can take over any more. */
@@ -42,23 +42,23 @@ function Acts({ live, step, node, found }) {
   const asked = questionOf(live, step, found);
   const act = async (verb) => {
     const { done, ...what } = ACTS[verb];
-    if (await confirmed({ ...what, field: "Reason, for the record", must: verb === "redo" }, (said) => api.stepControl(live.run, step, verb, said.text), done)) (found.soon(), live.soonGraph(), live.soonHead());
+    if (await confirmed({ ...what, field: verb === "redo" ? "Reason" : "Reason (optional)", must: verb === "redo" }, (said) => api.stepControl(live.run, step, verb, said.text), done)) (found.soon(), live.soonGraph(), live.soonHead());
   };
   const others = found.state.value.data?.others ?? [];
   const movable = may("approver") && others.length > 0 && !FIXED.has(node.status) && !ENDED.has(live.head.value?.status);
   const reassign = async () => {
-    const said = await confirm({ title: "Give this step to another worker?", body: "It gets a new id; what depends on it follows. Where plans are reviewed, so is this.", action: "Reassign", choose: "Worker", choices: others, field: "Reason, for the record" });
+    const said = await confirm({ title: "Reassign this step to another worker?", body: "The step gets a new id, and dependent steps follow it. The change is reviewed like a plan.", action: "Reassign step", choose: "Worker", choices: others, field: "Reason (optional)" });
     let told = null;
-    if (said && (await attempt(async () => (told = await api.reassign(live.run, step, said.choice, said.text)), `Given to ${said.choice}`))) {
+    if (said && (await attempt(async () => (told = await api.reassign(live.run, step, said.choice, said.text)), `Reassigned to ${said.choice}`))) {
       live.load();
       if (told.status !== "waiting") ask({ step: told.step });
     }
   };
   const status = shown(node);
   const startable = !SETTLED.has(status) && !["running", "probing", "proposed"].includes(status);
-  return html`<div class="actions">${node.status === "failed" && html`<button type="button" class="primary" onClick=${() => act("redo")}>Retry</button>`}
-    ${movable && html`<button type="button" onClick=${reassign}>Reassign</button>`}
-    ${status === "held" ? may("approver") && html`<button type="button" class="primary" onClick=${() => act("release")}>Release</button>` : startable && html`<button type="button" onClick=${() => act("hold")}>Hold</button>`}</div>
+  return html`<div class="actions">${node.status === "failed" && html`<button type="button" class="primary" onClick=${() => act("redo")}>Retry step</button>`}
+    ${movable && html`<button type="button" onClick=${reassign}>Reassign step</button>`}
+    ${status === "held" ? may("approver") && html`<button type="button" class="primary" onClick=${() => act("release")}>Release step</button>` : startable && html`<button type="button" onClick=${() => act("hold")}>Hold step</button>`}</div>
     ${asked && html`<div class="card pad asked"><${Said} v=${asked.text} /><${Answer} row=${asked} onDone=${live.soonHead} /></div>`}`;
 }
 
@@ -78,12 +78,12 @@ function Detail({ live, step, node, doc }) {
   return html`${reason && html`<div class="note tone-${node.status === "failed" ? "bad" : "warn"}"><${Glyph} shape=${node.status === "failed" ? "cross" : "loop"} /><${Said} v=${reason} /></div>`}
     <${Instead} doc=${doc} />
     <${Findings} findings=${doc.findings.filter((each) => !repeated(each, [...above, ...attempts.map((one) => one.failure?.message)]))} />
-    ${doc.recommendations.length > 0 && html`<section class="recommends"><h3>Recommends</h3><ul>${doc.recommendations.map((each) => html`<li><${Txt} v=${each} /></li>`)}</ul></section>`}
-    <dl class="figures"><div><dt>Cost</dt><dd><${Cost} cost=${doc.cost} money=${doc.money} /></dd></div><div><dt>Took</dt><dd class="figure"><${Took} from=${node.started} to=${node.ended} /></dd></div><div><dt>Attempts</dt><dd>${attempts.length}</dd></div></dl>
+    ${doc.recommendations.length > 0 && html`<section class="recommends"><h3>Recommendations</h3><ul>${doc.recommendations.map((each) => html`<li><${Txt} v=${each} /></li>`)}</ul></section>`}
+    <dl class="figures"><div><dt>Cost</dt><dd><${Cost} cost=${doc.cost} money=${doc.money} /></dd></div><div><dt>Duration</dt><dd class="figure"><${Took} from=${node.started} to=${node.ended} /></dd></div><div><dt>Attempts</dt><dd>${attempts.length}</dd></div></dl>
     ${attempts.length > 0 && html`<section><h3>Attempts</h3><ol class="attempts">${made.map((each, place) => html`<${Attempt} key=${each.attempt} live=${live} step=${step} made=${each} known=${known(place)} tail=${place === 0 ? doc.output : ""} />`)}</ol></section>`}
     ${result !== null && html`<section><header class="section-head"><h3>Result</h3><${Copy} text=${JSON.stringify(result, null, 2)} /></header><${Value} v=${result} />${artifacts(result).map((ref) => html`<${Artifact} of=${ref} />`)}</section>`}
     ${doc.inputs && html`<${Inputs} given=${doc.inputs} planned=${planned.parameters ?? {}} />`}
-    <section><h3>As planned</h3><${Facts} of=${Object.fromEntries(Object.entries(planned).filter(([name]) => name !== "id"))} /></section>`;
+    <section><h3>Planned step</h3><${Facts} of=${Object.fromEntries(Object.entries(planned).filter(([name]) => name !== "id"))} /></section>`;
 }
 
 /** The parameters as the worker got them, each beside what the plan says where that is a template. */
@@ -99,7 +99,7 @@ function Inputs({ given, planned }) {
 function Instead({ doc }) {
   const link = (id) => html`<button type="button" class="small plain mono" onClick=${() => ask({ step: id })}><${Txt} v=${id} /></button> `;
   return html`${doc.superseded_by && html`<p class="instead">Replaced by ${link(doc.superseded_by)}</p>`}
-    ${doc.replaces.length > 0 && html`<p class="instead">In place of ${doc.replaces.map(link)}</p>`}`;
+    ${doc.replaces.length > 0 && html`<p class="instead">Replaces ${doc.replaces.map(link)}</p>`}`;
 }
 
 function Attempt({ live, step, made, known, tail }) {
@@ -110,8 +110,8 @@ function Attempt({ live, step, made, known, tail }) {
   const why = recovery && !repeated(recovery.reason, known) ? beyond(recovery.reason, [failure?.message]) : "";
   return html`<li class="attempt tone-edge-${failure ? "bad" : status === "running" ? "live" : "good"}"><div class="attempt-head"><b>${number}</b><${Status} status=${status === "verified" ? "succeeded" : status} step=${true} /><span class="muted"><${Txt} v=${made.worker} /></span>
       <span class="push muted figure" title=${clock(made.started)}><${Took} from=${made.started} to=${made.ended} />${made.cost ? ` · ${costs(made.cost, made.money)}` : ""}</span></div>
-    ${failure && html`<div><${Tag} tone="bad">${words(failure.class)}</${Tag}> ${repeated(failure.message, known) ? html`<span class="muted">as said above</span>` : html`<${Said} v=${failure.message} />`}</div>`}
-    ${recovery && html`<p class="recovery"><${Glyph} shape="loop" /><span><b>${words(recovery.strategy)}</b>${recovery.worker ? ` to ${recovery.worker}` : ""}${why ? html`: <${Txt} v=${why} />` : ""}</span></p>`}
+    ${failure && html`<div><${Tag} tone="bad">${words(failure.class)}</${Tag}> ${repeated(failure.message, known) ? html`<span class="muted">see above</span>` : html`<${Said} v=${failure.message} />`}</div>`}
+    ${recovery && html`<p class="recovery"><${Glyph} shape="loop" /><span><b>${strategy(recovery.strategy)}</b>${recovery.worker ? ` to ${recovery.worker}` : ""}${why ? html`: <${Txt} v=${why} />` : ""}</span></p>`}
     ${made.models?.length > 0 && html`<p class="muted">${count(made.models.length, "model call")}: ${made.models.map((call) => `${call.model}${call.cost != null ? ` ${money(call.cost)}` : ""}`).join(", ")}</p>`}
     ${status === "running" ? html`<${Printing} live=${live} step=${step} number=${number} />` : html`<${Output} live=${live} step=${step} number=${number} tail=${tail} />`}</li>`;
 }
@@ -155,13 +155,13 @@ function Printing({ live, step, number }) {
   }, [mine?.output]);
   const share = mine?.fraction == null ? "" : percent(mine.fraction);
   return html`${mine && (share || mine.message) && html`<p class="progress-note"><progress max="1" value=${mine.fraction ?? undefined} aria-label="Progress"></progress> ${share} <${Txt} v=${mine.message} /></p>`}
-    ${found?.trouble ? html`<p class="muted">The output cannot be read now: <${Txt} v=${found.trouble} />. The page tries again.</p>` : mine?.output ? html`<pre class="value output" tabindex="0" ref=${box} aria-label="Output so far"><${Txt} v=${mine.output} /></pre>` : html`<p class="muted">No output yet</p>`}`;
+    ${found?.trouble ? html`<p class="muted">The log cannot be read: <${Txt} v=${found.trouble} />. Retrying.</p>` : mine?.output ? html`<pre class="value output" tabindex="0" ref=${box} aria-label="Live log"><${Txt} v=${mine.output} /></pre>` : html`<p class="muted">No output yet</p>`}`;
 }
 
 /** What the attempt printed: the tail at once, the whole when asked for. */
 function Output({ live, step, number, tail }) {
   const [text, setText] = useState(null);
-  const load = () => attempt(async () => setText((await api.output(live.run, step, number)) || "(it printed nothing)"));
+  const load = () => attempt(async () => setText((await api.output(live.run, step, number)) || "No output"));
   const shownText = text ?? tail;
-  return html`${shownText && html`<pre class="value output" tabindex="0"><${Txt} v=${shownText} /></pre>`}${text === null && html`<button type="button" class="small plain" onClick=${load}>${shownText ? "All of its output" : "Its output"}</button>`}`;
+  return html`${shownText && html`<pre class="value output" tabindex="0"><${Txt} v=${shownText} /></pre>`}${text === null && html`<button type="button" class="small plain" onClick=${load}>${shownText ? "Full log" : "Log"}</button>`}`;
 }

@@ -30,7 +30,7 @@ const READABLE = 0.68;
 export function Graph({ live, step }) {
   const { ids, revision } = live.shape.value;
   if (!ids.length && revision === null) return html`<${Loading} what="Loading the graph" />`;
-  if (!ids.length) return html`<${Empty} title="No steps yet"><p>The planner has not proposed any. They appear here as soon as it does.</p></${Empty}>`;
+  if (!ids.length) return html`<${Empty} title="No steps yet"><p>The planner has not proposed steps yet.</p></${Empty}>`;
   return html`<${Canvas} live=${live} step=${step} />`;
 }
 
@@ -160,7 +160,7 @@ function Tools({ live, camera, opened, setOpened, total }) {
   return html`<div class="bar tools"><${StepSearch} />
     ${all > PLAIN_MAX && html`<nav class="path" aria-label="Part of the graph"><button type="button" class="small" disabled=${!opened.length} onClick=${() => setOpened([])}>All ${all.toLocaleString("en")}</button>${opened.map((bundle, place) => html`<span aria-hidden="true">›</span><button type="button" class="small" disabled=${place === opened.length - 1} onClick=${() => setOpened(opened.slice(0, place + 1))}>${bundle.label} ${bundle.members.length.toLocaleString("en")}</button>`)}</nav>`}
     <span class="push muted figure">${count(total, "step")}</span>
-    <div class="choices" role="group" aria-label="Zoom"><button type="button" aria-label="Farther" onClick=${() => camera.current.zoom(1 / 1.3)}>−</button><button type="button" onClick=${() => camera.current.fit()}>Fit</button><button type="button" aria-label="Nearer" onClick=${() => camera.current.zoom(1.3)}>+</button></div></div>`;
+    <div class="choices" role="group" aria-label="Zoom"><button type="button" aria-label="Zoom out" onClick=${() => camera.current.zoom(1 / 1.3)}>−</button><button type="button" onClick=${() => camera.current.fit()}>Fit</button><button type="button" aria-label="Zoom in" onClick=${() => camera.current.zoom(1.3)}>+</button></div></div>`;
 }
 
 export function StepSearch() {

@@ -5,19 +5,19 @@ import { route, to } from "../router.js";
 import { may } from "../store.js";
 import { confirmed } from "../ui/dialog.js";
 import { Ago, Cost, Glyph, Meter, Said, Status, Took, Txt } from "../ui/parts.js";
-import { beyond, count, duration, goalText, headed, repeated } from "../text.js";
+import { beyond, count, duration, goalText, headed, origin, repeated } from "../text.js";
 import { COUNTED, ENDED, stepState } from "../status.js";
 
 const ACTS = {
-  pause: { title: "Pause this run?", body: "Nothing new starts. What is in flight ends as it will.", action: "Pause", done: "Pausing" },
-  resume: { title: "Let this run go on?", action: "Resume", done: "Going on" },
-  cancel: { title: "Cancel this run?", body: "Steps in flight are stopped. It cannot be taken up again.", action: "Cancel the run", tone: "bad", done: "Cancelling" },
-  rollback: { title: "Take back what this run did?", body: "Its rollback plan runs, or its completed steps are undone in reverse order, as a run of its own.", action: "Roll back", tone: "bad", done: "Rolling back" },
+  pause: { title: "Pause this run?", body: "No new steps start. Running steps finish.", action: "Pause run", done: "Pausing" },
+  resume: { title: "Resume this run?", action: "Resume run", done: "Resuming" },
+  cancel: { title: "Cancel this run?", body: "Running steps are stopped. A cancelled run cannot be resumed.", action: "Cancel run", dismiss: "Keep running", tone: "bad", done: "Cancelling" },
+  rollback: { title: "Roll back this run?", body: "A new run executes the rollback plan, or undoes the completed steps in reverse order.", action: "Roll back", tone: "bad", done: "Rolling back" },
 };
 
 async function act(live, verb) {
   const { done, ...what } = ACTS[verb];
-  if (await confirmed({ ...what, field: "Reason, for the record" }, (said) => api.control(live.run, verb, said.text), done)) live.soonHead();
+  if (await confirmed({ ...what, field: "Reason (optional)" }, (said) => api.control(live.run, verb, said.text), done)) live.soonHead();
 }
 
 export function Head({ live }) {
@@ -34,16 +34,16 @@ function Acts({ live, head }) {
   if (!may("operator")) return null;
   const button = (verb, label, tone = "") => html`<button type="button" class=${tone} onClick=${() => act(live, verb)}>${label}</button>`;
   if (ENDED.has(head.status)) return html`${!head.rollback && head.can_roll_back && button("rollback", "Roll back")}`;
-  return html`${head.status === "paused" ? button("resume", "Resume", "primary") : button("pause", "Pause")}${button("cancel", "Cancel")}`;
+  return html`${head.status === "paused" ? button("resume", "Resume run", "primary") : button("pause", "Pause run")}${button("cancel", "Cancel run")}`;
 }
 
 function Figures({ live, head }) {
   const budget = head.limits?.budget;
   return html`<dl class="figures">
-    <div><dt>State</dt><dd><${Status} status=${head.status} />${!head.host && !ENDED.has(head.status) && head.host !== undefined ? html` <span class="tag tone-warn">no host</span>` : ""}</dd></div>
+    <div><dt>State</dt><dd><${Status} status=${head.status} awaiting=${head.awaiting} />${!head.host && !ENDED.has(head.status) && head.host !== undefined ? html` <span class="tag tone-warn">no host</span>` : ""}</dd></div>
     <div class="wide"><dt>Steps</dt><dd><${Progress} live=${live} /></dd></div>
     <div><dt>Cost</dt><dd><${Cost} cost=${head.cost} money=${head.money} />${budget ? html`<span class="muted"> of ${budget}</span>` : ""}</dd></div>
-    <div><dt>Took</dt><dd class="figure"><${Time} live=${live} head=${head} /></dd></div>
+    <div><dt>Duration</dt><dd class="figure"><${Time} live=${live} head=${head} /></dd></div>
     <div class="less"><dt>Revision</dt><dd><${Revision} live=${live} head=${head} /></dd></div>
     <div class="less"><dt>Started</dt><dd><${Ago} at=${head.started} /></dd></div></dl>`;
 }
@@ -55,14 +55,14 @@ function Time({ live, head }) {
   const review = live.review.state.value.data;
   if (head.begun === false && !ENDED.has(head.status)) {
     const since = head.waiting_for?.[0]?.since ?? head.started;
-    return html`<span class="muted">${review?.waiting ? "waiting for approval since" : "not begun, since"} <${Ago} at=${since} /></span>`;
+    return html`<span class="muted">${review?.waiting ? "waiting for approval since" : "not started, created"} <${Ago} at=${since} /></span>`;
   }
   const over = ENDED.has(head.status) && head.duration != null;
   const estimated = head.estimated_duration ? html`<span class="muted"> of ${duration(head.estimated_duration)} estimated</span>` : "";
   if (!over) return html`<${Took} from=${head.started} />${estimated}`;
   const waited = head.worked == null ? 0 : head.duration - head.worked;
   if (waited < WAITED_MIN_S) return html`${duration(head.duration)}${estimated}`;
-  return html`${duration(head.worked)} at work${estimated}<span class="muted">, ${duration(waited)} waiting</span>`;
+  return html`${duration(head.worked)} working${estimated}<span class="muted">, ${duration(waited)} waiting</span>`;
 }
 
 /** The revision that is in force; and the one that waits for a person, if there is one. */
@@ -71,11 +71,11 @@ function Revision({ live, head }) {
   const found = review?.waiting ? review.revision : head.proposed_revision;
   const proposed = found > (head.revision ?? 0) ? found : null; // the document may be older than the head
   const link = (number) => html`<a href=${to(["runs", live.run, "plan"])}>${number}</a>`;
-  if (proposed) return html`${link(proposed)}<span class="muted"> waits for approval${review?.author ? ` (by ${review.author})` : ""}${head.revision ? `; ${head.revision} is in force` : ""}</span>`;
-  return html`${link(head.revision ?? 0)}${head.planner ? html`<span class="muted">, planner ${head.planner}</span>` : ""}`;
+  if (proposed) return html`${link(proposed)}<span class="muted"> waiting for approval${review?.author ? ` (${origin(review.author)})` : ""}${head.revision ? `; revision ${head.revision} is active` : ""}</span>`;
+  return html`${link(head.revision ?? 0)}${head.planner ? html`<span class="muted"> ${origin(head.planner)}</span>` : ""}`;
 }
 
-const TONES = [["good", ["succeeded"]], ["bad", ["failed"]], ["live", ["running", "probing", "starting"]], ["warn", ["retrying", "parked"]], ["ask", ["waiting_for_person", "held", "proposed"]], ["quiet", ["skipped", "cancelled"]]];
+const TONES = [["good", ["succeeded"]], ["bad", ["failed"]], ["live", ["running", "probing", "starting"]], ["warn", ["retrying", "parked"]], ["ask", ["waiting_for_person", "waiting_for_approval", "held", "proposed"]], ["quiet", ["skipped", "cancelled"]]];
 /** What is no part of the work: steps that others took the place of, and those that may never come. */
 const ASIDE = new Set(["superseded", "outlook"]);
 
@@ -85,7 +85,7 @@ function Progress({ live }) {
   const total = told.reduce((sum, status) => sum + (ASIDE.has(status) ? 0 : counts[status]), 0);
   const parts = TONES.map(([tone, states]) => [tone, states.reduce((sum, status) => sum + (counts[status] ?? 0), 0)]);
   const words = told.map((status) => `${counts[status]} ${stepState(status).word}`).join(", ") || "no steps yet";
-  return html`<${Meter} label=${words} parts=${parts} total=${total} /><span class="counts">${told.length ? told.slice(0, 6).map((status) => html`<span class="tone-${stepState(status).tone}"><${Glyph} shape=${stepState(status).shape} />${counts[status].toLocaleString("en")} ${stepState(status).word}</span>`) : "none yet"}</span>`;
+  return html`<${Meter} label=${words} parts=${parts} total=${total} /><span class="counts">${told.length ? told.slice(0, 6).map((status) => html`<span class="tone-${stepState(status).tone}"><${Glyph} shape=${stepState(status).shape} />${counts[status].toLocaleString("en")} ${stepState(status).word}</span>`) : "No steps yet"}</span>`;
 }
 
 /** What a person should not have to look for. */
@@ -96,11 +96,11 @@ function Notes({ live, head }) {
   const asked = waiting.filter((each) => each.kind !== "review" && !(each.step && each.step === route.value.query.step));
   const fault = head.fault && beyond(head.fault.why, [head.reason]);
   return html`
-    ${review?.waiting && review.revision > (head.revision ?? 0) && route.value.path[2] !== "plan" && html`<p class="note tone-ask"><${Glyph} shape="person" /><span>Revision ${review.revision} waits for ${review.people > 1 ? count(review.people, "person", "people") : "a person"}. <a href=${to(["runs", live.run, "plan"])}>Review it</a></span></p>`}
+    ${review?.waiting && review.revision > (head.revision ?? 0) && route.value.path[2] !== "plan" && html`<p class="note tone-ask"><${Glyph} shape="person" /><span>Revision ${review.revision} is waiting for ${review.people > 1 ? count(review.people, "approval") : "approval"}. <a href=${to(["runs", live.run, "plan"])}>Review plan</a></span></p>`}
     ${asked.map((each) => html`<p class="note tone-ask"><${Glyph} shape="person" /><span><${Txt} v=${headed(each.text).head} /> <a href=${each.step ? to(["runs", live.run, "graph"], { step: each.step }) : to(["inbox"])}>Answer</a></span></p>`)}
     ${head.reason && html`<p class="note tone-${head.status === "succeeded" ? "good" : "bad"}"><${Glyph} shape=${head.status === "succeeded" ? "check" : "cross"} /><span><${Said} v=${head.reason} />${head.fault && !repeated(head.fault.why, [head.reason]) && html` <span class="muted">(${FAULTS[head.fault.where] ?? head.fault.where}: <${Txt} v=${headed(fault).head} />)</span>`}</span></p>`}
     ${(head.dropped ?? []).slice(0, 10).map((each) => html`<p class="note tone-warn"><${Glyph} shape="loop" /><span>Dropped: <${Txt} v=${each.step} /> (${each.status}): <${Txt} v=${each.reason} /></span></p>`)}
-    ${head.rollback && html`<p class="note tone-warn"><${Glyph} shape="loop" /><span>Taken back in run <a href=${to(["runs", head.rollback.run])}>${head.rollback.run}</a>: ${head.rollback.status}</span></p>`}`;
+    ${head.rollback && html`<p class="note tone-warn"><${Glyph} shape="loop" /><span>Rolled back by run <a href=${to(["runs", head.rollback.run])}>${head.rollback.run}</a>: ${head.rollback.status}</span></p>`}`;
 }
 
-const FAULTS = { planning: "the planning failed", execution: "the execution failed", limits: "it ran out of what it was given", person: "a person stopped it" };
+const FAULTS = { planning: "planning failed", execution: "execution failed", limits: "limit reached", person: "stopped by a person" };

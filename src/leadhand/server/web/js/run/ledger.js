@@ -52,11 +52,11 @@ export function Ledger({ live }) {
     const wanted = find.toLowerCase();
     return lines.filter((line) => (ledger === "all" || line.ledger === ledger) && (!wanted || `${line.text} ${line.type}`.toLowerCase().includes(wanted)));
   }, [lines, ledger, find]);
-  return html`<div class="bar tools"><${Search} label="Search the ledger" hint="Search lines" value=${find} onInput=${(text) => ask({ find: text })} />
-      <div class="choices" role="group" aria-label="Ledger">${KINDS.map(([name, word]) => html`<button type="button" aria-pressed=${ledger === name} onClick=${() => ask({ ledger: name === "all" ? "" : name })}>${word}</button>`)}</div>
-      <span class="push muted figure">${shown.length.toLocaleString("en")} lines</span></div>
+  return html`<div class="bar tools"><${Search} label="Search the event log" hint="Search the event log" value=${find} onInput=${(text) => ask({ find: text })} />
+      <div class="choices" role="group" aria-label="Entries">${KINDS.map(([name, word]) => html`<button type="button" aria-pressed=${ledger === name} onClick=${() => ask({ ledger: name === "all" ? "" : name })}>${word}</button>`)}</div>
+      <span class="push muted figure">${shown.length.toLocaleString("en")} entries</span></div>
     <${Trouble} error=${error} again=${load} />
-    ${!lines.length && !done ? html`<${Loading} />` : !shown.length ? html`<${Empty} title="No lines"><p>Nothing in this ledger is like that.</p></${Empty}>` : html`<div class="card ledger"><${Rows} count=${shown.length} height=${HEIGHT} follow=${true} label="Ledger" row=${(place) => html`<${Line} key=${shown[place].seq} line=${shown[place]} marked=${step && shown[place].step === step} open=${() => setWhole(shown[place])} />`} /></div>`}
+    ${!lines.length && !done ? html`<${Loading} />` : !shown.length ? html`<${Empty} title="No entries match these filters"></${Empty}>` : html`<div class="card ledger"><${Rows} count=${shown.length} height=${HEIGHT} follow=${true} label="Event log" row=${(place) => html`<${Line} key=${shown[place].seq} line=${shown[place]} marked=${step && shown[place].step === step} open=${() => setWhole(shown[place])} />`} /></div>`}
     ${whole && html`<${Whole} line=${whole} onClose=${() => setWhole(null)} />`}`;
 }
 
@@ -69,6 +69,6 @@ function Whole({ line, onClose }) {
 
 function Line({ line, marked, open }) {
   return html`<div class="row ledger-row ${marked ? "selected" : ""}" role="listitem"><time class="mono muted" title=${full(line.at)}>${clock(line.at)}</time>
-    <span class="kind kind-${line.ledger}">${line.ledger}</span><button type="button" class="plain cut" title="The whole line" onClick=${open}><${Txt} v=${line.text} /></button>
+    <span class="kind kind-${line.ledger}">${line.ledger}</span><button type="button" class="plain cut" title="Show full entry" onClick=${open}><${Txt} v=${line.text} /></button>
     ${line.step ? html`<button type="button" class="small plain of-step" onClick=${() => ask({ step: line.step })} aria-label=${`Step ${line.step}`}><${Txt} v=${line.step} /></button>` : ""}</div>`;
 }

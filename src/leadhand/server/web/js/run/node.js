@@ -2,7 +2,7 @@
 import { html, useComputed } from "../lib.js";
 import { SIZE } from "./layout.js";
 import { SHAPES, shown, stepState } from "../status.js";
-import { count, short } from "../text.js";
+import { count, label, short } from "../text.js";
 
 const LETTERS = 15;
 
@@ -14,8 +14,8 @@ export function StepNode({ signal, x, y, selected, dim, focusable }) {
   const glyph = useComputed(() => SHAPES[stepState(shown(signal.value)).shape]);
   const word = useComputed(() => detail(signal.value));
   const { id } = signal.peek();
-  const label = useComputed(() => `${short(id, LETTERS)} ${word.value}`); // from afar the texts are not drawn
-  return html`<g class=${kind} transform="translate(${x} ${y - SIZE.height / 2})" role="button" tabindex=${focusable ? "0" : "-1"} data-step=${id} aria-label=${label}>
+  const told = useComputed(() => `${short(id, LETTERS)} ${word.value}`); // from afar the texts are not drawn
+  return html`<g class=${kind} transform="translate(${x} ${y - SIZE.height / 2})" role="button" tabindex=${focusable ? "0" : "-1"} data-step=${id} aria-label=${told}>
     <rect width=${SIZE.width} height=${SIZE.height} rx="8" /><path class="mark" transform="translate(10 16)" d=${glyph} />
     <text x="36" y="21">${short(id, LETTERS)}</text>${" "}<text class="sub" x="36" y="37">${word}</text></g>`;
 }
@@ -24,7 +24,7 @@ function detail(node) {
   const word = node.superseded_by ? `replaced by ${node.superseded_by}` : stepState(shown(node)).word;
   const tries = node.attempts > 1 ? ` ×${node.attempts}` : "";
   const by = node.worker && !node.id.startsWith(node.worker) ? ` · ${node.worker}` : "";
-  return short(`${word}${tries}${by}`, 19);
+  return short(`${label(word)}${tries}${by}`, 20);
 }
 
 const TONE_ORDER = ["good", "live", "warn", "ask", "bad", "quiet", "faint"];
@@ -46,4 +46,4 @@ export function BundleNode({ bundle, counts, x, y, focusable }) {
     <text x="10" y="20">${short(bundle.label, 15)}</text>${" "}<text class="sub end" x=${SIZE.width - 10} y="20">${total.toLocaleString("en")}</text>${bars}</g>`;
 }
 
-const WORDS = { good: "succeeded", live: "running", warn: "recovering", ask: "waiting for a person", bad: "failed", quiet: "not yet", faint: "perhaps later" };
+const WORDS = { good: "succeeded", live: "running", warn: "recovering", ask: "waiting for approval or input", bad: "failed", quiet: "not started", faint: "expected later" };

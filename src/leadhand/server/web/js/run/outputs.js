@@ -8,10 +8,10 @@ export function Outputs({ live }) {
   const head = live.head.value;
   const refs = artifacts(head.result);
   const none = head.result === null || head.result === undefined;
-  return html`${none ? html`<${Empty} title=${ENDED.has(head.status) ? "No result" : "No result yet"}><p>${ENDED.has(head.status) ? "The run ended without one. Its ledger says why." : "It stands here as soon as the run has one."}</p></${Empty}>`
+  return html`${none ? html`<${Empty} title=${ENDED.has(head.status) ? "No result" : "No result yet"}><p>${ENDED.has(head.status) ? "The run ended without a result. The event log shows the cause." : "The result is shown here when the run has produced it."}</p></${Empty}>`
     : html`<section class="card pad"><header class="section-head"><h2>Result</h2><${Copy} text=${pretty(head.result)} /></header><pre class="value result" tabindex="0"><${Txt} v=${pretty(head.result)} /></pre></section>`}
-    ${refs.length > 0 && html`<section class="card pad"><h2>Kept apart</h2><ul class="lines">${refs.map((ref) => html`<li><${Artifact} of=${ref} /></li>`)}</ul></section>`}
-    ${head.params && Object.keys(head.params).length > 0 && html`<section class="card pad"><h2>What it was given</h2><${Facts} of=${head.params} /></section>`}
+    ${refs.length > 0 && html`<section class="card pad"><h2>Artifacts</h2><ul class="lines">${refs.map((ref) => html`<li><${Artifact} of=${ref} /></li>`)}</ul></section>`}
+    ${head.params && Object.keys(head.params).length > 0 && html`<section class="card pad"><h2>Inputs</h2><${Facts} of=${head.params} /></section>`}
     ${head.models?.length > 0 && html`<section><h2>Models</h2><${Table} label="Models" columns=${["Model", "Tier", "Calls", "Cost"]} figures=${2}>${head.models.map((row) => html`<tr><td>${row.model}</td><td>${row.tier}</td><td class="num figure">${row.calls ?? ""}</td><td class="num"><${Money} v=${row.cost} /></td></tr>`)}</${Table}></section>`}`;
 }
 

@@ -8,7 +8,7 @@ import { Empty, Hash, Shown, Tag, Txt } from "../ui/parts.js";
 import { Changes } from "../ui/plan_diff.js";
 import { Outlook, Steps } from "../ui/steps.js";
 import { Review } from "./review.js";
-import { count } from "../text.js";
+import { count, origin } from "../text.js";
 
 function useRevisions(live) {
   const found = useResource(async (signal) => (await api.revisions(live.run, signal)).items, [live]);
@@ -29,11 +29,11 @@ export function Plan({ live }) {
     const next = numbers[Math.min(numbers.length - 1, Math.max(0, at + by))];
     if (next !== undefined) ask({ rev: String(next), from: "" });
   };
-  useKeys("Plan", { "[": ["Revision before", () => move(-1)], "]": ["Next revision", () => move(1)] }, [list, open]);
+  useKeys("Plan", { "[": ["Previous revision", () => move(-1)], "]": ["Next revision", () => move(1)] }, [list, open]);
   return html`<div class="plan"><aside class="revisions" aria-label="Revisions"><h2>Revisions</h2>
       <${Shown} of=${revisions} what="Loading revisions">${(all) => html`<${List} all=${all} open=${open} waiting=${review?.waiting ? review.revision : null} />`}</${Shown}></aside>
     <div class="plan-main">${open === null && review?.waiting ? html`<${Compare} list=${list} number=${review.revision} /><${Review} live=${live} review=${review} />`
-      : number === undefined ? html`<${Empty} title="No plan yet"><p>The planner has not proposed anything.</p></${Empty}>` : html`<${One} live=${live} list=${list} number=${number} from=${from} />`}</div></div>`;
+      : number === undefined ? html`<${Empty} title="No plan yet"><p>The planner has not proposed a plan.</p></${Empty}>` : html`<${One} live=${live} list=${list} number=${number} from=${from} />`}</div></div>`;
 }
 
 const TONES = { approved: "good", rejected: "bad", proposed: "ask", amended: "quiet" };
@@ -44,7 +44,7 @@ function List({ all, open, waiting }) {
     const current = open === each.number || (open === null && (waiting ? waiting === each.number : each.number === all.at(-1).number));
     return html`<li><button type="button" class="plain revision" data-item aria-current=${current ? "true" : undefined} onClick=${() => ask({ rev: waiting === each.number ? "" : String(each.number), from: "" })}>
       <span><b>Revision ${each.number}</b> <${Tag} tone=${TONES[each.status] ?? "quiet"}>${each.status}</${Tag}></span>
-      <span class="muted">${each.author}${each.steps ? ` · ${count(each.steps, "step")}` : ""}</span></button></li>`;
+      <span class="muted">${origin(each.author)}${each.steps ? ` · ${count(each.steps, "step")}` : ""}</span></button></li>`;
   })}</ul>`;
 }
 
@@ -56,20 +56,20 @@ function One({ live, list, number, from }) {
 }
 
 function Compare({ list, number, from }) {
-  const earlier = [0, ...list.map((each) => each.number)].filter((each) => each !== number);
+  const earlier = list.map((each) => each.number).filter((each) => each !== number);
   return html`<div class="bar tools"><h2>Revision ${number}</h2><label class="inline push">Compare with <select value=${from ?? ""} onChange=${(event) => ask({ rev: String(number), from: event.target.value })}>
-    <option value="">nothing: show it whole</option>${earlier.map((each) => html`<option value=${String(each)}>${each === 0 ? "an empty plan" : `revision ${each}`}</option>`)}</select></label></div>`;
+    <option value="">Show full plan</option>${earlier.map((each) => html`<option value=${String(each)}>Revision ${each}</option>`)}</select></label></div>`;
 }
 
 /** Who allowed a revision, of exactly what, when, why, until when. */
 function Allowed({ doc }) {
-  if (!doc.approvals.length) return html`<p class="muted">Digest <${Hash} of=${doc.digest} groups=${8} /></p>`;
-  return html`<ul class="allowed">${doc.approvals.map((each) => html`<li>Approved by <b><${Txt} v=${each.by} /></b> <time datetime=${each.at}>${each.at.slice(0, 19).replace("T", " ")} UTC</time>, ${each.until ? `until ${each.until.slice(0, 19).replace("T", " ")} UTC` : "does not expire"}, ${each.signed ? html`signed by <code><${Txt} v=${each.key} /></code>` : "not signed"}${each.why ? html`: <${Txt} v=${each.why} />` : ""} <span class="muted">digest <${Hash} of=${each.digest} groups=${8} /></span></li>`)}</ul>`;
+  if (!doc.approvals.length) return html`<p class="muted">Plan digest <${Hash} of=${doc.digest} groups=${8} /></p>`;
+  return html`<ul class="allowed">${doc.approvals.map((each) => html`<li>Approved by <b><${Txt} v=${each.by} /></b> <time datetime=${each.at}>${each.at.slice(0, 19).replace("T", " ")} UTC</time>, ${each.until ? `until ${each.until.slice(0, 19).replace("T", " ")} UTC` : "no expiry"}, ${each.signed ? html`signed by <code><${Txt} v=${each.key} /></code>` : "not signed"}${each.why ? html`: <${Txt} v=${each.why} />` : ""} <span class="muted">plan digest <${Hash} of=${each.digest} groups=${8} /></span></li>`)}</ul>`;
 }
 
 function Whole({ doc }) {
   const { steps = [], outlook } = doc.plan;
-  return html`<p class="muted">${count(steps.length, "step")}${doc.author ? ` by ${doc.author}` : ""}${doc.plan.final === false ? " · the planner is asked again when these are done" : ""}</p><${Allowed} doc=${doc} /><${Steps} steps=${steps} />
+  return html`<p class="muted">${count(steps.length, "step")}${doc.author ? ` ${origin(doc.author)}` : ""}${doc.plan.final === false ? " · the planner continues after these steps" : ""}</p><${Allowed} doc=${doc} /><${Steps} steps=${steps} />
     <${Outlook} steps=${outlook} />`;
 }
 

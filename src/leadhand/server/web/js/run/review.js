@@ -8,7 +8,7 @@ import { Modal, confirm } from "../ui/dialog.js";
 import { Changes } from "../ui/plan_diff.js";
 import { Steps } from "../ui/steps.js";
 import { Cost, Effects, Facts, Findings, Glyph, Hash, Instant, Risk, Tag, Txt } from "../ui/parts.js";
-import { count, duration, millis, pretty } from "../text.js";
+import { authorName, count, duration, millis, pretty } from "../text.js";
 
 const EXPIRES = ["3600", "28800", "86400", "604800"];
 
@@ -27,18 +27,18 @@ async function decide(live, review, verb, body, done) {
 
 async function approve(live, review, expires) {
   const said = await confirm({
-    title: `Approve revision ${review.revision}?`, action: "Approve", field: "Reason, for the record",
-    body: html`<p>${count(review.steps.length, "step")} may then run, exactly as shown. Any change voids it.</p><p>Digest <${Hash} of=${review.binding} groups=${8} /></p>`,
+    title: `Approve revision ${review.revision}?`, action: "Approve", field: "Reason (optional)",
+    body: html`<p>${count(review.steps.length, "step")} may run exactly as shown. Any change to the plan voids the approval.</p><p>Plan digest <${Hash} of=${review.binding} groups=${8} /></p>`,
   });
   if (said) await decide(live, review, "approve", { reason: said.text || undefined, expires_s: expires ? Number(expires) : undefined }, "Approved");
 }
 
 async function reject(live, review) {
-  await asked(live, review, { title: `Reject revision ${review.revision}?`, body: "Nothing of it runs, and the run ends.", action: "Reject", tone: "bad", field: "Why", must: true }, (said) => ["reject", { reason: said.text }, "Rejected"]);
+  await asked(live, review, { title: `Reject revision ${review.revision}?`, body: "None of its steps run, and the run ends.", action: "Reject", tone: "bad", field: "Reason", must: true }, (said) => ["reject", { reason: said.text }, "Rejected"]);
 }
 
 async function send(live, review) {
-  await asked(live, review, { title: "What should be different?", body: "The planner reads this text and proposes again.", action: "Send back", field: "Changes you want", must: true, lines: 5 }, (said) => ["request_changes", { text: said.text }, "Sent back to the planner"]);
+  await asked(live, review, { title: "Request changes", body: "The planner gets this text and proposes a new revision.", action: "Request changes", field: "Requested changes", must: true, lines: 5 }, (said) => ["request_changes", { text: said.text }, "Changes requested"]);
 }
 
 /** Ask, then send; what was typed is asked for again, as it stands, when it could not be sent. */
@@ -58,36 +58,36 @@ export function Review({ live, review }) {
   const [expires, setExpires] = useState("");
   const allowed = may("approver");
   const acts = { approve: () => approve(live, review, expires), change: () => send(live, review), amend: () => setAmending(true), reject: () => reject(live, review) };
-  const refuse = () => notice("Your role may look at this, but not decide it.", "bad");
+  const refuse = () => notice("Deciding requires the role approver.", "bad");
   const key = (act) => (allowed ? acts[act] : refuse);
   const sends = review.choices.some((each) => each.answer === "request_changes");
-  useKeys("Review", { a: ["Approve (asks once more)", key("approve")], ...(sends && { c: ["Request changes", key("change")] }), e: ["Amend", key("amend")], x: ["Reject", key("reject")] }, [live, review, expires, allowed, sends]);
+  useKeys("Review", { a: ["Approve (with confirmation)", key("approve")], ...(sends && { c: ["Request changes", key("change")] }), e: ["Amend", key("amend")], x: ["Reject", key("reject")] }, [live, review, expires, allowed, sends]);
   return html`<div class="review"><${Reach} review=${review} />
     <${Bar} review=${review} acts=${acts} sends=${sends} allowed=${allowed} expires=${expires} setExpires=${setExpires} />
     ${amending && html`<${Amend} live=${live} review=${review} onClose=${() => setAmending(false)} />`}
-    ${review.approved_before && review.changes?.length > 0 && html`<section><h2>What is different from what was approved before</h2><${Changes} changes=${review.changes} /></section>`}
-    <section><h2>All that will run</h2><${Steps} steps=${review.steps} risks=${review.risks} resolved=${review.resolved} unresolved=${review.unresolved} /></section>
+    ${review.approved_before && review.changes?.length > 0 && html`<section><h2>Changes since the last approved revision</h2><${Changes} changes=${review.changes} /></section>`}
+    <section><h2>Steps (${review.steps.length})</h2><${Steps} steps=${review.steps} risks=${review.risks} resolved=${review.resolved} unresolved=${review.unresolved} /></section>
     ${Object.keys(review.params ?? {}).length > 0 && html`<section class="card pad"><h2>Parameters</h2><${Facts} of=${review.params} /></section>`}</div>`;
 }
 
 function Reach({ review }) {
   const given = review.approvals ?? [];
   return html`<section class="card pad reach"><p class="reason"><${Glyph} shape="person" /><${Txt} v=${review.reason} /></p>
-    <dl class="figures"><div><dt>Risk</dt><dd><${Risk} level=${review.risk} />${review.risk === "not declared" && review.policy_risk ? html` <span class="muted">policies count it as ${review.policy_risk}</span>` : ""}</dd></div>
-      <div><dt>Steps</dt><dd>${review.steps.length}${review.cancel?.length ? html` <span class="muted">and ${review.cancel.length} taken out</span>` : ""}</dd></div>
+    <dl class="figures"><div><dt>Risk</dt><dd><${Risk} level=${review.risk} />${review.risk === "not declared" && review.policy_risk ? html` <span class="muted">policies treat it as ${review.policy_risk}</span>` : ""}</dd></div>
+      <div><dt>Steps</dt><dd>${review.steps.length}${review.cancel?.length ? html` <span class="muted">${review.cancel.length} removed</span>` : ""}</dd></div>
       <div><dt>Declared cost</dt><dd><${Cost} cost=${review.cost} /></dd></div>
-      <div><dt>Author</dt><dd>${review.author || "–"}</dd></div>
-      <div class="wide"><dt>Touches</dt><dd><${Effects} of=${review.effects} /></dd></div>
+      <div><dt>Author</dt><dd>${authorName(review.author) || "–"}</dd></div>
+      <div class="wide"><dt>Side effects</dt><dd><${Effects} of=${review.effects} /></dd></div>
       <div class="wide"><dt>Workers</dt><dd>${Object.keys(review.workers ?? {}).map((name) => html`<${Tag}><${Txt} v=${name} /></${Tag}> `)}</dd></div>
       ${Object.entries(review.sandboxes ?? {}).filter(([, walls]) => walls).length > 0 && html`<div class="wide"><dt>Sandbox</dt><dd>${Object.entries(review.sandboxes).map(([step, walls]) => html`<div><${Txt} v=${step} />: <${Txt} v=${walls || "none"} /></div>`)}</dd></div>`}</dl>
-    ${review.untrusted && html`<p class="note tone-warn"><${Glyph} shape="broken" /><span>Results from outside had a part in this revision.</span></p>`}
-    <${Warned} of=${review.outside}>Outside of what was allowed:</${Warned}>
-    <${Warned} of=${review.widens}>Claims more than its workers promise; to approve is to believe it:</${Warned}>
-    <${Warned} of=${review.lookalikes}>Holds characters that look like others, or cannot be seen:</${Warned}>
-    <${Warned} of=${review.overclaims} tone="">A planner claims more than its workers promise, and that does not count:</${Warned}>
-    ${review.revisable && html`<p class="muted">May be revised by <${Txt} v=${review.revisable.planner} /> within what you allow: ${(review.revisable.envelope.workers ?? []).map((name) => html`<${Tag}><${Txt} v=${name} /></${Tag}> `)}</p>`}
+    ${review.untrusted && html`<p class="note tone-warn"><${Glyph} shape="broken" /><span>Untrusted results from outside influenced this revision.</span></p>`}
+    <${Warned} of=${review.outside}>Beyond what was approved before:</${Warned}>
+    <${Warned} of=${review.widens}>Claims more than the workers declare; approving accepts the claim:</${Warned}>
+    <${Warned} of=${review.lookalikes}>Contains look-alike or invisible characters:</${Warned}>
+    <${Warned} of=${review.overclaims} tone="">Ignored claims of the planner beyond what the workers declare:</${Warned}>
+    ${review.revisable && html`<p class="muted"><${Txt} v=${review.revisable.planner} /> may revise the plan within this approval, with the workers ${(review.revisable.envelope.workers ?? []).map((name) => html`<${Tag}><${Txt} v=${name} /></${Tag}> `)}</p>`}
     ${Object.keys(review.instants ?? {}).length > 0 && html`<p class="starts">Starts: ${Object.entries(review.instants).map(([step, at], place) => html`${place ? "; " : ""}<span><${Txt} v=${step} /> <${Starts} at=${at} /></span>`)}</p>`}
-    ${given.length > 0 && html`<p class="muted">Approved so far by ${given.map((each) => `${each.by}${each.why ? ` (${each.why})` : ""}`).join(", ")}; ${review.people - given.length} more needed.</p>`}</section>`;
+    ${given.length > 0 && html`<p class="muted">Approved by ${given.map((each) => `${each.by}${each.why ? ` (${each.why})` : ""}`).join(", ")}; ${count(review.people - given.length, "more approval")} needed.</p>`}</section>`;
 }
 
 /** What a reviewer must know of the plan, each finding a line. */
@@ -97,18 +97,18 @@ function Warned({ of, tone = "tone-warn", children }) {
 
 /** When a step may start: an instant that has passed keeps nothing waiting. */
 function Starts({ at }) {
-  return html`${millis(at) > now.value ? "" : "as soon as it is allowed, since "}<${Instant} at=${at} />${millis(at) > now.value ? " or later" : ""}`;
+  return html`${millis(at) > now.value ? "" : "once approved, allowed since "}<${Instant} at=${at} />${millis(at) > now.value ? " or later" : ""}`;
 }
 
 function Bar({ review, acts, sends, allowed, expires, setExpires }) {
   const usual = review.limits?.approval_s; // what holds where a person says nothing
   const ends = now.value + Number(expires || usual || Infinity) * 1000;
   const late = Object.entries(review.instants ?? {}).filter(([, at]) => millis(at) >= ends).map(([step]) => step);
-  return html`<div class="review-bar card" role="group" aria-label="Decide"><div class="bound"><span class="muted">You decide about exactly this</span><${Hash} of=${review.binding} groups=${8} /></div>
-    ${allowed ? html`<label class="inline"><span class="muted">It</span> <select aria-label="How long the approval holds" value=${expires} onChange=${(event) => setExpires(event.target.value)}><option value="">${usual ? `expires in ${duration(usual)}, as configured` : "does not expire"}</option>${EXPIRES.map((value) => html`<option value=${value}>expires in ${duration(Number(value))}</option>`)}</select></label>
-      ${late.length > 0 && html`<p class="note tone-warn"><${Glyph} shape="broken" /><span>It ends before the time of <${Txt} v=${late.join(", ")} />, which is then held. Choose a longer one.</span></p>`}
+  return html`<div class="review-bar card" role="group" aria-label="Decide"><div class="bound"><span class="muted">Plan digest</span><${Hash} of=${review.binding} groups=${8} /></div>
+    ${allowed ? html`<label class="inline"><span class="muted">Approval expires</span> <select aria-label="Approval expires" value=${expires} onChange=${(event) => setExpires(event.target.value)}><option value="">${usual ? `in ${duration(usual)} (from settings)` : "never"}</option>${EXPIRES.map((value) => html`<option value=${value}>in ${duration(Number(value))}</option>`)}</select></label>
+      ${late.length > 0 && html`<p class="note tone-warn"><${Glyph} shape="broken" /><span>The approval expires before the start time of <${Txt} v=${late.join(", ")} />, which is then held. Choose a later expiry.</span></p>`}
       <div class="actions"><button type="button" class="primary good" onClick=${acts.approve}>Approve <kbd>a</kbd></button>${sends && html`<button type="button" onClick=${acts.change}>Request changes <kbd>c</kbd></button>`}<button type="button" onClick=${acts.amend}>Amend <kbd>e</kbd></button><button type="button" class="bad" onClick=${acts.reject}>Reject <kbd>x</kbd></button></div>`
-      : html`<p class="muted">Your role may look, but not decide.</p>`}</div>`;
+      : html`<p class="muted">Deciding requires the role approver.</p>`}</div>`;
 }
 
 /** Every place of a plan that can be set, as people write it. */
@@ -134,13 +134,13 @@ function Amend({ live, review, onClose }) {
   const submit = async (event) => {
     event.preventDefault();
     const set = rows.filter((row) => row.path.trim()).map((row) => ({ path: row.path.trim(), text: row.value }));
-    if (await decide(live, review, "amend", whole ? { plan: text } : { set }, "Amended: review it again")) onClose();
+    if (await decide(live, review, "amend", whole ? { plan: text } : { set }, "Amended. Review the new revision.")) onClose();
   };
   return html`<${Modal} title=${`Amend revision ${review.revision}`} wide=${true} onClose=${onClose}><form onSubmit=${submit}>
-    <div class="choices" role="group" aria-label="How"><button type="button" aria-pressed=${!whole} onClick=${() => setWhole(false)}>Some values</button><button type="button" aria-pressed=${whole} onClick=${() => setWhole(true)}>The whole plan</button></div>
-    ${whole ? html`<label class="field">Plan, as YAML or JSON<textarea class="mono" rows="18" spellcheck="false" value=${text} onInput=${(event) => setText(event.target.value)}></textarea></label>`
+    <div class="choices" role="group" aria-label="How"><button type="button" aria-pressed=${!whole} onClick=${() => setWhole(false)}>Fields</button><button type="button" aria-pressed=${whole} onClick=${() => setWhole(true)}>Whole plan</button></div>
+    ${whole ? html`<label class="field">Plan (YAML or JSON)<textarea class="mono" rows="18" spellcheck="false" value=${text} onInput=${(event) => setText(event.target.value)}></textarea></label>`
       : html`<datalist id="places">${places(review.steps).map((path) => html`<option value=${path}></option>`)}</datalist>
-        ${rows.map((row, place) => html`<div class="pair"><label class="field">Place<input list="places" class="mono" placeholder="steps.deploy.not_before" value=${row.path} onInput=${(event) => change(place, "path", event.target.value)} /></label><label class="field">Value<input class="mono" placeholder="02:00 Europe/Berlin" value=${row.value} onInput=${(event) => change(place, "value", event.target.value)} /></label></div>`)}
-        <button type="button" class="small" onClick=${() => setRows([...rows, { path: "", value: "" }])}>One more</button>`}
-    <div class="actions end"><button type="button" onClick=${onClose}>Not now</button><button type="submit" class="primary">Amend</button></div></form></${Modal}>`;
+        ${rows.map((row, place) => html`<div class="pair"><label class="field">Field<input list="places" class="mono" placeholder="steps.deploy.not_before" value=${row.path} onInput=${(event) => change(place, "path", event.target.value)} /></label><label class="field">Value<input class="mono" placeholder="02:00 Europe/Berlin" value=${row.value} onInput=${(event) => change(place, "value", event.target.value)} /></label></div>`)}
+        <button type="button" class="small" onClick=${() => setRows([...rows, { path: "", value: "" }])}>Add change</button>`}
+    <div class="actions end"><button type="button" onClick=${onClose}>Cancel</button><button type="submit" class="primary">Amend plan</button></div></form></${Modal}>`;
 }

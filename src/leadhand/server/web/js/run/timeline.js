@@ -4,7 +4,7 @@ import { api } from "../api.js";
 import { ask, route } from "../router.js";
 import { now, soon, useResource } from "../store.js";
 import { ENDED, shown, stepState } from "../status.js";
-import { duration, millis, short } from "../text.js";
+import { duration, label, millis, short } from "../text.js";
 import { filter } from "./filter.js";
 import { StepSearch } from "./graph.js";
 import { Rows } from "../ui/rows.js";
@@ -16,10 +16,10 @@ export function Timeline({ live, step }) {
   const ids = useOrder(live);
   const tries = useTries(live);
   const span = useSpan(live);
-  if (!live.shape.value.ids.length) return html`<${Empty} title="No steps yet"><p>When steps start, their times stand here.</p></${Empty}>`;
+  if (!live.shape.value.ids.length) return html`<${Empty} title="No steps yet"><p>Step times are shown here when steps start.</p></${Empty}>`;
   return html`<div class="bar tools"><${StepSearch} /><span class="push muted">${ids.length.toLocaleString("en")} of ${live.shape.value.ids.length.toLocaleString("en")} steps</span></div>
     <${Approvals} waits=${tries.waits?.[""] ?? []} />
-    <div class="timeline card"><div class="timeline-head" aria-hidden="true"><span>Step</span><span>State</span><span class="num">Took</span><${Scale} span=${span} /></div>
+    <div class="timeline card"><div class="timeline-head" aria-hidden="true"><span>Step</span><span>State</span><span class="num">Duration</span><${Scale} span=${span} /></div>
       <${Rows} count=${ids.length} height=${HEIGHT} label="Steps and their times" row=${(place) => html`<${Row} key=${ids[place]} signal=${live.nodes.get(ids[place])} tries=${tries.steps[ids[place]]} waits=${tries.waits?.[ids[place]]} span=${span} selected=${ids[place] === step} />`} />
     </div>`;
 }
@@ -73,13 +73,13 @@ function worked(node, waits, end) {
   return node.attempts === 1 && after.length ? Math.min(end, ...after) : end;
 }
 
-const WAITS = { question: ["ask", "waited for a person"], approval: ["ask", "waited for approval"], held: ["ask", "was held"], retry: ["warn", "waited for another try"], scheduled: ["quiet", "waited for its time"] };
+const WAITS = { question: ["ask", "Waiting for input"], approval: ["ask", "Waiting for approval"], held: ["ask", "Held"], retry: ["warn", "Waiting to retry"], scheduled: ["quiet", "Waiting for the start time"] };
 const lasted = (each, end) => ((each.ended ? millis(each.ended) : end) - millis(each.started)) / 1000;
 
 /** How long the plan itself waited for people. */
 function Approvals({ waits }) {
   if (!waits.length) return null;
-  return html`<p class="waits muted">${waits.slice(-5).map((each) => html`<span>The plan ${each.ended ? html`${WAITS[each.kind][1]} for ${duration(lasted(each))}${each.outcome ? html`: <${Txt} v=${each.outcome} />` : ""}` : html`waits for ${each.kind === "approval" ? "approval" : "a person"} since <${Ago} at=${each.started} />`}. </span>`)}</p>`;
+  return html`<p class="waits muted">${waits.slice(-5).map((each) => html`<span>${WAITS[each.kind][1]}${each.ended ? html`: ${duration(lasted(each))}${each.outcome ? html`, <${Txt} v=${each.outcome} />` : ""}` : html` since <${Ago} at=${each.started} />`}. </span>`)}</p>`;
 }
 
 function Row({ signal, tries, waits = [], span, selected }) {
@@ -92,12 +92,12 @@ function Row({ signal, tries, waits = [], span, selected }) {
   const place = (from, to) => ({ left: `${Math.max(0, ((from - span.from) / whole) * 100)}%`, width: `${Math.max(0.3, ((to - from) / whole) * 100)}%` });
   const bars = tries?.length > 1 ? tries.map((each) => ({ tone: TONES[each.status] ?? tone, title: `Attempt ${each.attempt} by ${each.worker}: ${each.status}`, at: place(millis(each.started), each.ended ? millis(each.ended) : end) }))
     : Number.isNaN(began) || !node.attempts ? [] : [{ tone, at: place(began, worked(node, waits, end)) }];
-  const pauses = waits.map((each) => ({ tone: `${WAITS[each.kind][0]} wait`, title: `${WAITS[each.kind][1]} for ${duration(lasted(each, span.to))}${each.outcome ? `: ${each.outcome}` : ""}`, at: place(millis(each.started), each.ended ? millis(each.ended) : span.to) }));
+  const pauses = waits.map((each) => ({ tone: `${WAITS[each.kind][0]} wait`, title: `${WAITS[each.kind][1]}: ${duration(lasted(each, span.to))}${each.outcome ? `, ${each.outcome}` : ""}`, at: place(millis(each.started), each.ended ? millis(each.ended) : span.to) }));
   const took = tries?.length > 1 ? tries.reduce((sum, each) => sum + lasted(each, end), 0) : Number.isNaN(began) || !node.attempts ? null : (worked(node, waits, end) - began) / 1000;
   const waited = waits.reduce((sum, each) => sum + lasted(each, span.to), 0);
   return html`<div class="row timeline-row ${selected ? "selected" : ""}" role="listitem">
     <button type="button" class="plain cut" data-item onClick=${() => ask({ step: node.id })}><${Txt} v=${short(node.id, 60)} /></button>
-    <span class="status tone-${tone}"><${Glyph} shape=${shape} spin=${shape === "ring"} />${word}${node.attempts > 1 ? html`<span class="muted"> ×${node.attempts}</span>` : ""}</span>
-    <span class="num figure" title=${waited ? `and waited ${duration(waited)}` : ""}>${took === null ? "" : duration(took)}</span>
+    <span class="status tone-${tone}"><${Glyph} shape=${shape} spin=${shape === "ring"} />${label(word)}${node.attempts > 1 ? html`<span class="muted"> ×${node.attempts}</span>` : ""}</span>
+    <span class="num figure" title=${waited ? `plus ${duration(waited)} waiting` : ""}>${took === null ? "" : duration(took)}</span>
     <span class="lane">${[...pauses, ...bars].map((bar, at) => html`<i key=${at} class="bar-of tone-${bar.tone}" title=${bar.title} style=${bar.at}></i>`)}</span></div>`;
 }

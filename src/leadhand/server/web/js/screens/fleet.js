@@ -5,7 +5,7 @@ import { follow, useResource } from "../store.js";
 import { Chart } from "../ui/chart.js";
 import { Ago, Shown, Title, Txt } from "../ui/parts.js";
 import { Answers, Coding, NoFailures, NoFleet, tile } from "../fleet/coding_fleet.js";
-import { costs, percent } from "../text.js";
+import { costs, count, percent } from "../text.js";
 
 const SAMPLES_MAX = 300;
 const EVERY_MS = 1000;
@@ -48,7 +48,9 @@ export default function Fleet() {
     const timer = setInterval(() => document.hidden || found.refresh(), REFRESH_MS);
     return () => clearInterval(timer);
   }, []);
-  const sub = "Everything that is at work, and what recovering from failures was worth.";
+  const doc = found.state.value.data;
+  const repo = doc?.fleet?.live?.repo;
+  const sub = doc?.fleet ? `Agents, tasks and merges${repo ? ` on ${repo}` : ""}` : "Runs, throughput and recovery of this server";
   return html`<${Title} sub=${sub}>Fleet</${Title}>
     <${Shown} of=${found} what="Loading figures">${(doc) => (doc.fleet ? html`<${Coding} fleet=${doc.fleet} refresh=${found.soon} />` : html`<${House} ...${doc} />`)}</${Shown}>`;
 }
@@ -62,24 +64,24 @@ function Tiles({ metrics, rows }) {
   const runs = metrics.runs ?? {};
   const sum = (list, field) => list.reduce((total, row) => total + (row[field] ?? 0), 0);
   const left = sum(rows, "steps") - sum(rows, "settled");
-  return html`<dl class="tiles">${tile("Runs at work", runs.running ?? 0, runs.waiting ? `${runs.waiting} need a person` : "")}${tile("Steps to go", left, "in running runs")}
+  return html`<dl class="tiles">${tile("Running", runs.running ?? 0, runs.waiting ? `${runs.waiting} waiting for approval or input` : "")}${tile("Remaining steps", left, "in running runs")}
     ${tile("First-pass success", percent(metrics.first_pass_rate), `${metrics.first_pass ?? 0} of ${metrics.steps_tried ?? 0}`)}${tile("Recovered", percent(metrics.recovery_rate), `${metrics.recovered ?? 0} of ${metrics.failed_steps ?? 0}`)}
-    ${tile("Spent", costs(metrics.cost, metrics.money), "by all runs")}</dl>`;
+    ${tile("Cost", costs(metrics.cost, metrics.money), "all runs")}</dl>`;
 }
 
 function Pace() {
   const { times, ended, failed } = seen.value;
-  const lines = useMemo(() => [{ label: "verified a second", tone: "good", values: ended }, { label: "failed a second", tone: "bad", values: failed }], [times]);
-  if (times.length < 8) return html`<section class="card chart"><h2>Throughput</h2><p class="muted">Attempts that end are counted from when this screen was opened.</p></section>`;
+  const lines = useMemo(() => [{ label: "verified per second", tone: "good", values: ended }, { label: "failed per second", tone: "bad", values: failed }], [times]);
+  if (times.length < 8) return html`<section class="card chart"><h2>Throughput</h2><p class="muted">Counts the attempts that end while this screen is open.</p></section>`;
   return html`<${Chart} label="Throughput since this screen was opened" times=${times} lines=${lines} />`;
 }
 
 function Recovery({ rows }) {
   if (!rows.length) return html`<${NoFailures} />`;
-  return html`<section><h2>Recovery, by kind of failure</h2><${Answers} label="Recovery" rows=${rows} /></section>`;
+  return html`<section><h2>Recovery by strategy</h2><${Answers} label="Recovery" rows=${rows} /></section>`;
 }
 
 function Circuits({ circuits }) {
   if (!circuits.length) return null;
-  return html`<section><h2>Left alone for now</h2><ul class="card lines">${circuits.map((each) => html`<li class="pad"><${Txt} v=${each.worker} /> <span class="muted">tried again <${Ago} at=${each.until} />, failed ${each.times} times</span></li>`)}</ul></section>`;
+  return html`<section><h2>Unavailable workers</h2><ul class="card lines">${circuits.map((each) => html`<li class="pad"><${Txt} v=${each.worker} /> <span class="muted">next try <${Ago} at=${each.until} />, ${count(each.times, "failure")}</span></li>`)}</ul></section>`;
 }

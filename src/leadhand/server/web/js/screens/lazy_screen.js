@@ -18,7 +18,7 @@ export function LazyScreen({ place, ident }) {
   useEffect(() => {
     ask?.().then((module) => setScreen(() => module.default), setError);
   }, []);
-  if (!ask) return html`<${Empty} title="There is no such screen"><p>The address may be mistyped, or of another version. <a href=${to(["inbox"])}>Go to the inbox.</a></p></${Empty}>`;
+  if (!ask) return html`<${Empty} title="Screen not found"><p>The address may be mistyped or belong to another version. <a href=${to(["inbox"])}>Go to the inbox.</a></p></${Empty}>`;
   if (error) return html`<${Trouble} error=${error} again=${() => location.reload()} />`;
   return screen ? html`<${screen} ident=${ident} />` : html`<${Loading} />`;
 }

@@ -13,17 +13,17 @@ export default function Library({ ident }) {
 }
 
 async function keep(found) {
-  const named = await confirm({ title: "Keep a plan", field: "Name", must: true, action: "Go on" });
-  const plan = named && { title: `Keep ${named.text}`, body: "The plan becomes its next version.", field: "Plan, as YAML or JSON", must: true, lines: 14, action: "Keep" };
-  if (plan && (await confirmed(plan, (said) => api.savePlan(named.text, read(said.text)), "Kept"))) found.refresh();
+  const named = await confirm({ title: "Save plan", field: "Name", must: true, action: "Next" });
+  const plan = named && { title: `Save ${named.text}`, body: "The plan is saved as the next version.", field: "Plan (YAML or JSON)", must: true, lines: 14, action: "Save plan" };
+  if (plan && (await confirmed(plan, (said) => api.savePlan(named.text, read(said.text)), "Saved"))) found.refresh();
 }
 
 function All() {
   const found = useResource(async (signal) => (await api.library(signal)).items);
-  const actions = may("operator") && html`<button type="button" onClick=${() => keep(found)}>Keep a plan</button>`;
-  return html`<${Title} sub="Plans that were worth keeping, in versions." actions=${actions}>Library</${Title}>
-    <${Shown} of=${found} what="Loading the library">${(rows) => (rows.length ? html`<${Table} label="Plans" kind="kept" columns=${["Name", "Goal", "Uses", "Succeeded", "Median", "Kept"]} figures=${2}>${rows.map((row) => html`<${Row} key=${row.name} row=${row} />`)}</${Table}>`
-      : html`<${Empty} title="The library is empty"><p>A plan that worked can be kept under a name and run again with other parameters.</p><p class="command"><code>leadhand library save NAME RUN</code></p></${Empty}>`)}</${Shown}>`;
+  const actions = may("operator") && html`<button type="button" onClick=${() => keep(found)}>Save plan</button>`;
+  return html`<${Title} sub="Saved plans and their versions" actions=${actions}>Library</${Title}>
+    <${Shown} of=${found} what="Loading the library">${(rows) => (rows.length ? html`<${Table} label="Plans" kind="kept" columns=${["Name", "Goal", "Runs", "Success rate", "Median duration", "Saved"]} figures=${2}>${rows.map((row) => html`<${Row} key=${row.name} row=${row} />`)}</${Table}>`
+      : html`<${Empty} title="The library is empty"><p>Save a plan under a name to run it again with other parameters.</p><p class="command"><code>leadhand library save NAME RUN</code></p></${Empty}>`)}</${Shown}>`;
 }
 
 function Row({ row }) {
@@ -35,10 +35,10 @@ function Row({ row }) {
 function One({ name }) {
   const found = useResource((signal) => api.plan(name, signal), [name]);
   const remove = async () => {
-    const what = { title: `Remove ${name}?`, body: "All its versions go. Runs that used it keep what they ran.", action: "Remove", tone: "bad" };
+    const what = { title: `Remove ${name}?`, body: "All versions are removed. Runs that used the plan keep their copy.", action: "Remove plan", tone: "bad" };
     if (await confirmed(what, () => api.removePlan(name.split("@")[0]), "Removed")) go(["library"]);
   };
-  const actions = may("operator") && html`<a class="button primary" href=${to(["new"], { library: name })}>Run it</a><button type="button" class="bad" onClick=${remove}>Remove</button>`;
+  const actions = may("operator") && html`<a class="button primary" href=${to(["new"], { library: name })}>Run plan</a><button type="button" class="bad" onClick=${remove}>Remove plan</button>`;
   return html`<p class="crumbs"><a href=${to(["library"])}>Library</a></p><${Title} actions=${actions}><${Txt} v=${name} /></${Title}>
     <${Shown} of=${found} what="Loading the plan">${(doc) => html`<${Plan} doc=${doc} />`}</${Shown}>`;
 }
@@ -47,5 +47,5 @@ function Plan({ doc }) {
   const { document: plan, history } = doc;
   return html`<div class="stack"><section class="card pad"><${Facts} of=${{ goal: goalText(plan.goal), version: doc.version, hash: html`<${Hash} of=${doc.hash} />`, parameters: Object.keys(plan.params ?? {}).join(", "), rollback: plan.rollback_plan }} /></section>
     <section><h2>${count(plan.steps?.length ?? 0, "step")}</h2><${Steps} steps=${plan.steps ?? []} /></section>
-    <section><h2>Versions</h2><${Table} label="Versions" columns=${["Version", "By", "Uses", "Kept"]} figures=${2}>${history.map((row) => html`<tr><td>${row.version}</td><td>${row.by}</td><td class="num">${row.uses}</td><td class="num muted"><${Ago} at=${row.saved} /></td></tr>`)}</${Table}></section></div>`;
+    <section><h2>Versions</h2><${Table} label="Versions" columns=${["Version", "Author", "Runs", "Saved"]} figures=${2}>${history.map((row) => html`<tr><td>${row.version}</td><td>${row.by}</td><td class="num">${row.uses}</td><td class="num muted"><${Ago} at=${row.saved} /></td></tr>`)}</${Table}></section></div>`;
 }

@@ -12,9 +12,9 @@ import { Ledger } from "../run/ledger.js";
 import { Outputs } from "../run/outputs.js";
 import { Drawer } from "../run/drawer.js";
 import { Loading, Title, Trouble } from "../ui/parts.js";
-import { state } from "../status.js";
+import { runState } from "../status.js";
 
-const TABS = { graph: ["Graph", Graph], timeline: ["Timeline", Timeline], plan: ["Plan", Plan], ledger: ["Ledger", Ledger], outputs: ["Outputs", Outputs] };
+const TABS = { graph: ["Graph", Graph], timeline: ["Timeline", Timeline], plan: ["Plan", Plan], ledger: ["Event log", Ledger], outputs: ["Outputs", Outputs] };
 
 export function Run({ run, tab }) {
   const live = useMemo(() => new LiveRun(run), [run]);
@@ -24,14 +24,14 @@ export function Run({ run, tab }) {
   const head = live.head.value;
   const status = head?.status;
   useEffect(() => {
-    if (status) announce(`Run ${run}: ${state(status).word}`);
+    if (status) announce(`Run ${run}: ${runState(status, head.awaiting).word}`);
   }, [status]);
   const names = Object.keys(TABS);
   useKeys("Run", {
     ...Object.fromEntries(names.map((name, place) => [String(place + 1), [TABS[name][0], () => go(["runs", run, name], { step })]])),
     Escape: step ? ["Close the step", close] : ["All runs", () => go(["runs"])],
   }, [run, tab, step]);
-  if (live.error.value && !head) return html`<${Title} sub=${html`<a href=${to(["runs"])}>All runs</a>`}>Run ${run}</${Title}><${Trouble} error=${live.error.value} again=${() => live.load()} />`;
+  if (live.error.value && !head) return html`<${Title} sub=${html`<a href=${to(["runs"])}>All runs</a>`}>Run ${run}</${Title}><${Trouble} error=${live.error.value} missing="Run not found" again=${() => live.load()} />`;
   if (!head) return html`<${Loading} what="Loading the run" />`;
   const [, View] = TABS[tab] ?? TABS.graph;
   return html`<div class="run ${step ? "with-drawer" : ""}"><div class="run-main"><${Head} live=${live} />

@@ -6,7 +6,7 @@ import { Trouble } from "../ui/parts.js";
 /** Why the address that the page was opened with signs nobody in. */
 export const refusal = signal(null);
 
-const told = (problem) => (problem.status === 401 || problem.status === 403 ? { title: "Not signed in", message: "That token is not known here. It may be of another server, or replaced." } : problem);
+const told = (problem) => (problem.status === 401 || problem.status === 403 ? { title: "Not signed in", message: "Unknown token. It may belong to another server or have been replaced." } : problem);
 
 export function SignIn() {
   const field = useRef(null);
@@ -29,7 +29,7 @@ export function SignIn() {
     <form class="card" onSubmit=${submit}>
       <svg class="mark" viewBox="0 0 32 32" aria-hidden="true"><rect width="32" height="32" rx="8" /><path d="M9 8v16h6M15 24h8M9 12h9l5 6v6" /></svg>
       <h1>Sign in to Leadhand</h1>
-      <p class="muted">The address that <code>leadhand serve</code> prints signs you in. The token from it does the same here.</p>
+      <p class="muted">Open the address that <code>leadhand serve</code> prints, or enter its token here.</p>
       <label class="field">Token<input ref=${field} type="password" autocomplete="current-password" required autofocus /></label>
       <${Trouble} error=${error ?? (refusal.value && told(refusal.value))} />
       <button type="submit" class="primary" disabled=${busy}>${busy ? "Signing in" : "Sign in"}</button>

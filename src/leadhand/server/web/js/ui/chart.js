@@ -49,6 +49,6 @@ export function Chart({ label, times, lines, height = 200 }) {
     };
   }, []);
   useEffect(() => chart.current?.setData([times, ...lines.map((line) => line.values)]), [times, lines]);
-  const said = lines.map((line) => `${line.label}: now ${line.values.at(-1) ?? 0}, at most ${Math.max(0, ...line.values)}`).join("; ");
+  const said = lines.map((line) => `${line.label}: now ${line.values.at(-1) ?? 0}, max ${Math.max(0, ...line.values)}`).join("; ");
   return html`<figure class="chart card"><figcaption>${label}<span class="visually-hidden">. ${said}</span></figcaption><div ref=${box} aria-hidden="true"></div></figure>`;
 }

@@ -7,7 +7,7 @@ const asked = signal(null);
 /**
  * Ask before something is done.
  * @param {{title: string, body?: any, action: string, tone?: "good"|"bad", field?: string, must?: boolean,
- *   value?: string, lines?: number, choose?: string, choices?: string[]}} what `field` labels a text that goes with
+ *   dismiss?: string, value?: string, lines?: number, choose?: string, choices?: string[]}} what `field` labels a text that goes with
  *   it, `choose` a choice
  * @returns {Promise<null | {text: string, choice: string}>} null when the person thought better of it
  */
@@ -60,7 +60,7 @@ function Question({ what }) {
         ${what.lines ? html`<textarea ref=${text} rows=${what.lines} required=${what.must} spellcheck="false">${what.value ?? ""}</textarea>`
           : html`<input ref=${text} required=${what.must} autocomplete="off" value=${what.value ?? ""} />`}</label>`}
       <div class="actions end">
-        <button type="button" onClick=${() => end(null)}>Not now</button>
+        <button type="button" onClick=${() => end(null)}>${what.dismiss ?? "Cancel"}</button>
         <button type="submit" class="primary ${what.tone ?? ""}" autofocus=${!what.field && !what.choices}>${what.action}</button>
       </div>
     </form></dialog>`;

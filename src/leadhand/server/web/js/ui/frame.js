@@ -65,18 +65,18 @@ function Line() {
 
 function Lost() {
   if (connection.value !== "lost") return null;
-  return html`<div class="banner" role="status"><strong>Disconnected.</strong> What you see is as of the last word from the server. The page reconnects by itself.</div>`;
+  return html`<div class="banner" role="status"><strong>Disconnected.</strong> Data may be out of date. Reconnecting automatically.</div>`;
 }
 
 function Stopped() {
   const { stopped, stopped_by: by } = session.value ?? {};
   if (!stopped) return null;
-  return html`<div class="banner" role="status"><strong>Everything is stopped</strong>${by ? ` by ${by}` : ""}: no run starts anything new. <a href=${to(["settings"])}>Settings</a></div>`;
+  return html`<div class="banner" role="status"><strong>Emergency stop</strong>${by ? ` by ${by}` : ""}: no run starts new steps. <a href=${to(["settings"])}>Settings</a></div>`;
 }
 
 export function Frame({ children }) {
   useEffect(() => {
-    if (reconnected.value) notice("Connected again. Everything is up to date.", "good");
+    if (reconnected.value) notice("Reconnected. Data is up to date.", "good");
   }, [reconnected.value]);
   return html`<div class="frame">
     <aside class="side">
@@ -86,7 +86,7 @@ export function Frame({ children }) {
         <${Line} /><${ThemeChoice} />
         <div class="who"><span title=${session.value?.role}>${session.value?.person ?? ""}</span>
           <button type="button" class="small plain" onClick=${leave}>Sign out</button></div>
-        <button type="button" class="small plain keys-button" onClick=${() => (helpOpen.value = true)}>Keys <kbd>?</kbd></button>
+        <button type="button" class="small plain keys-button" onClick=${() => (helpOpen.value = true)}>Keyboard shortcuts <kbd>?</kbd></button>
       </div>
     </aside>
     <div class="content"><${Lost} /><${Stopped} /><main id="main" tabindex="-1">${children}</main></div>
@@ -101,8 +101,8 @@ function Notices() {
 }
 
 function Help() {
-  return html`<${Modal} title="Keys" wide=${true} onClose=${() => (helpOpen.value = false)}>
+  return html`<${Modal} title="Keyboard shortcuts" wide=${true} onClose=${() => (helpOpen.value = false)}>
     <div class="help">${allScopes().map(({ title, keys }) => html`<section><h3>${title}</h3><dl>${Object.entries(keys).map(([key, [what]]) => html`<div><dt>${key.split(" ").map((one) => html`<kbd>${one}</kbd>`)}</dt><dd>${what}</dd></div>`)}</dl></section>`)}</div>
-    <label class="check"><input type="checkbox" checked=${enabled.value} onChange=${(event) => enable(event.target.checked)} /> Answer to single keys</label>
+    <label class="check"><input type="checkbox" checked=${enabled.value} onChange=${(event) => enable(event.target.checked)} /> Enable single-key shortcuts</label>
   </${Modal}>`;
 }

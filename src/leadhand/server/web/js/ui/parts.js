@@ -1,7 +1,7 @@
 // Small parts that every screen is made of.
 import { html, useEffect, useState } from "../lib.js";
-import { ago, costs, duration, full, hashed, headed, iso, millis, money, pieces, pretty, words } from "../text.js";
-import { RISKS, SHAPES, state, stepState } from "../status.js";
+import { ago, costs, duration, full, hashed, headed, iso, label, millis, money, pieces, pretty, words } from "../text.js";
+import { RISKS, SHAPES, runState, stepState } from "../status.js";
 import { now } from "../store.js";
 import { notice } from "../notices.js";
 
@@ -9,7 +9,7 @@ import { notice } from "../notices.js";
 export function Txt({ v }) {
   const found = pieces(v);
   if (found.length === 1 && !found[0].hidden) return found[0].text;
-  return found.map((piece) => (piece.hidden ? html`<span class="hidden-char" title="a character that cannot be seen">${piece.text}</span>` : piece.text));
+  return found.map((piece) => (piece.hidden ? html`<span class="hidden-char" title="Invisible character">${piece.text}</span>` : piece.text));
 }
 
 /** A text that may hold what a program printed: its lines stay lines, in type of one width. */
@@ -22,14 +22,14 @@ export function Glyph({ shape, spin = false }) {
   return html`<svg class=${spin ? "glyph spin" : "glyph"} viewBox="0 0 16 16" aria-hidden="true"><path d=${SHAPES[shape]} /></svg>`;
 }
 
-export function Status({ status, step = false, quiet = false }) {
-  const { word, tone, shape } = (step ? stepState : state)(status);
-  return html`<span class="status tone-${tone} ${quiet ? "quiet" : ""}"><${Glyph} shape=${shape} spin=${shape === "ring"} />${word}</span>`;
+export function Status({ status, awaiting = "", step = false, quiet = false }) {
+  const { word, tone, shape } = step ? stepState(status) : runState(status, awaiting);
+  return html`<span class="status tone-${tone} ${quiet ? "quiet" : ""}"><${Glyph} shape=${shape} spin=${shape === "ring"} />${label(word)}</span>`;
 }
 
 export function Risk({ level }) {
   if (!level) return null;
-  if (level === "not declared") return html`<span class="tag tone-warn" title="Neither the plan nor a worker says how risky this is.">risk not declared</span>`;
+  if (level === "not declared") return html`<span class="tag tone-warn" title="Neither the plan nor a worker declares a risk level.">risk not declared</span>`;
   return html`<span class="tag tone-${RISKS[level] ?? "quiet"}">${level} risk</span>`;
 }
 
@@ -41,8 +41,8 @@ export function Tag({ children, tone = "quiet" }) {
 export function Effects({ of }) {
   const silent = (of ?? []).filter((each) => each.startsWith("undeclared:")).map((each) => each.slice(11));
   const told = (of ?? []).filter((each) => !each.startsWith("undeclared:"));
-  if (!told.length && !silent.length) return "nothing";
-  return html`${told.map((each) => html`<${Tag} tone="warn"><${Txt} v=${each} /></${Tag}> `)}${silent.length > 0 && html`<span class="muted">not declared by <${Txt} v=${silent.join(", ")} /></span>`}`;
+  if (!told.length && !silent.length) return "none";
+  return html`${told.map((each) => html`<${Tag} tone="warn"><${Txt} v=${each} /></${Tag}> `)}${silent.length > 0 && html`<span class="tone-warn undeclared">⚠ <${Txt} v=${silent.join(", ")} /> ${silent.length === 1 ? "declares" : "declare"} none</span>`}`;
 }
 
 export function Ago({ at }) {
@@ -69,7 +69,7 @@ export function Money({ v }) {
 
 /** What counts against a budget: money, and the cost units that workers declare. */
 export function Cost({ cost, money: paid }) {
-  return html`<span class="figure" title="Dollars are what models and coding agents cost. Units are what workers declare as cost: a number to compare and to budget with, no money.">${costs(cost, paid)}</span>`;
+  return html`<span class="figure" title="Dollars: models and coding agents. Units: the cost that workers declare, for comparison and budgets; not money.">${costs(cost, paid)}</span>`;
 }
 
 export function Loading({ what = "Loading" }) {
@@ -87,18 +87,18 @@ export function Empty({ title, children, action }) {
     <h2>${title}</h2><div class="measure">${children}</div>${action}</div>`;
 }
 
-const TITLES = { 0: "No connection", 403: "Not allowed", 404: "It is not there", 409: "Not as things stand", 413: "Too large", 422: "That does not fit", 429: "Too many tries", 503: "Not now" };
+const TITLES = { 0: "No connection", 403: "Not allowed", 404: "Not found", 409: "Conflict", 413: "Too large", 422: "Invalid input", 429: "Too many requests", 503: "Temporarily unavailable" };
 
 /** Said where plans cannot be made of anything yet; a person alone can always be asked. */
 export function NoWorkers() {
-  return html`<div class="hint" role="note"><${Glyph} shape="person" /><p>No workers of your own are configured, so only people can carry out steps. Name Python files under <code>[project] workers</code> in leadhand.toml (<code>leadhand init</code> writes one to begin with), then start the server again.</p></div>`;
+  return html`<div class="hint" role="note"><${Glyph} shape="person" /><p>No workers are configured, so only people can carry out steps. List Python files under <code>[project] workers</code> in leadhand.toml (<code>leadhand init</code> writes an example), then restart the server.</p></div>`;
 }
 
 export const alone = (rows) => rows.every((row) => row.kind === "human");
 
-export function Trouble({ error, again }) {
+export function Trouble({ error, again, missing }) {
   if (!error) return null;
-  const title = TITLES[error.status] || error.title || "That did not work";
+  const title = (error.status === 404 && missing) || TITLES[error.status] || error.title || "Request failed";
   const fix = error.problem?.fix;
   return html`<div class="trouble" role="alert"><${Glyph} shape="broken" /><div><strong>${title}</strong><p><${Txt} v=${error.message} /></p>
     ${fix && html`<p class="muted"><${Txt} v=${fix} /></p>`}
@@ -125,7 +125,7 @@ export function Shown({ of, children, what }) {
 }
 
 export function Value({ v }) {
-  if (v === null || v === undefined) return html`<span class="muted">nothing</span>`;
+  if (v === null || v === undefined) return html`<span class="muted">none</span>`;
   if (typeof v !== "object" && !String(v).includes("\n") && String(v).length < 120) return html`<${Txt} v=${v} />`;
   if (Array.isArray(v) && v.length <= 8 && v.every((each) => typeof each !== "object" && String(each).length < 60)) return html`<${Txt} v=${v.join(", ")} />`;
   return html`<pre class="value" tabindex="0"><${Txt} v=${pretty(v)} /></pre>`;
@@ -148,7 +148,7 @@ export function Hash({ of, groups = 4 }) {
 }
 
 export function Copy({ text, label = "Copy" }) {
-  const copy = () => navigator.clipboard.writeText(text).then(() => notice("Copied"), () => notice("The browser does not allow copying here", "bad"));
+  const copy = () => navigator.clipboard.writeText(text).then(() => notice("Copied"), () => notice("The browser blocks copying on this page", "bad"));
   return html`<button type="button" class="small" onClick=${copy}>${label}</button>`;
 }
 

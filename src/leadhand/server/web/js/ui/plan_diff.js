@@ -8,8 +8,8 @@ const MARKS = { added: "+", removed: "−", changed: "~", entries: "~", renamed:
 const WORDS = { added: "added", removed: "removed", changed: "changed", entries: "changed", renamed: "renamed", order: "leads to", hold: "leads to" };
 
 export function Changes({ changes }) {
-  if (!changes.length) return html`<p class="muted">They mean the same.</p>`;
-  return html`<div class="changes">${byStep(changes).map(([step, all]) => html`<section class="card change-group"><h3 class="mono">${step ? html`<${Txt} v=${step} />` : "The plan itself"}</h3>
+  if (!changes.length) return html`<p class="muted">No differences</p>`;
+  return html`<div class="changes">${byStep(changes).map(([step, all]) => html`<section class="card change-group"><h3 class="mono">${step ? html`<${Txt} v=${step} />` : "Plan"}</h3>
     <ul>${all.map((change) => html`<li class="change change-${change.kind}"><span class="change-mark" aria-hidden="true">${MARKS[change.kind] ?? "~"}</span><span class="visually-hidden">${WORDS[change.kind]}</span>
       <div><code><${Txt} v=${change.rest || (step ? "the step" : change.path)} /></code><${Sides} change=${change} /></div></li>`)}</ul></section>`)}</div>`;
 }

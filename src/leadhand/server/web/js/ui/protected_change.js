@@ -38,16 +38,16 @@ export function Change({ row, onDone }) {
     if (sent) (inbox.soon(), onDone?.());
   };
   const approve = () => {
-    const body = html`<p>Exactly commit <code>${short}</code> lands on main, with: ${(row.paths ?? []).map((path, at) => html`${at ? ", " : ""}<code><${Txt} v=${path} /></code>`)}.</p>`;
-    ask({ title: "Approve this change?", body, action: "Approve this change", field: "Reason, for the record" }, { choice: "approve", commit: row.commit }, "Approved");
+    const body = html`<p>Merges exactly commit <code>${short}</code> into main, with: ${(row.paths ?? []).map((path, at) => html`${at ? ", " : ""}<code><${Txt} v=${path} /></code>`)}.</p>`;
+    ask({ title: "Approve this change?", body, action: "Approve this change", field: "Reason (optional)" }, { choice: "approve", commit: row.commit }, "Approved");
   };
-  const back = () => ask({ title: "Send it back?", body: "The agent gets your comment and does the task again.", action: "Send back", field: "What is to be different", must: true, lines: 5 }, { choice: "send_back" }, "Sent back");
-  const drop = () => ask({ title: "Drop this change?", body: "The task is skipped, and nothing of it lands.", action: "Drop", tone: "bad", field: "Reason, for the record" }, { choice: "drop" }, "Dropped");
+  const back = () => ask({ title: "Send this change back?", body: "The agent repeats the task with your comment.", action: "Send back", field: "Comment", must: true, lines: 5 }, { choice: "send_back" }, "Sent back");
+  const drop = () => ask({ title: "Drop this change?", body: "The task is skipped, and the change is not merged.", action: "Drop change", tone: "bad", field: "Reason (optional)" }, { choice: "drop" }, "Dropped");
   const choices = row.choices.map((each) => each.answer);
   const given = row.approved_by ?? [];
   return html`<${Diff} text=${row.diff} />
-    ${row.people > 1 && html`<p class="muted">${row.people} different people must approve it; approved by ${given.length ? given.join(", ") : "none so far"}.</p>`}
+    ${row.people > 1 && html`<p class="muted">Needs ${row.people} approvals by different people; approved by: ${given.length ? given.join(", ") : "none"}.</p>`}
     ${may("approver") ? html`<div class="actions">${choices.includes("approve") && html`<button type="button" disabled=${busy} onClick=${approve}>Approve this change…</button>`}
-      <button type="button" disabled=${busy} onClick=${back}>Send back with a comment…</button><button type="button" disabled=${busy} onClick=${drop}>Drop…</button></div>`
-      : html`<p class="muted">You can read it, but not decide: that takes the role approver.</p>`}`;
+      <button type="button" disabled=${busy} onClick=${back}>Send back with a comment…</button><button type="button" disabled=${busy} onClick=${drop}>Drop change…</button></div>`
+      : html`<p class="muted">Deciding requires the role approver.</p>`}`;
 }

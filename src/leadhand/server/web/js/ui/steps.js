@@ -12,7 +12,7 @@ export function Steps({ steps, risks = {}, heading = 3, resolved = {}, unresolve
 
 /** What a planner expects to propose after the steps of its plan. */
 export function Outlook({ steps = [] }) {
-  return steps.length > 0 && html`<h3>Perhaps later</h3><${Steps} steps=${steps.map((each) => (typeof each === "string" ? { id: each } : each))} heading=${4} />`;
+  return steps.length > 0 && html`<h3>Expected later</h3><${Steps} steps=${steps.map((each) => (typeof each === "string" ? { id: each } : each))} heading=${4} />`;
 }
 
 function Step({ step, risk, heading, known, later }) {
@@ -23,7 +23,7 @@ function Step({ step, risk, heading, known, later }) {
       <span class="muted"><${Txt} v=${[step.worker, step.action].filter(Boolean).join(" · ")} /></span><span class="push"><${Risk} level=${risk} /></span></header>
     ${after.length > 0 && html`<p class="muted">after ${[].concat(after).map((id) => html`<${Tag}><${Txt} v=${typeof id === "string" ? id : JSON.stringify(id)} /></${Tag}> `)}</p>`}
     ${!blank(step.parameters) && html`<dl class="facts">${Object.entries(step.parameters).map(([name, value]) => html`<div><dt class="mono"><${Txt} v=${name} /></dt><dd><${Value} v=${value} /></dd></div>`)}</dl>`}
-    ${Object.keys(known).length > 0 && html`<dl class="facts known" aria-label="With values">${Object.entries(known).map(([place, value]) => html`<div><dt class="mono">= <${Txt} v=${place} /></dt><dd><${Value} v=${value} /></dd></div>`)}</dl>`}
+    ${Object.keys(known).length > 0 && html`<dl class="facts known" aria-label="Resolved values">${Object.entries(known).map(([place, value]) => html`<div><dt class="mono">= <${Txt} v=${place} /></dt><dd><${Value} v=${value} /></dd></div>`)}</dl>`}
     ${later.length > 0 && html`<p class="muted">Known only when the step starts: ${later.map((place) => html`<code><${Txt} v=${place} /></code> `)}</p>`}
     ${rest.length > 0 && html`<dl class="facts small">${rest.map(([name, value]) => html`<div><dt>${words(name)}</dt><dd><${Value} v=${flat(value)} /></dd></div>`)}</dl>`}</li>`;
 }
