@@ -144,10 +144,10 @@ def test_the_page_tells_the_story(made):
     page = files(made)["index.html"].decode()
     for words in (
         "Say it",
-        "Who allowed what",
+        "Approvals and decisions",
         "reroute",
         "Attempt 2 by say",
-        "It reached its goal",
+        "Goal reached",
     ):
         assert words in page
     assert "4 events" not in page
@@ -158,7 +158,7 @@ def test_a_failure_is_laid_to_planning_or_to_execution(tmp_path):
     steps = [{"id": "b", "worker": "broken", "failure_action": "abort"}]
     run = lead.run_sync({"goal": "g", "steps": steps}).run
     page = files((tmp_path / "a.db", run))["index.html"].decode()
-    assert "The execution failed" in page
+    assert "Execution failed" in page
 
 
 def test_a_run_that_is_not_over_can_be_exported(tmp_path):
@@ -167,7 +167,7 @@ def test_a_run_that_is_not_over_can_be_exported(tmp_path):
     run = lead.run_sync(plan).run
     data = export_run(tmp_path / "a.db", run, Anchoring())
     assert verify_bundle(data).problems == []
-    assert b"It is not over: waiting" in _unpacked(data)["index.html"]
+    assert b"Not finished: waiting for approval" in _unpacked(data)["index.html"]
 
 
 def test_what_is_no_bundle_is_said(tmp_path):

@@ -73,6 +73,8 @@ def test_what_a_run_waits_for(expected, make):
     state = make().state
     assert views.awaiting(state) == expected
     assert views.summary(state).awaiting == expected
+    if expected:
+        assert views.state_words(state) == f"waiting for {expected}"
     assert views.run_outcome(state).awaiting == (expected or msgspec.UNSET)
 
 

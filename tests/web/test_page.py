@@ -146,7 +146,7 @@ def test_what_was_not_pinned_is_not_taken(tmp_path, package):
     archive, lock = package
     npm, into = pretend_npm(tmp_path, archive), tmp_path / "into"
     archive.write_bytes(archive.read_bytes() + b"\0")
-    with pytest.raises(npm_assets.FetchFailed, match="not what was pinned"):
+    with pytest.raises(npm_assets.FetchFailed, match="does not match its pinned hash"):
         npm_assets.fetch(lock, into, npm)
     assert not into.exists()
 

@@ -28,15 +28,15 @@ RESULT_MAX = 20_000
 TONES = {
     "succeeded": "good",
     "approved": "good",
-    "allowed": "good",
+    "approval given": "good",
     "released": "good",
     "held": "warn",
     "sent back": "warn",
     "failed": "bad",
     "rejected": "bad",
     "amended": "note",
-    "waiting": "warn",
-    "waiting_for_person": "warn",
+    "waiting for approval": "warn",
+    "waiting for input": "warn",
     "asked": "warn",
     "cancelled": "warn",
     "stopped": "warn",
@@ -44,13 +44,14 @@ TONES = {
     "started": "note",
     "running": "note",
 }
-NOBODY = ("policy", "reviewers", "somebody")
-LEDGERS = {"intent": "What was meant", "execution": "What was done"}
+WORDS = {"waiting_for_person": "waiting for input", "superseded": "replaced"}
+NO_PERSON = ("policy", "reviewers", "unknown")
+LEDGERS = {"intent": "Intent", "execution": "Execution"}
 FAULTS = {
-    "planning": "The planning failed",
-    "execution": "The execution failed",
-    "limits": "It ran out of what it was given",
-    "person": "A person stopped it",
+    "planning": "Planning failed",
+    "execution": "Execution failed",
+    "limits": "Limit reached",
+    "person": "Stopped by a person",
 }
 
 
@@ -119,19 +120,19 @@ def _tiles(story: Story) -> Iterator[tuple[str, str, str]]:
     tries = sum(len(step.tries) for step in story.steps)
     failed = sum(not each.ok for step in story.steps for each in step.tries)
     won = sum(answer.won is True for answer in story.answers)
-    people = {each.who for each in story.permissions if each.who not in NOBODY}
-    planned = f"{duration(story.worked_s)} at work"
+    people = {each.who for each in story.permissions if each.who not in NO_PERSON}
+    planned = f"{duration(story.worked_s)} working"
     if story.planned_s is not None:
         planned += f", planned {duration(story.planned_s)}"
     yield "Steps succeeded", f"{done:,} of {total:,}", ""
     yield "Attempts", f"{tries:,}", f"{failed:,} failed" if failed else "none failed"
     if story.answers:
-        yield "Recovered", f"{won:,}", f"of {_plural(len(story.answers), 'answer')} to a failure"
+        yield "Recovered", f"{won:,}", f"of {_plural(len(story.answers), 'failure')}"
     yield "Duration", _took(story.started, story.ended) or "–", planned
-    budget = "" if story.budget is None else f"of {_amount(story.budget)} allowed"
+    budget = "" if story.budget is None else f"budget {_amount(story.budget)}"
     yield "Cost", _amount(story.cost), budget
     if story.money:
-        yield "Of it money", f"${_amount(story.money)}", ""
+        yield "In dollars", f"${_amount(story.money)}", ""
     yield "People involved", f"{len(people):,}", ""
 
 
@@ -141,19 +142,18 @@ def _verdict(story: Story) -> dict[str, str]:
         tone = "bad" if story.fault.where in ("planning", "execution") else "warn"
         return {"tone": tone, "title": FAULTS[story.fault.where], "text": story.fault.why}
     if story.status != "succeeded":
-        title = f"It is not over: {story.status.replace('_', ' ')}"
-        text = story.reason or "This is how it stood when it was exported."
+        title = f"Not finished: {story.status}"
+        text = story.reason or "State at the time of the export."
         return {"tone": "warn", "title": title, "text": text}
     failures = len(story.answers)
     text = f"{_checked(story)} " + (
-        f"{_plural(failures, 'failure')} on the way {'was' if failures == 1 else 'were'} "
-        "answered; each is below, with its reason."
+        f"{_plural(failures, 'failed attempt')} led to a recovery; see the steps below."
         if failures
-        else "Nothing failed on the way."
+        else "No attempt failed."
     )
     if story.dropped:
-        text += f" Given up by name, with the reason below: {', '.join(story.dropped[:20])}."
-    return {"tone": "good", "title": "It reached its goal", "text": text}
+        text += f" Dropped, with the reasons below: {', '.join(story.dropped[:20])}."
+    return {"tone": "good", "title": "Goal reached", "text": text}
 
 
 def _checked(story: Story) -> str:
@@ -171,18 +171,18 @@ def _checked(story: Story) -> str:
     more = [
         f"{count[kind]:,} {words}"
         for kind, words in (
-            ("check", "by its worker's own check"),
-            ("form", "only by the declared form of its result"),
+            ("check", "passed the worker's own check"),
+            ("form", "matched only the declared result schema"),
         )
         if count[kind]
     ]
     rest = len(done) - sum(count.values())
     text += f"; {', '.join(more)}" if more else ""
-    text += f"; {rest:,} by nothing but its worker's report" if rest else ""
+    text += f"; {rest:,} rely on the worker's report alone" if rest else ""
     goal = (
         "The goal's acceptance criteria were checked."
         if story.accepted
-        else "The goal has no acceptance criteria, so nothing else tells whether it is reached."
+        else "The goal has no acceptance criteria, so nothing else shows that it is reached."
     )
     return f"{text}. {goal}"
 
@@ -197,16 +197,16 @@ def _first_steps(story: Story) -> list[StepStory]:
 
 def _step(step: StepStory) -> dict[str, Any]:
     facts = [
-        ("Done when", step.criteria),
+        ("Success criteria", step.criteria),
         ("Risk", step.risk),
-        *(("It recommends", each) for each in step.recommendations),
+        *(("Recommendation", each) for each in step.recommendations),
     ]
     told = any(step.reason in each.message for each in step.tries)
     return {
         "id": step.id,
         "what": " ".join(filter(None, (step.worker, step.action))),
         "text": step.text,
-        "status": step.status,
+        "status": WORDS.get(step.status, step.status),
         "start": step.start,
         "end": step.end,
         "cost": step.cost,

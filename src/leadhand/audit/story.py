@@ -21,8 +21,8 @@ from leadhand.core.views.run import (
     goal_of,
     money_of,
     run_result,
-    run_status,
     shown_status,
+    state_words,
     worked_s,
 )
 from leadhand.core.views.timeline import Span, timeline
@@ -151,9 +151,9 @@ def tell(log: Sequence[tuple[Entry, ev.Event]], parts: Parts) -> Story:
     answers = recoveries(events)
     return Story(
         run=parts.run,
-        goal=goal_of(state).text or "(no goal was stated in words)",
+        goal=goal_of(state).text or "(no goal text)",
         plan_id=str(started.plan.get("plan_id", "")) if started else "",
-        status=run_status(state),
+        status=state_words(state),
         reason=state.ended.reason if state.ended else "",
         started=state.started_at,
         ended=state.ended_at or state.last_at,
@@ -281,14 +281,14 @@ def _permission(at: int, event: ev.Event, asked: dict[str, str]) -> Permission |
     run = "the run"
     match event:
         case ev.RunStarted():
-            return Permission(at, run, "started", event.actor or "somebody")
+            return Permission(at, run, "started", event.actor or "unknown")
         case ev.ReviewRequested():
             return _of_revision(at, event, "asked", "policy", event.reason)
         case ev.RevisionExamined():
             said = "; ".join([*event.findings, event.failed]).strip("; ")
             return _of_revision(at, event, "examined", "reviewers", said or "no findings")
         case ev.ApprovalGiven():
-            return _of_revision(at, event, "allowed", event.actor, event.reason)
+            return _of_revision(at, event, "approval given", event.actor, event.reason)
         case ev.ChangesRequested():
             return _of_revision(at, event, "sent back", event.actor, event.text)
         case ev.RevisionApproved():

@@ -161,7 +161,9 @@ def _read(path: Path) -> str:
     except OSError as error:
         raise NotAllowed(f"{path}: cannot be read: {error.strerror}") from None
     if len(token) < 32:
-        raise UsageError(f"{path}: holds no token. Fix: remove the file, and a new one is made")
+        raise UsageError(
+            f"{path}: holds no token. Fix: remove the file, and the server writes a new one"
+        )
     return token
 
 

@@ -49,10 +49,10 @@ def check_form(rule: RouteRule, headers: dict[bytes, bytes], limit: int) -> None
     """Raise `RequestRefused` unless the headers fit the rule: a JSON body, or none."""
     length = headers.get(b"content-length", b"0")
     if not length.isdigit():
-        raise RequestRefused(400, "Content-Length is no number")
+        raise RequestRefused(400, "Content-Length is not a number")
     if not rule.has_body:
         if int(length) or b"transfer-encoding" in headers:
-            raise RequestRefused(400, f"{rule.method} takes no body here")
+            raise RequestRefused(400, f"{rule.method} takes no body on this route")
         return
     kind, _, more = headers.get(b"content-type", b"").decode("latin-1").lower().partition(";")
     if kind.strip() != "application/json" or more.strip() not in ("", "charset=utf-8"):
@@ -60,7 +60,7 @@ def check_form(rule: RouteRule, headers: dict[bytes, bytes], limit: int) -> None
     if headers.get(b"content-encoding", b"identity").lower() != b"identity":
         raise RequestRefused(415, "the body must not be compressed")
     if int(length) > limit:
-        raise RequestRefused(413, f"the body may have {limit:,} bytes")
+        raise RequestRefused(413, f"the body is larger than {limit:,} bytes")
 
 
 async def read_body(receive: Receive, limit: int) -> bytes:
@@ -75,7 +75,7 @@ async def read_body(receive: Receive, limit: int) -> bytes:
                 parts.append(message.get("body", b""))
                 size += len(parts[-1])
                 if size > limit:
-                    raise RequestRefused(413, f"the body may have {limit:,} bytes")
+                    raise RequestRefused(413, f"the body is larger than {limit:,} bytes")
                 if not message.get("more_body"):
                     break
     except TimeoutError:
@@ -91,12 +91,12 @@ async def read_body(receive: Receive, limit: int) -> bytes:
 def _check_json(body: bytes) -> None:
     """Raise `RequestRefused` unless it is JSON of acceptable depth, keys and numbers."""
     if count_values(body, VALUES_MAX) > VALUES_MAX:
-        raise RequestRefused(413, f"the body may hold {VALUES_MAX:,} values, and holds more")
+        raise RequestRefused(413, f"the body holds more than {VALUES_MAX:,} values")
     try:
         _check_keys(read_value(body.decode(), "body"))
         msgspec.json.decode(body)  # detects lone surrogates
     except (UnicodeDecodeError, msgspec.DecodeError, RecursionError) as error:
-        raise RequestRefused(400, f"the body is no JSON: {error}") from None
+        raise RequestRefused(400, f"the body is not JSON: {error}") from None
     except DocumentError as error:
         raise RequestRefused(400, str(error)) from None
 
@@ -108,7 +108,7 @@ def _check_keys(value: Any) -> None:
         each = waiting.pop()
         if isinstance(each, dict):
             if len(each) > KEYS_MAX:
-                raise RequestRefused(413, f"an object may have {KEYS_MAX:,} keys, and one has more")
+                raise RequestRefused(413, f"an object of the body has more than {KEYS_MAX:,} keys")
             waiting.extend(each.values())
         elif isinstance(each, list):
             waiting.extend(each)
@@ -117,9 +117,7 @@ def _check_keys(value: Any) -> None:
 def check_text(text: str) -> None:
     """Raise `RequestRefused` if the text of a plan, YAML or JSON, may hold too many values."""
     if text.count("\n") + text.count(",") + text.count("{") + text.count("[") > VALUES_MAX:
-        raise RequestRefused(
-            413, f"the text of a plan may hold {VALUES_MAX:,} values, and holds more"
-        )
+        raise RequestRefused(413, f"the plan holds more than {VALUES_MAX:,} values")
 
 
 def replayed(body: bytes, receive: Receive) -> Receive:

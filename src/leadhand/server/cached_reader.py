@@ -47,7 +47,7 @@ class CachedReader(Reader):
         """Return a run's header by its whole id. Raise a 404 refusal if there is none."""
         found = None if run.startswith("$") else self.store.header(run)
         if found is None:
-            raise missing(f"there is no run {run[:100]}")
+            raise missing(f"run {run[:100]} not found")
         return found
 
     def state(self, run: str) -> State:

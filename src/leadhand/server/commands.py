@@ -83,7 +83,7 @@ def serve() -> None:
 def start(console: Console, **options: Any) -> int:
     """Start the dashboard and HTTP API."""
     if bool(options["tls_cert"]) != bool(options["tls_key"]):
-        raise UsageError("--tls-cert and --tls-key go together")
+        raise UsageError("--tls-cert and --tls-key must be given together")
     settings = settings_of(options["store"], options["workers"], executes=console)
     serving = _loaded()
     make_store_folder(settings.store)
@@ -136,7 +136,7 @@ async def _until(signals: Signals, up: Running) -> None:
 
 def _draining(console: Console, number: int) -> None:
     word = "Ctrl-C" if number == 2 else "SIGTERM"
-    console.say(f"{word}: nothing new starts; waiting for what is running. Again ends it at once.")
+    console.say(f"{word}: no new steps start; waiting for running steps. Repeat to end at once.")
 
 
 def _say_hello(console: Console, wanted: Serve, up: Running) -> None:
@@ -154,7 +154,7 @@ def _say_hello(console: Console, wanted: Serve, up: Running) -> None:
     console.say(f"serving {store}, with {runs} open {'run' if runs == 1 else 'runs'}")
     if up.new_token:
         console.say(f"Sign in once with: {up.url}/#token={up.new_token}")
-        console.say(f"The token is kept in {token_file(store)}; it is not shown again.")
+        console.say(f"The token is stored in {token_file(store)} and not shown again.")
     else:
         console.say(f"Sign in with the token in {token_file(store)}")
 
@@ -216,7 +216,7 @@ def list_(console: Console) -> int:
     for name, each in people.items():
         console.out(f"{name}  {each.role}")
     if not people:
-        console.say("nobody but the owner; see `leadhand serve token add`")
+        console.say("only the owner; add people with `leadhand serve token add`")
     return 0
 
 

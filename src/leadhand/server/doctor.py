@@ -16,12 +16,12 @@ def checks(_settings: Settings, *, fix: bool) -> Iterator[DoctorCheck]:
     """Check that the third-party files of the page are present; with `fix`, fetch them."""
     said: list[str] = []
     if npm_assets.fetch_if_possible(said.append) if fix else npm_assets.ready():
-        yield DoctorCheck("dashboard", "all its files are there")
+        yield DoctorCheck("dashboard", "all files present")
         return
-    problem = said[0] if said else "its third-party files were not fetched when this was built"
+    problem = said[0] if said else "third-party files were not fetched at build time"
     yield DoctorCheck(
         "dashboard",
-        "cannot be shown",
+        "not available",
         problem,
         "Install npm, then: leadhand doctor --fix" if fix else "leadhand doctor --fix",
         warning=True,

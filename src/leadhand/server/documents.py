@@ -31,7 +31,7 @@ class ProblemDocument(Struct, kw_only=True):
 
 
 class SessionDocument(Struct, kw_only=True):
-    """Who is signed in."""
+    """The signed-in person."""
 
     person: str
     role: Literal["viewer", "operator", "approver"]
@@ -49,27 +49,27 @@ class ShownRun(RunDocument, kw_only=True):
     limits: Doc
     paused: bool
     unhosted: str | None
-    """Why nobody drives it, if that is so."""
+    """Why the run has no host; empty if it has one."""
     steps_total: int
     next: str | None
     """The cursor of the next page of steps."""
 
 
 class RunPage(Struct, kw_only=True):
-    """Runs, the latest first."""
+    """Runs, newest first."""
 
     items: list[RunRow]
     next: str | None
 
 
 class RevisionRow(Struct, kw_only=True):
-    """One version of a run's plan."""
+    """One revision of a run's plan."""
 
     number: int
     hash: str
     """Of what it changes, and of the revision before."""
     digest: str
-    """What an approver is shown, and approves."""
+    """The hash that an approval is for."""
     author: str
     status: str
     """proposed, approved, rejected or amended."""
@@ -78,21 +78,21 @@ class RevisionRow(Struct, kw_only=True):
 
 
 class RevisionPage(Struct, kw_only=True):
-    """All versions of a run's plan."""
+    """All revisions of a run's plan."""
 
     items: list[RevisionRow]
     next: None
 
 
 class RevisionDocument(RevisionRow, kw_only=True):
-    """One version, whole."""
+    """One revision with its plan."""
 
     plan: Doc
     heirs: dict[str, str]
 
 
 class LedgerRow(Struct, kw_only=True):
-    """One line of a ledger."""
+    """One entry of the event log."""
 
     seq: int
     at: str
@@ -103,14 +103,14 @@ class LedgerRow(Struct, kw_only=True):
 
 
 class LedgerPage(Struct, kw_only=True):
-    """What happened, oldest first."""
+    """Entries of the event log, oldest first."""
 
     items: list[LedgerRow]
     next: str | None
 
 
 class CommandDone(Struct, kw_only=True):
-    """A command that a run has accepted; it is durable."""
+    """A command that was accepted and is durable."""
 
     run: str
     status: str
@@ -125,7 +125,7 @@ class CommandDone(Struct, kw_only=True):
 
 
 class RunBegun(Struct, kw_only=True):
-    """A run that has begun."""
+    """A run that was started."""
 
     run: str
     status: str
@@ -135,7 +135,7 @@ class RunBegun(Struct, kw_only=True):
 
 
 class DraftReach(Struct, kw_only=True):
-    """What a plan may do, at most."""
+    """The most that a plan may do."""
 
     workers: list[str]
     effects: list[str]
@@ -143,13 +143,13 @@ class DraftReach(Struct, kw_only=True):
     risk: str
     """A level, or `not declared`."""
     policy_risk: str
-    """The level that policies count it as."""
+    """The risk level that policies use."""
     cost: float
     """In cost units, as workers declare them."""
 
 
 class DraftDocument(Struct, kw_only=True):
-    """A plan that does not run yet."""
+    """A plan that was not started."""
 
     plan: Doc
     findings: list[FindingRow]
@@ -157,11 +157,11 @@ class DraftDocument(Struct, kw_only=True):
     decision: Decision
     reason: str
     limits: SpendingLimits | None
-    """What a run of it may spend, and how often its planner is asked; of a refused plan nothing."""
+    """The budget and the most planner calls of a run; unset for a refused plan."""
 
 
 class LintDocument(Struct, kw_only=True):
-    """What there is to say about a plan."""
+    """The lint findings of a plan."""
 
     valid: bool
     findings: list[FindingRow]
@@ -175,18 +175,18 @@ class LibraryPage(Struct, kw_only=True):
 
 
 class LibraryChange(Struct, kw_only=True):
-    """A plan of the library that was saved or removed."""
+    """A library plan that was saved or removed."""
 
     name: str
     version: int | UnsetType = UNSET
     hash: str | UnsetType = UNSET
     new: bool | UnsetType = UNSET
-    """Whether it is a new version; the same content makes none."""
+    """Whether a new version was made; unchanged content makes none."""
     removed: bool | UnsetType = UNSET
 
 
 class WorkersDocument(Struct, kw_only=True):
-    """Who can do what."""
+    """Workers with their actions, planners and contexts."""
 
     digest: str
     workers: list[WorkerRow]
@@ -195,18 +195,18 @@ class WorkersDocument(Struct, kw_only=True):
 
 
 class SettingsDocument(Struct, kw_only=True):
-    """Everything that is configured, without secrets."""
+    """The effective settings, without secrets."""
 
     settings: dict[str, SettingRow]
     files: list[str]
     version: str
     store: str
     unhosted: dict[str, str]
-    """Runs that nobody drives, and why."""
+    """Runs without a host, and why."""
 
 
 class StopState(Struct, kw_only=True):
-    """Whether anything may start."""
+    """The state of the emergency stop."""
 
     stopped: bool
     unreached: list[str] | UnsetType | None = UNSET

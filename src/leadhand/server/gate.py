@@ -145,9 +145,7 @@ class RequestGate:
         scope[PERSON] = person
         check_form(rule, headers, self._limits.of(rule))
         if rule.starts and not self._room():
-            raise RequestRefused(
-                503, "more is waiting to be written than the disk takes; come again"
-            )
+            raise RequestRefused(503, "the write queue is full; retry later")
         return rule
 
     def _check_host(self, headers: dict[bytes, bytes]) -> None:
@@ -162,15 +160,17 @@ class RequestGate:
     def _rule(self, scope: Scope) -> RouteRule:
         path, raw = scope["path"], scope.get("raw_path", b"").lower()
         if len(path) > PATH_CHARS_MAX or any(each in raw for each in (b"%2f", b"%5c", b"%00")):
-            raise RequestRefused(404, "there is nothing here")
+            raise RequestRefused(404, "no such route")
         rules = self._table.find(path)
         if not rules:
-            raise RequestRefused(404, "there is nothing here")
+            raise RequestRefused(404, "no such route")
         method = scope["method"]
         rule = rules.get("GET" if method == "HEAD" else method)
         if rule is None or (method == "HEAD" and rule.stream):
             allowed = ", ".join(sorted(_methods(rules)))
-            raise RequestRefused(405, f"{method} is not for this", headers={"Allow": allowed})
+            raise RequestRefused(
+                405, f"method {method} is not allowed here", headers={"Allow": allowed}
+            )
         return rule
 
     def _check_site(self, rule: RouteRule, scope: Scope, headers: dict[bytes, bytes]) -> None:
@@ -178,12 +178,14 @@ class RequestGate:
         site = headers.get(b"sec-fetch-site", b"").decode("latin-1")
         origin = headers.get(b"origin", b"").decode("latin-1")
         if origin and origin.lower() not in self._origins(headers[b"host"].decode("latin-1")):
-            raise RequestRefused(403, "this was sent by a page of another origin")
+            raise RequestRefused(403, "cross-origin request refused")
         navigates = headers.get(b"sec-fetch-mode") == b"navigate" and rule.path == "/"
         if site and site not in SAFE_SITES and not (navigates and scope["method"] == "GET"):
-            raise RequestRefused(403, "this was sent by a page of another site")
+            raise RequestRefused(403, "cross-site request refused")
         if site == "none" and rule.method != "GET":
-            raise RequestRefused(403, "only a page of this server may do that from a browser")
+            raise RequestRefused(
+                403, "from a browser, only the dashboard of this server may do this"
+            )
 
     def _origins(self, host: str) -> tuple[str, ...]:
         """Return our origins; behind a proxy with TLS, a configured name may be https."""
@@ -223,8 +225,10 @@ class RequestGate:
             return person
         wait = self._tries.wrong(str((scope.get("client") or ("",))[0]), token)
         if wait:
-            raise RequestRefused(429, "too many wrong tokens", headers={"Retry-After": str(wait)})
-        raise _unknown("this token is nobody's")
+            raise RequestRefused(
+                429, "too many requests with wrong tokens", headers={"Retry-After": str(wait)}
+            )
+        raise _unknown("unknown token")
 
     # Admitted requests.
 
@@ -240,7 +244,7 @@ class RequestGate:
                 return
         if getattr(self, kind) >= getattr(self._limits, kind):
             what = kind.replace("_", "-")
-            await answer.refuse(RequestRefused(503, f"too many {what} at once; come again"))
+            await answer.refuse(RequestRefused(503, f"too many {what} at once; retry later"))
             return
         setattr(self, kind, getattr(self, kind) + 1)
         try:
@@ -284,10 +288,10 @@ def _headers(scope: Scope) -> dict[bytes, bytes]:
     found: dict[bytes, bytes] = {}
     for name, value in given:
         if name in found and name in SINGLE:
-            raise RequestRefused(400, f"there are two {name.decode('latin-1')} headers")
+            raise RequestRefused(400, f"duplicate {name.decode('latin-1')} header")
         found[name] = value
     if b"host" not in found:
-        raise RequestRefused(400, "there is no Host header")
+        raise RequestRefused(400, "missing Host header")
     return found
 
 

@@ -23,9 +23,9 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 def add_member(settings: Settings, name: str, role: str, token: str) -> Path:
     """Add a person who may sign in. Raise `Conflict` if the name is taken."""
     if not is_name(name):
-        raise UsageError(f"{name[:80]!r} is no name: 1 to 64 characters, and no /")
+        raise UsageError(f"{name[:80]!r} is not a valid name (1 to 64 characters, no /)")
     if name in server_of(settings).people:
-        raise Conflict(f"there is a token for {name} already. Fix: serve token remove {name}")
+        raise Conflict(f"{name} already has a token. Fix: serve token remove {name}")
     file = settings.root / PROJECT_FILE
     before = _text(file)
     gap = "" if not before else "\n" if before.endswith("\n") else "\n\n"
@@ -69,9 +69,11 @@ def _write(file: Path, text: str, *, wanted: str = "", unwanted: str = "") -> No
     try:
         people = tomllib.loads(text).get("server", {}).get("people", {})
     except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{file}: cannot be changed by us: {error}. Fix: do it by hand") from None
+        raise UsageError(
+            f"{file}: cannot be edited automatically: {error}. Fix: edit it by hand"
+        ) from None
     if (wanted and wanted not in people) or (unwanted and unwanted in people):
-        raise UsageError(f"{file}: cannot be changed by us. Fix: do it by hand")
+        raise UsageError(f"{file}: cannot be edited automatically. Fix: edit it by hand")
     beside = file.with_name(f".{file.name}.new")
     try:
         beside.write_text(text, encoding="utf-8")

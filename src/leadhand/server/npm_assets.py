@@ -60,7 +60,7 @@ def fetch(lock: Path = LOCK, into: Path = FOLDER, npm: Sequence[str] = ()) -> bo
         return False
     command = list(npm) or machine_npm()
     if not command:
-        raise FetchFailed("there is no npm on this machine")
+        raise FetchFailed("npm is not installed")
     wanted: dict[str, Any] = json.loads(lock.read_text())
     written: dict[str, bytes] = {}
     for package in wanted["packages"]:
@@ -85,7 +85,7 @@ def _archive(npm: list[str], package: dict[str, Any]) -> bytes:
             found = sorted(Path(folder).glob("*.tgz"))
             if found:
                 return _checked(name, found[0].read_bytes(), package["integrity"])
-    raise FetchFailed(f"npm did not bring {name}: {said.strip()[-500:] or 'it said nothing'}")
+    raise FetchFailed(f"npm could not fetch {name}: {said.strip()[-500:] or 'no output'}")
 
 
 def _pack(npm: list[str], name: str, folder: str) -> str:
@@ -102,7 +102,9 @@ def _pack(npm: list[str], name: str, folder: str) -> str:
 def _checked(name: str, archive: bytes, integrity: str) -> bytes:
     digest = "sha512-" + base64.b64encode(hashlib.sha512(archive).digest()).decode()
     if digest != integrity:
-        raise FetchFailed(f"{name} is not what was pinned: it has {digest}, wanted is {integrity}")
+        raise FetchFailed(
+            f"{name} does not match its pinned hash: found {digest}, expected {integrity}"
+        )
     return archive
 
 
@@ -152,7 +154,7 @@ def fetch_if_possible(say: Callable[[str], object], lock: Path = LOCK, into: Pat
     try:
         fetch(lock, into)
     except (FetchFailed, OSError, KeyError, tarfile.TarError) as error:
-        say(f"the dashboard's files are not there: {error}. Later: leadhand doctor --fix")
+        say(f"the dashboard's files are missing: {error}. Fix: leadhand doctor --fix")
         return False
     return True
 

@@ -110,16 +110,15 @@ def refusal_of(error: Exception) -> RequestRefused:
     if isinstance(error, RequestRefused):
         return error
     if not isinstance(error, LeadhandError):
-        return RequestRefused(
-            500, "this is a bug in Leadhand; the server's log says more", kind="bug"
-        )
+        return RequestRefused(500, "internal error; see the server's log", kind="bug")
     status = next((status for kind, status in STATUS if isinstance(error, kind)), 500)
     kind = "".join(f"-{c.lower()}" if c.isupper() else c for c in type(error).__name__)
     message, _, fix = str(error).partition(" Fix: ")
     more: Doc = {"fix": fix} if fix else {}
     if isinstance(error, PlanInvalid):
         more["findings"] = [finding_document(each) for each in error.findings]
-        message = f"the plan has {len(error.findings)} errors; nothing was run"
+        number = len(error.findings)
+        message = f"the plan has {number} error{'s' if number != 1 else ''}; nothing was run"
     return RequestRefused(status, message, kind=kind.lstrip("-"), **more)
 
 

@@ -114,33 +114,37 @@ def _counted(book: EventCounts, runs: Counter[str]) -> Iterator[Metric]:
     from prometheus_client.core import CounterMetricFamily as Total
     from prometheus_client.core import GaugeMetricFamily as Gauge
 
-    status = Gauge("leadhand_runs", "Runs by how they stand.", labels=["status"])
+    status = Gauge("leadhand_runs", "Runs by status.", labels=["status"])
     for word, number in sorted(runs.items()):
         status.add_metric([word], number)
     yield status
     for name, text, label, found in (
         ("leadhand_attempts", "Attempts by outcome.", "outcome", book.attempts),
-        ("leadhand_steps", "Steps that were settled, by how.", "outcome", book.steps),
+        ("leadhand_steps", "Settled steps by outcome.", "outcome", book.steps),
     ):
         total = Total(name, text, labels=[label])
         for word, number in sorted(found.items()):
             total.add_metric([word], number)
         yield total
     answers = Total(
-        "leadhand_recoveries", "Answers to failures.", labels=["failure_class", "strategy"]
+        "leadhand_recoveries",
+        "Recoveries by failure class and strategy.",
+        labels=["failure_class", "strategy"],
     )
     for pair, number in sorted(book.recoveries.items()):
         answers.add_metric(list(pair), number)
     yield answers
-    calls = Total("leadhand_model_calls", "Calls of models.", labels=["model", "tier"])
+    calls = Total("leadhand_model_calls", "Model calls.", labels=["model", "tier"])
     for pair, number in sorted(book.calls.items()):
         calls.add_metric(list(pair), number)
     yield calls
-    tokens = Total("leadhand_model_tokens", "Tokens.", labels=["model", "tier", "kind"])
+    tokens = Total("leadhand_model_tokens", "Model tokens.", labels=["model", "tier", "kind"])
     for key, number in sorted(book.tokens.items()):
         tokens.add_metric(list(key), number)
     yield tokens
-    money = Total("leadhand_model_cost_dollars", "What models cost.", labels=["model", "tier"])
+    money = Total(
+        "leadhand_model_cost_dollars", "Cost of model calls in dollars.", labels=["model", "tier"]
+    )
     for pair, amount in sorted(book.money.items()):
         money.add_metric(list(pair), amount)
     yield money
@@ -156,8 +160,8 @@ def _now(app_state: AppState, *, stopped: bool) -> Iterator[Metric]:
     host, gate = app_state.host, app_state.gate
     hosted = sum(run.driven for run in host.runs.values()) + len(host.asleep)
     yield Gauge("leadhand_runs_hosted", "Runs this server drives.", value=hosted)
-    yield Gauge("leadhand_attempts_running", "Attempts under way.", value=host.in_flight)
-    yield Gauge("leadhand_stopped", "Whether stop-all is in force.", value=stopped)
+    yield Gauge("leadhand_attempts_running", "Running attempts.", value=host.in_flight)
+    yield Gauge("leadhand_stopped", "Whether the emergency stop is active.", value=stopped)
     yield Gauge("leadhand_streams", "Open event streams.", value=app_state.hub.readers)
     yield Total("leadhand_stream_events", "Events sent to readers.", value=app_state.hub.sent)
     if gate is not None:

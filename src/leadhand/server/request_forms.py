@@ -31,13 +31,13 @@ class Form(BaseModel):
 
 
 class SignIn(Form):
-    """A token, once; the session that follows is a cookie."""
+    """A token to sign in with."""
 
     token: Annotated[str, StringConstraints(min_length=1, max_length=500)]
 
 
 class GoalForm(Form):
-    """What somebody wants."""
+    """A goal."""
 
     text: Text = ""
     want: list[Name] = Field(default=[], max_length=200)
@@ -49,7 +49,7 @@ class GoalForm(Form):
 
 
 class StartForm(Form):
-    """What is to be run: one of a goal, a plan, or a plan of the library."""
+    """A run to start: one of a goal, a plan or a library plan."""
 
     goal: GoalForm | None = None
     plan: Plan | None = Field(default=None, description="A plan, or its text in YAML or JSON.")
@@ -62,7 +62,7 @@ class StartForm(Form):
 
 
 class LintForm(Form):
-    """A plan to be checked."""
+    """A plan to lint."""
 
     plan: Plan
     params: Doc | None = None
@@ -70,26 +70,26 @@ class LintForm(Form):
 
 
 class ReasonForm(Form):
-    """Why; it is recorded."""
+    """The recorded reason."""
 
     reason: Short = ""
 
 
 class RedoForm(Form):
-    """Why a step is to be done again."""
+    """The reason for a retry."""
 
     reason: Annotated[str, StringConstraints(min_length=1, max_length=2_000)]
 
 
 class ReassignForm(Form):
-    """Who is to do a step instead, and why."""
+    """The new worker of a step, and the reason."""
 
     worker: Name
     reason: Short = ""
 
 
 class ApproveForm(Form):
-    """Allow exactly what was shown."""
+    """An approval of exactly the revision that was shown."""
 
     hash: Hash = Field(description="How the binding shown begins.")
     reason: Short = ""
@@ -97,21 +97,21 @@ class ApproveForm(Form):
 
 
 class RejectForm(Form):
-    """Refuse what was shown."""
+    """A rejection of the revision that was shown."""
 
     hash: Hash
     reason: Annotated[str, StringConstraints(min_length=1, max_length=2_000)]
 
 
 class ChangesForm(Form):
-    """Send what was shown back to the planner."""
+    """A request for changes of the revision that was shown."""
 
     hash: Hash
     text: Annotated[str, StringConstraints(min_length=1, max_length=20_000)]
 
 
 class PlanEdit(Form):
-    """One place of a plan, and what is to stand there."""
+    """One field of a plan, and its new value."""
 
     path: Name
     value: Any = Field(default=None, description="As it stands, in JSON.")
@@ -122,7 +122,7 @@ class PlanEdit(Form):
 
 
 class AmendForm(Form):
-    """Change steps that have not started: by path, or as a whole document."""
+    """An amendment of steps that have not started: by field, or as a whole plan."""
 
     hash: Hash
     set: list[PlanEdit] = Field(default=[], max_length=1000)

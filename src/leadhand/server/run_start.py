@@ -54,7 +54,7 @@ async def prepared(app_state: AppState, form: StartForm, actor: str) -> Prepared
     """Prepare everything that a start needs. Raise `UsageError` if something does not fit."""
     given = [form.goal, form.plan, form.library]
     if sum(each is not None for each in given) != 1:
-        raise UsageError("say one of goal, plan and library")
+        raise UsageError("give exactly one of `goal`, `plan` and `library`")
     saved = None
     if form.library is not None:
         name = form.library
@@ -79,7 +79,7 @@ def _prepared(app_state: AppState, form: StartForm, actor: str, saved: Any) -> P
     origin: Doc = {"context": place.name} if place is not None else {}
     if form.goal is not None:
         if form.params:
-            raise UsageError("params go with a plan; for a goal, say what is given with have")
+            raise UsageError("`params` is for plans; a goal takes its inputs in `have`")
         said = form.goal.model_dump(exclude_defaults=True)
         have = {**(place.params if place else {}), **said.pop("have", {})}
         goal = Goal(have=have, **said)
@@ -87,7 +87,7 @@ def _prepared(app_state: AppState, form: StartForm, actor: str, saved: Any) -> P
         lead = supervisor.lead_for(actor, planner, policy, registry, settings)
         return PreparedRun(lead, goal, {}, origin, policy)
     if form.planner:
-        raise UsageError("a planner goes with a goal; a plan is run as it stands")
+        raise UsageError("`planner` is for goals; a plan runs as written")
     doc: Doc = saved.document if saved is not None else plan_document(form.plan or {})
     if saved is not None:
         origin["library"] = saved.label
@@ -114,11 +114,11 @@ async def start(app_state: AppState, form: StartForm, actor: str, key: Keyed | N
     host = app_state.host
     if (shared := await app_state.supervisor.shared()).stopped:
         raise NotAllowed(
-            f"everything on this database was stopped by {shared.stopped_by}. "
+            f"all runs of this database were stopped by {shared.stopped_by}. "
             "Fix: lift it with DELETE /api/v1/stop-all"
         )
     if host.draining or host.failed is not None:
-        raise Conflict("the server is about to end. Fix: ask the next one")
+        raise Conflict("the server is shutting down. Fix: retry after its restart")
     await app_state.supervisor.reload()
     ready = await prepared(app_state, form, actor)
     checked = None
@@ -180,7 +180,7 @@ def _refused(doc: Doc, findings: list[Any]) -> DraftDocument:
         findings=[finding_document(each) for each in findings],
         reach=None,
         decision="refused",
-        reason=f"the plan has {wrong} errors",
+        reason=f"{wrong} error{'s' if wrong != 1 else ''}",
         limits=None,
     )
 

@@ -142,7 +142,7 @@ class RunSupervisor:
                 await self.take_up(run, await cached_readers.read(partial(_state, run)))
             except LeadhandError as error:
                 self.unhosted[run] = str(error)
-                self._tell(f"run {run} is not taken up: {error}")
+                self._tell(f"run {run} cannot be resumed: {error}")
         loop = asyncio.get_running_loop()
         self._tasks = [
             loop.create_task(self._see_to_ends()),
@@ -218,8 +218,8 @@ class RunSupervisor:
             self._joining[state.run] = own
             return f"run {state.run} is driven by process {own.pid}, which has not joined yet"
         return (
-            f"run {state.run} was driven by a process of its own, which has ended. Fix: take it up "
-            f"where it was started: {resume_command(state.run, own, self.settings.store)}"
+            f"run {state.run} was driven by a process of its own, which has ended. Fix: resume "
+            f"it where it was started: {resume_command(state.run, own, self.settings.store)}"
         )
 
     def _came(self, run: str) -> None:
@@ -278,7 +278,7 @@ class RunSupervisor:
                     and not isinstance(run.workers, NoWorkers)  # another process drives it
                 }
         except LeadhandError as error:
-            self._tell(f"workers have changed, and are not loaded again: {error}")
+            self._tell(f"changed workers cannot be reloaded: {error}")
             return
         self.registry = self.lead.registry = registry
         self._places.clear()
@@ -299,15 +299,15 @@ class RunSupervisor:
             await self.take_up(run.id, run.state)
         except LeadhandError as error:
             self.unhosted[run.id] = str(error)
-            self._tell(f"run {run.id} is not taken up: {error}")
+            self._tell(f"run {run.id} cannot be resumed: {error}")
 
     async def roll_back(self, run: str, actor: str, state: State, reason: str = "") -> RunHandle:
         """Start the rollback of a run, or resume it."""
         if state.process is not None:
             way = resume_command(run, state.process, self.settings.store, "rollback")
             raise UsageError(
-                f"run {run} was driven by a process of its own, and what it did is taken back "
-                f"where it was started. Fix: {way}"
+                f"run {run} was driven by a process of its own, and is rolled back where it was "
+                f"started. Fix: {way}"
             )
         found = load_resumable(self.settings, state, shared=self.registry)
         sources = state.started.workers if state.started else ()
@@ -330,7 +330,7 @@ class RunSupervisor:
             try:
                 await self._see_to_end(ident)
             except LeadhandError as error:  # other ends are handled all the same
-                self._tell(f"what follows the end of run {ident} is not done: {error}")
+                self._tell(f"the follow-up of run {ident} failed: {error}")
 
     async def _see_to_end(self, ident: str) -> None:
         is_elsewhere = self._embedded is None
@@ -349,7 +349,7 @@ class RunSupervisor:
         try:
             await self.roll_back(run.id, self.lead.actor, run.state)
         except LeadhandError as error:
-            self._tell(f"run {run.id} is not taken back: {error}")
+            self._tell(f"run {run.id} cannot be rolled back: {error}")
 
     async def _hear_of_ends(self) -> None:
         """Follow the log for ends of runs hosted elsewhere, which any engine may write."""
@@ -362,7 +362,7 @@ class RunSupervisor:
             except StoreError as error:
                 if str(error) != said:
                     said = str(error)
-                    self._tell(f"ends of runs are not heard of for now: {error}")
+                    self._tell(f"ends of runs are not received at present: {error}")
             await asyncio.sleep(SWEEP_S)
 
     def _hear_of(self, entry: Entry) -> None:
@@ -418,7 +418,7 @@ class RunSupervisor:
             except LeadhandError as error:
                 host.asleep.pop(ident, None)
                 self.unhosted[ident] = str(error)
-                self._tell(f"run {ident} is not taken up: {error}")
+                self._tell(f"run {ident} cannot be resumed: {error}")
 
 
 def _state(run: str, desk: CachedReader) -> State:

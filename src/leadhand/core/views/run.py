@@ -196,6 +196,12 @@ def goes_on(state: State) -> bool:
     return any(step.status in STARTABLE and not step.held for step in waiting)
 
 
+def state_words(state: State) -> str:
+    """Return the status of a run as people read it: one that waits says for what."""
+    status = run_status(state)
+    return f"waiting for {awaiting(state)}" if status == "waiting" else status
+
+
 def exit_code(state: State) -> int:
     """Return the exit code for the run's state (design: exit codes and run states)."""
     if state.ended is not None and state.ended.limit:

@@ -43,7 +43,7 @@ async def events(
     after: Annotated[int | None, Query(ge=0, le=1 << 53)] = None,
     last_event_id: Annotated[str | None, Header(max_length=20)] = None,
 ) -> Response:
-    """Everything that becomes durable from now on, or after a position that was seen."""
+    """Stream all events of all runs, from now on or after a position."""
     if last_event_id:
         if not last_event_id.isascii() or not last_event_id.isdigit() or len(last_event_id) > 15:
             raise RequestRefused(400, "Last-Event-ID is a position of this stream")
@@ -65,7 +65,7 @@ LIVE_S = 0.5
 
 @router.get("/runs/{run}/steps/{step}/live", responses=LIVE, response_class=Response)
 async def live(request: Request, run: str, step: str) -> Response:
-    """What a step under way prints and says of how far it is, as it does; without secrets."""
+    """Stream the output and the progress of a running step, without secrets."""
 
     def look(desk: CachedReader) -> bool:
         desk.header(run)

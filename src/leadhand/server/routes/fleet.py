@@ -55,7 +55,7 @@ async def fleet(
     request: Request,
     since: Annotated[int, Query(ge=0, le=YEAR_S, description="Seconds; 0: all time.")] = 0,
 ) -> Response:
-    """The figures of the fleet, and who is at work."""
+    """Return the figures of the fleet and its running agents."""
     station = app_state_of(request).station
     found = None if station is None else await station.figures(float(since))
     return answer(FleetDocument(fleet=found), headers={"Cache-Control": "private, no-cache"})
@@ -63,7 +63,7 @@ async def fleet(
 
 @router.get("/fleet/{run}/{task}/words", responses=done(AgentWords))
 async def words(request: Request, run: str, task: str) -> Response:
-    """What a task's last agent said and did; without what looks like a secret."""
+    """Return the transcript of a task's last agent; text that looks like a secret is hidden."""
     station = _station(request)
     try:
         return answer(await asyncio.to_thread(station.transcript, run, task))
@@ -73,13 +73,13 @@ async def words(request: Request, run: str, task: str) -> Response:
 
 @router.post("/fleet/{run}/{task}/stop", responses=done(AgentTold))
 async def stop(request: Request, run: str, task: str, form: ReasonForm) -> Response:
-    """End the agent that works on a task; its work is saved, and the ladder goes on."""
+    """Stop the agent of a task; its changes are saved, and recovery continues the task."""
     return answer(_station(request).order("stop", f"{run}/{task}", form.reason, _who(request)))
 
 
 @router.post("/fleet/{run}/{task}/message", responses=done(AgentTold))
 async def message(request: Request, run: str, task: str, form: MessageForm) -> Response:
-    """Tell the agent that works on a task something."""
+    """Send a message to the agent of a task."""
     return answer(_station(request).order("message", f"{run}/{task}", form.text, _who(request)))
 
 
@@ -90,5 +90,5 @@ def _who(request: Request) -> str:
 def _station(request: Request) -> FleetStation:
     found = app_state_of(request).station
     if found is None:
-        raise missing("no fleet is at work here")
+        raise missing("no fleet is running in this server")
     return found

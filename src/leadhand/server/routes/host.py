@@ -30,7 +30,7 @@ BYTES = {
 
 @router.get("/workers", responses=done(documents.WorkersDocument))
 async def workers(request: Request) -> Response:
-    """Who can do what, and which planners and contexts there are."""
+    """Return the workers with their actions, the planners and the contexts."""
     app_state = app_state_of(request)
     registry = app_state.supervisor.registry
     settings = app_state.settings
@@ -48,7 +48,7 @@ async def workers(request: Request) -> Response:
 
 @router.get("/metrics", responses=document(MetricsDocument))
 async def metrics(request: Request) -> Response:
-    """What all runs amount to."""
+    """Return metrics over all runs."""
     counted = app_state_of(request).counted
 
     def make(desk: CachedReader) -> MetricsDocument:
@@ -59,7 +59,7 @@ async def metrics(request: Request) -> Response:
 
 @router.get("/settings", responses=done(documents.SettingsDocument))
 async def settings(request: Request) -> Response:
-    """Everything that is configured and where it came from; secrets never."""
+    """Return the effective settings with their sources, without secrets."""
     app_state = app_state_of(request)
     found = documents.SettingsDocument(
         settings=settings_table(app_state.settings),
@@ -73,13 +73,13 @@ async def settings(request: Request) -> Response:
 
 @router.get("/artifacts/{ref}", responses=BYTES)
 async def artifact(request: Request, ref: str) -> Response:
-    """The bytes behind a name, `sha256:…`; never shown as anything but a download."""
+    """Download an artifact by its name, `sha256:…`."""
 
     def look(desk: CachedReader) -> bytes:
         try:
             return desk.store.get_artifact(ref)
         except (UsageError, StoreError):
-            raise missing(f"there is no artifact {ref[:100]}") from None
+            raise missing(f"artifact {ref[:100]} not found") from None
 
     data = await app_state_of(request).cached_readers.read(look)
     headers = {
@@ -91,7 +91,7 @@ async def artifact(request: Request, ref: str) -> Response:
 
 @router.post("/stop-all", responses=done(documents.StopState))
 async def stop(request: Request, form: ReasonForm) -> Response:
-    """Start nothing new in any run, now and after restarts."""
+    """Emergency stop: no run starts new steps, also after a restart."""
     app_state, person = app_state_of(request), person_of(request)
     details = {"reason": form.reason}
     return answer(await app_state.supervisor.send_command("", "stop_all", person.name, details))
@@ -99,6 +99,6 @@ async def stop(request: Request, form: ReasonForm) -> Response:
 
 @router.delete("/stop-all", responses=done(documents.StopState))
 async def lift(request: Request) -> Response:
-    """Let runs start steps again."""
+    """Lift the emergency stop."""
     app_state, person = app_state_of(request), person_of(request)
     return answer(await app_state.supervisor.send_command("", "lift", person.name, {}))

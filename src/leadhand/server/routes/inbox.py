@@ -27,13 +27,13 @@ router = APIRouter(tags=["inbox"])
 
 @router.get("/inbox", responses=document(InboxPage))
 async def inbox(request: Request, cursor: Cursor = None, limit: Limit = 100) -> Response:
-    """What waits for a person, oldest first; `total` is how much that is in all."""
+    """List open reviews and questions, oldest first; `total` counts all of them."""
 
     def make(desk: CachedReader) -> InboxPage:
         try:
             return inbox_page(desk, cursor, limit)
         except ValueError:
-            raise RequestRefused(400, "this cursor is of no page that was given out") from None
+            raise RequestRefused(400, "unknown cursor") from None
 
     return await seen(request, of_database, make)
 
@@ -53,20 +53,20 @@ async def answered(request: Request, run: str, question: str, form: AnswerForm) 
 
     kind = await app_state.cached_readers.read(look)
     if not kind:
-        raise missing(f"{question[:100]} does not wait for an answer in run {run}")
+        raise missing(f'run {run} has no open question "{question[:100]}"')
     if kind == "review":
         raise RequestRefused(
             403, "a review is decided at /runs/{run}/review, bound to what was shown"
         )
     if kind == protected_change.KIND and not may(person.role, APPROVER):
-        raise RequestRefused(403, "a protected change is decided by an approver, and you are none")
+        raise RequestRefused(403, "deciding about a protected change requires the role approver")
     if kind == "hold" and form.choice == "release" and not may(person.role, APPROVER):
-        raise RequestRefused(403, "held steps are let go by a person with the role approver")
+        raise RequestRefused(403, "releasing held steps requires the role approver")
     key = key_of(person)
 
     def word(state: State, at: Now) -> Command:
         if question not in state.questions or state.questions[question].kind == "review":
-            raise Conflict(f"{question} does not wait for an answer any more")
+            raise Conflict(f'question "{question}" is no longer open')
         details = {
             "id": question,
             "choice": form.choice,

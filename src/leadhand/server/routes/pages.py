@@ -74,10 +74,10 @@ def _address(version: str) -> str:
 
 @router.get("/assets/{version}/{file:path}")
 async def asset(request: Request, version: str, file: str) -> Response:  # noqa: ARG001 - only its address counts
-    """A file of the page: its address changes with the version, so it is kept for ever."""
+    """A file of the dashboard. Its URL changes with the version, so caches keep it."""
     found = asset_file(file)
     if found is None:
-        raise missing("there is no such file")
+        raise missing("file not found")
     stamp = found.stat()
     name = f"{found} {stamp.st_mtime_ns} {stamp.st_size}"
     return _sent(request, packed_of(name, found.read_bytes), IMMUTABLE, TYPES[found.suffix])
@@ -161,12 +161,12 @@ def inline_hashes(body: bytes) -> Iterable[str]:
 
 @router.get("/livez")
 async def livez() -> Response:
-    """Whether the server answers; it says nothing else to strangers."""
+    """Liveness check; tells nothing else without a token."""
     return Response("ok\n", 200, None, "text/plain; charset=utf-8")
 
 
 @router.get("/metrics")
 async def metrics(request: Request) -> Response:
-    """Figures for Prometheus."""
+    """Metrics for Prometheus."""
     body, kind = await exposition(app_state_of(request))
     return Response(body, 200, None, kind)

@@ -32,13 +32,13 @@ Name = Annotated[str, Path(max_length=120)]
 
 @router.post("/plans/draft", responses=done(documents.DraftDocument))
 async def drafted(request: Request, form: StartForm) -> Response:
-    """The plan that would run, what is wrong with it, and who must allow it. Nothing runs."""
+    """Return the plan that would run, its findings and the approvals it needs. Nothing runs."""
     return answer(await draft(app_state_of(request), form, person_of(request).name))
 
 
 @router.post("/plans/lint", responses=done(documents.LintDocument))
 async def linted(request: Request, form: LintForm) -> Response:
-    """Everything there is to say about a plan."""
+    """Return all lint findings of a plan."""
     app_state = app_state_of(request)
     kept = await app_state.cached_readers.read(_library_plans)
 
@@ -76,7 +76,7 @@ def _library_plans(desk: CachedReader) -> dict[str, Doc]:
 
 @router.get("/library", responses=document(documents.LibraryPage))
 async def library(request: Request) -> Response:
-    """The plans that are kept, with how often and how well they ran."""
+    """List the plans of the library with their runs and success rates."""
 
     def make(desk: CachedReader) -> documents.LibraryPage:
         return documents.LibraryPage(items=library_rows(desk), next=None)
@@ -86,7 +86,7 @@ async def library(request: Request) -> Response:
 
 @router.get("/library/{name}", responses=document(LibraryPlan))
 async def kept(request: Request, name: Name) -> Response:
-    """A plan of the library, NAME or NAME@VERSION, whole, with how its versions fared."""
+    """Return a library plan, NAME or NAME@VERSION, with the history of its versions."""
 
     def make(desk: CachedReader) -> LibraryPlan:
         try:
@@ -100,7 +100,7 @@ async def kept(request: Request, name: Name) -> Response:
 
 @router.put("/library/{name}", responses=done(documents.LibraryChange))
 async def keep(request: Request, name: Name, form: SaveForm) -> Response:
-    """Keep a plan as the next version of a name; the same content makes no new one."""
+    """Save a plan as the next version of a name; unchanged content makes no new version."""
 
     def look() -> tuple[Doc, list[Finding]]:
         doc = plan_document(form.plan)
@@ -119,11 +119,11 @@ async def keep(request: Request, name: Name, form: SaveForm) -> Response:
 
 @router.delete("/library/{name}", responses=done(documents.LibraryChange))
 async def remove(request: Request, name: Name) -> Response:
-    """Take a name out, with all its versions. Runs that used it keep what they ran."""
+    """Remove a plan with all its versions. Runs that used it keep their copy."""
     app_state, person = app_state_of(request), person_of(request)
     known = await app_state.cached_readers.read(lambda desk: set(desk.library().plans))
     if name not in known or parse_label(name) is None:
-        raise missing(f"there is no plan {name[:100]} in the library")
+        raise missing(f'the library has no plan "{name[:100]}"')
     return answer(
         await app_state.supervisor.send_command("", "remove_plan", person.name, {"name": name})
     )

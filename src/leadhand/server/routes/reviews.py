@@ -43,7 +43,7 @@ router = APIRouter(tags=["reviews"])
 
 @router.get("/runs/{run}/review", responses=document(ReviewDocument))
 async def review(request: Request, run: str) -> Response:
-    """All that will run, the hash an approval is bound to, who has allowed it, who must."""
+    """Return the revision under review, its plan digest, and given and missing approvals."""
 
     def make(desk: CachedReader) -> ReviewDocument:
         return review_document(desk.state(run), now())
@@ -53,7 +53,7 @@ async def review(request: Request, run: str) -> Response:
 
 @router.post("/runs/{run}/review/approve", responses=done(documents.CommandDone))
 async def approve(request: Request, run: str, form: ApproveForm) -> Response:
-    """Allow exactly what was shown."""
+    """Approve exactly the revision that was shown."""
     person = person_of(request)
     key = key_of(person)
 
@@ -73,21 +73,21 @@ async def approve(request: Request, run: str, form: ApproveForm) -> Response:
 
 @router.post("/runs/{run}/review/reject", responses=done(documents.CommandDone))
 async def reject(request: Request, run: str, form: RejectForm) -> Response:
-    """Refuse what was shown, and with it the run."""
+    """Reject the revision that was shown; the run ends."""
     return await _answered(request, run, form.hash, "reject", form.reason)
 
 
 @router.post("/runs/{run}/review/request_changes", responses=done(documents.CommandDone))
 async def request_changes(request: Request, run: str, form: ChangesForm) -> Response:
-    """Send what was shown back to the planner, with what should be different."""
+    """Request changes of the revision that was shown; the planner proposes a new one."""
     return await _answered(request, run, form.hash, "request_changes", form.text)
 
 
 @router.post("/runs/{run}/review/amend", responses=done(documents.CommandDone))
 async def amend(request: Request, run: str, form: AmendForm) -> Response:
-    """Change steps that have not started; it makes a new revision."""
+    """Amend steps that have not started; the result is a new revision."""
     if (form.plan is None) == (not form.set and not form.unset):
-        raise UsageError("say either what to set and unset, or the whole plan")
+        raise UsageError("give either `set` and `unset`, or `plan`")
     person = person_of(request)
     whole = None
     if form.plan is not None:
@@ -114,7 +114,7 @@ async def amend(request: Request, run: str, form: AmendForm) -> Response:
 
 @router.post("/runs/{run}/steps/{step}/reassign", responses=done(documents.CommandDone))
 async def reassign(request: Request, run: str, step: str, form: ReassignForm) -> Response:
-    """Have another worker do a step that is not under way; it makes a new revision."""
+    """Reassign a step that is not running to another worker; the result is a new revision."""
     person, told = person_of(request), dict[str, Any]()
 
     def word(state: State, _at: Now) -> Command:
@@ -123,11 +123,11 @@ async def reassign(request: Request, run: str, step: str, form: ReassignForm) ->
             raise missing(f"run {run} has no step {step[:100]}")
         if state.ended is not None or found.status not in REPLACEABLE:
             what = run_status(state) if state.ended is not None else found.status
-            raise Conflict(f"step {step} cannot be given to another: it is {what}")
+            raise Conflict(f"step {step} cannot be reassigned: it is {what}")
         others = others_for(state, found)
         if form.worker not in others:
             named = ", ".join(others) or "nobody"
-            raise UsageError(f"{form.worker} cannot take over step {step}; who can: {named}")
+            raise UsageError(f"worker {form.worker} cannot do step {step}; available: {named}")
         before, heirs = plan_of(state)
         sets: list[tuple[str, Any]] = [(f'steps["{step}"].worker', form.worker)]
         if form.worker in (spare := found.doc.get("alternatives", ())):
@@ -146,7 +146,7 @@ def waiting(state: State, shown: str) -> str:
     revision = state.pending
     question = f"review-{revision.number}" if revision else ""
     if revision is None or question not in state.questions:
-        raise Conflict(f"nothing waits for a review in run {state.run}")
+        raise Conflict(f"run {state.run} has no open review")
     if not binding(state, revision, 0).startswith(shown):
         raise Conflict(
             "what waits is not what was shown. Fix: look at it again with "

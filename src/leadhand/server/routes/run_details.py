@@ -35,19 +35,19 @@ if TYPE_CHECKING:
 
 
 router = APIRouter(tags=["runs"])
-TEXT = {200: {"description": "What it printed.", "content": {"text/plain": {}}}, **PROBLEMS}
+TEXT = {200: {"description": "The output.", "content": {"text/plain": {}}}, **PROBLEMS}
 Number = Annotated[int | None, Query(ge=0, le=1_000_000)]
 
 
 @router.get("/runs/{run}/graph", responses=document(GraphDocument))
 async def graph(request: Request, run: str) -> Response:
-    """All steps, and which waits for which."""
+    """Return the step graph: steps and dependencies."""
     return await seen(request, of_run(run), lambda desk: graph_document(desk.state(run)))
 
 
 @router.get("/runs/{run}/attempts", responses=document(AttemptsDocument))
 async def attempts(request: Request, run: str) -> Response:
-    """When each attempt was, of the steps that had more than one."""
+    """Return the times of attempts, of steps with more than one, and of waits."""
 
     def make(desk: CachedReader) -> AttemptsDocument:
         return attempts_document(desk, desk.state(run))
@@ -57,7 +57,7 @@ async def attempts(request: Request, run: str) -> Response:
 
 @router.get("/runs/{run}/steps/{step}", responses=document(StepDocument))
 async def step(request: Request, run: str, step: str) -> Response:
-    """All there is of a step."""
+    """Return a step with its attempts, inputs, result and questions."""
 
     def make(desk: CachedReader) -> StepDocument:
         state = desk.state(run)
@@ -81,7 +81,7 @@ async def output(
     step: str,
     attempt: Annotated[int | None, Query(ge=1, le=1_000_000)] = None,
 ) -> Response:
-    """What a step printed, in one attempt or in its last; of one under way, so far."""
+    """Return the output of an attempt of a step; of the last one by default."""
     hosted = app_state_of(request).host.runs.get(run)
     now = await hosted.live(step) if hosted is not None else None
     if now is not None and attempt in (None, now["attempt"]):
@@ -99,7 +99,7 @@ async def output(
 
 @router.get("/runs/{run}/revisions", responses=document(documents.RevisionPage))
 async def revisions(request: Request, run: str) -> Response:
-    """Every version of a run's plan."""
+    """List the revisions of a run's plan."""
 
     def make(desk: CachedReader) -> documents.RevisionPage:
         return documents.RevisionPage(items=_rows(desk, run), next=None)
@@ -109,7 +109,7 @@ async def revisions(request: Request, run: str) -> Response:
 
 @router.get("/runs/{run}/revisions/{number}", responses=document(documents.RevisionDocument))
 async def revision(request: Request, run: str, number: int) -> Response:
-    """One version of a run's plan, whole."""
+    """Return one revision of a run's plan."""
 
     def make(desk: CachedReader) -> documents.RevisionDocument:
         try:
@@ -154,7 +154,7 @@ async def diff(
     start: Annotated[Number, Query(alias="from")] = None,
     to: Number = None,
 ) -> Response:
-    """What differs between two versions of a run's plan, by meaning; 0 is nothing."""
+    """Return the semantic differences between two revisions; 0 is the empty plan."""
 
     def make(desk: CachedReader) -> DiffDocument:
         desk.header(run)
@@ -171,7 +171,7 @@ async def ledger(
     cursor: Cursor = None,
     limit: Limit = 200,
 ) -> Response:
-    """What was meant and what was done, a line each, oldest first."""
+    """Return the event log of a run, oldest first: intent, execution or both."""
     after = _after(cursor)
 
     def make(desk: CachedReader) -> documents.LedgerPage:

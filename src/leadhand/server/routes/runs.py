@@ -49,7 +49,7 @@ async def runs(
     cursor: Cursor = None,
     limit: Limit = 50,
 ) -> Response:
-    """Runs, the latest first."""
+    """List runs, newest first."""
 
     def make(desk: CachedReader) -> documents.RunPage:
         return run_page(desk, status, (q or "").lower(), cursor, limit)
@@ -80,7 +80,7 @@ def run_page(
 
 @router.get("/runs/{run}", responses=document(documents.ShownRun))
 async def run(request: Request, run: str, cursor: Cursor = None, limit: Limit = 500) -> Response:
-    """One run: how it stands, a page of its steps, what waits, what it cost."""
+    """Return a run: status, a page of its steps, open questions and cost."""
     unhosted = app_state_of(request).supervisor.unhosted.get(run)
 
     def make(desk: CachedReader) -> documents.ShownRun:
@@ -121,7 +121,7 @@ async def begin(
     form: StartForm,
     idempotency_key: Annotated[str | None, Header(max_length=200)] = None,
 ) -> Response:
-    """Run a goal, a plan, or a plan of the library; answered once its start is durable."""
+    """Start a run of a goal, a plan or a library plan; the answer follows the durable start."""
     app_state, person = app_state_of(request), person_of(request)
     key = keyed(idempotency_key, person.name, "POST /runs", await request.body())
     async with app_state.keys.turn(key) as before:
@@ -165,26 +165,26 @@ def _started(state: State) -> documents.RunBegun:
 
 @router.post("/runs/{run}/pause", responses=done(documents.CommandDone))
 async def pause(request: Request, run: str, form: ReasonForm) -> Response:
-    """Start nothing new in a run."""
+    """Pause a run: no new steps start."""
     return await send_command(request, run, "pause", reason=form.reason)
 
 
 @router.post("/runs/{run}/resume", responses=done(documents.CommandDone))
 async def resume(request: Request, run: str, form: ReasonForm) -> Response:
-    """Lift a pause, and take the run up again if nobody drives it."""
+    """Resume a run that is paused or has no host."""
     app_state_of(request).supervisor.unhosted.pop(run, None)
     return await send_command(request, run, "resume", reason=form.reason)
 
 
 @router.post("/runs/{run}/cancel", responses=done(documents.CommandDone))
 async def cancel(request: Request, run: str, form: ReasonForm) -> Response:
-    """Stop a run."""
+    """Cancel a run."""
     return await send_command(request, run, "cancel", reason=form.reason)
 
 
 @router.post("/runs/{run}/rollback", responses=done(documents.CommandDone))
 async def rollback(request: Request, run: str, form: ReasonForm) -> Response:
-    """Take back what a run did that has ended, in a run of its own."""
+    """Roll back a run that has ended, by a new run."""
     app_state, person = app_state_of(request), person_of(request)
 
     def look(desk: CachedReader) -> tuple[Any, State | None]:
@@ -204,21 +204,21 @@ async def rollback(request: Request, run: str, form: ReasonForm) -> Response:
 
 @router.post("/runs/{run}/steps/{step}/redo", responses=done(documents.CommandDone))
 async def redo(request: Request, run: str, step: str, form: RedoForm) -> Response:
-    """Have a step tried again that failed."""
+    """Retry a failed step."""
     await _refuse_unknown(request, run, step)
     return await send_command(request, run, "redo", step=step, reason=form.reason)
 
 
 @router.post("/runs/{run}/steps/{step}/hold", responses=done(documents.CommandDone))
 async def hold(request: Request, run: str, step: str, form: ReasonForm) -> Response:
-    """Stop before a step that has not started."""
+    """Hold a step that has not started."""
     await _refuse_unknown(request, run, step)
     return await send_command(request, run, "hold", steps=[step], reason=form.reason)
 
 
 @router.post("/runs/{run}/steps/{step}/release", responses=done(documents.CommandDone))
 async def release(request: Request, run: str, step: str, form: ReasonForm) -> Response:
-    """Let a step go on that is held."""
+    """Release a held step."""
     app_state, person = app_state_of(request), person_of(request)
     await _refuse_unknown(request, run, step)
     key = key_of(person)

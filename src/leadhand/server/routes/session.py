@@ -22,7 +22,7 @@ router = APIRouter(tags=["session"])
 
 @router.post("/session", responses=done(documents.SessionDocument))
 async def sign_in(request: Request, form: SignIn) -> Response:
-    """Sign in with a token: the answer sets a cookie for this browser."""
+    """Sign in with a token; the response sets a session cookie."""
     app_state = app_state_of(request)
     assert app_state.gate is not None
     person = app_state.gate.sign_in(form.token, request.scope)
@@ -42,7 +42,7 @@ async def sign_in(request: Request, form: SignIn) -> Response:
 
 @router.get("/session", responses=done(documents.SessionDocument))
 async def who(request: Request) -> Response:
-    """Who is signed in."""
+    """Return the signed-in person."""
     app_state = app_state_of(request)
     found = None
     if "authorization" not in request.headers:
