@@ -32,7 +32,7 @@ SPEAKS_TO_MODELS = ("planners/model/prompts", "planners/model/prompt.py")
 HISTORY = ("CHANGELOG.md", "docs/releases/", "docs/decisions/")
 """What was written about earlier versions stays as it was written."""
 
-STRICT: tuple[str, ...] = ()
+STRICT: tuple[str, ...] = ("page", "server", "audit")
 """The parts in which no phrase may be found."""
 
 ALLOWED: dict[str, str] = {}

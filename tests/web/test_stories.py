@@ -52,7 +52,9 @@ def test_the_research_demo_from_new_run_to_its_result(pages, town):
     page.get_by_role("link", name="Timeline").click()
     for node in graph["nodes"]:
         named = page.get_by_role("button", name=node["id"], exact=True)
-        expect(page.get_by_role("listitem").filter(has=named)).to_contain_text(node["status"].capitalize())
+        expect(page.get_by_role("listitem").filter(has=named)).to_contain_text(
+            node["status"].capitalize()
+        )
 
 
 @pytest.fixture

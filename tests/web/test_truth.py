@@ -80,7 +80,7 @@ def test_after_an_end_nothing_is_offered_and_every_step_is_told(pages, served, w
         drawer.get_by_role("button", name="Abort").click()
         expect(state_of(page)).to_contain_text("Failed")
     else:
-        act(page, "Cancel", "Cancel the run")
+        act(page, "Cancel run")
         expect(state_of(page)).to_contain_text("Cancelled")
     expect(page.locator(".counts")).to_have_text(re.compile("1 failed.*1 succeeded.*1 cancelled"))
     expect(page.locator("[data-step=after]")).to_contain_text("Cancelled")
@@ -368,9 +368,7 @@ def test_waiting_is_no_work(pages, served):
     served.until(run, "waiting")
     row = page.get_by_role("listitem").filter(has_text="publish")
     expect(row.locator(".bar-of.wait")).to_have_count(1)
-    expect(row.locator(".bar-of.wait")).to_have_attribute(
-        "title", re.compile("Waiting for input")
-    )
+    expect(row.locator(".bar-of.wait")).to_have_attribute("title", re.compile("Waiting for input"))
     expect(page.locator(".waits")).to_contain_text("Waiting for approval: ")
     expect(figures).not_to_contain_text("waiting for approval")
     expect(figures).not_to_contain_text("Waiting for approval")
