@@ -147,7 +147,10 @@ def _gate_program(fleet: FleetSettings, key: str, argv: Sequence[str]) -> Doctor
         return DoctorCheck(key, line, f"{argv[0]} is not installed", fix)
     folder = Path(elsewhere).parent
     problem = f"{argv[0]} is in {folder}, which the sandbox of gates does not show"
-    fix = f'Below [fleet]: readable = ["{folder}"], env = {{PATH = "{folder}:{path or PATH}"}}.'
+    fix = (
+        f'Below [fleet]: env = {{PATH = "{folder}:{path or PATH}"}}, and readable = ["{folder}"] '
+        "with what else it needs."
+    )
     return DoctorCheck(key, line, problem, fix)
 
 
@@ -160,24 +163,27 @@ def _programs(settings: Settings) -> Iterator[DoctorCheck]:
         said = _version(path) if path else "not installed, and no coder here needs it"
         yield DoctorCheck("coder", f"{name}: {said}")
     for coder in fleet_of(settings).coders.values():
-        yield _configured(settings, coder)
+        yield from _configured(settings, coder)
 
 
-def _configured(settings: Settings, coder: CoderSettings) -> DoctorCheck:
+def _configured(settings: Settings, coder: CoderSettings) -> Iterator[DoctorCheck]:
+    """Check a coder of the settings: its program, and the variable with its key."""
     from leadhand.fleet.configuration import program_of
 
     shown = f"{coder.name}: {coder.kind}{' ' + coder.model if coder.model else ''}"
-    if coder.key and not os.environ.get(coder.key):
-        fix = "Set it to the key, where the fleet is started."
-        return DoctorCheck("coder", shown, f"{coder.key} is not set", fix)
+    path, missing = "", bool(coder.key and not os.environ.get(coder.key))
     try:
         path = program_of(settings, coder)
     except UsageError as error:
         problem, _, fix = str(error).partition(". Fix: ")
-        return DoctorCheck("coder", shown, problem, f"{fix[:1].upper()}{fix[1:]}.")
-    if coder.kind == "command":
-        return DoctorCheck("coder", f"{shown}, {path}")
-    return DoctorCheck("coder", f"{shown}, {_version(path)}")
+        yield DoctorCheck("coder", shown, problem, f"{fix[:1].upper()}{fix[1:]}.")
+    if missing:
+        fix = "Set it to the key, where the fleet is started."
+        yield DoctorCheck("coder", shown, f"{coder.key} is not set", fix)
+    elif path:
+        yield DoctorCheck(
+            "coder", f"{shown}, {path if coder.kind == 'command' else _version(path)}"
+        )
 
 
 def _version(path: str) -> str:

@@ -102,7 +102,7 @@ def _write(target: Path, text: str) -> None:
 
 
 def _report(console: Console, found: SurveyedRepository) -> None:
-    console.say(f"wrote {FILE}: {', '.join(found.tools.languages) or 'no language that is known'}")
+    console.say(f"wrote {FILE} ({', '.join(found.tools.languages) or 'no known language'})")
     for each in found.tools.gate:
         console.say(f"  gate   {shlex.join(each.argv)} ({_inline(each.why)})")
     for each in found.tools.setup:
@@ -261,6 +261,8 @@ def _setup_lines(tools: Toolchain) -> Iterator[str]:
         for host, why in tools.hosts:
             yield f"    {_text(host)},  # {_inline(why)}"
         yield "]"
+    else:
+        yield '# setup_hosts = ["index.example.com"]   # without hosts they have no network'
     yield ""
 
 

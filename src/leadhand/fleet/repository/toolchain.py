@@ -275,12 +275,15 @@ def targets(text: str) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for line in text.splitlines():
         head, colon, rest = line[:LINE_CHARS_MAX].partition(":")
-        if not colon or rest.startswith("=") or not head[:1].isalnum() or "=" in head.split(" ")[0]:
+        words = head.split()
+        if not colon or rest.startswith("=") or not head[:1].isalnum():
             continue
+        if "=" in words[0] or any(word.endswith("=") for word in words):
+            continue  # a variable
         rest = rest.removeprefix(":").partition("#")[0].partition(";")[0]
         if rest.startswith("="):
             continue
-        for name in head.split():
+        for name in words:
             found.setdefault(name, set()).update(rest.split())
     return found
 

@@ -1,0 +1,311 @@
+"""`leadhand fleet init`: settings from a look at many kinds of repositories, hostile ones too."""
+
+import json
+import os
+import shutil
+import tomllib
+
+import pytest
+
+from leadhand.fleet.commands.init import SurveyedRepository, settings_lines
+from leadhand.fleet.repository.toolchain import (
+    TEXT_BYTES_MAX,
+    CommitFiles,
+    detect,
+    targets,
+    wanted_texts,
+)
+from leadhand.fleet.settings import SECTION
+from leadhand.settings import load_settings
+from leadhand.workers.sandbox.sandbox import PATH
+from tests.fleet.places import every_byte, make_repo, run_git
+from tests.support.cli import Folder
+
+PYPROJECT = """
+[build-system]
+requires = ["hatchling"]
+[project]
+name = "shop"
+version = "1"
+dependencies = ["httpx"]
+optional-dependencies.dev = ["pytest", "ruff"]
+[tool.ruff]
+line-length = 100
+"""
+CI = (
+    "on: push\njobs:\n  test:\n    steps:\n      - run: pytest -q\n      - run: |\n          more\n"
+)
+PACKAGE = {
+    "scripts": {"test": "node --test", "lint": "eslint ."},
+    "devDependencies": {"eslint": "9"},
+}
+GO_MOD = "module example.com/shop\n\ngo 1.22\n\nrequire example.com/money v1.0.0\n"
+CARGO = '[package]\nname = "shop"\nversion = "0.1.0"\n[dependencies]\nserde = "1"\n'
+MAKEFILE = ".PHONY: check\nCC := gcc\ncheck: lint test\nlint:\n\ttrue\ntest:\n\tgo test ./...\n"
+REPOSITORIES = {
+    "python": {
+        "pyproject.toml": PYPROJECT,
+        "src/shop.py": "x = 1\n",
+        "tests/test_shop.py": "def test_it():\n    pass\n",
+        ".github/workflows/ci.yml": CI,
+    },
+    "node": {
+        "package.json": json.dumps(PACKAGE),
+        "package-lock.json": "{}",
+        "shop.test.js": "//\n",
+        "Dockerfile": "FROM scratch\n",
+    },
+    "go": {
+        "go.mod": GO_MOD,
+        "go.sum": "x\n",
+        "shop.go": "package s\n",
+        "shop_test.go": "package s\n",
+    },
+    "rust": {"Cargo.toml": CARGO, "Cargo.lock": "\n", "src/lib.rs": "#[test]\nfn it() {}\n"},
+    "make": {
+        "Makefile": MAKEFILE,
+        "api/go.mod": "module api\n",
+        "api/api_test.go": "package api\n",
+        "web/package.json": json.dumps(PACKAGE),
+        "db/migrations/1.sql": "SELECT 1;\n",
+        "deploy/prod.yaml": "replicas: 1\n",
+        ".gitlab-ci.yml": "test:\n  script:\n    - make check\n",
+    },
+}
+GATES = {
+    "python": [["-m", "ruff", "check", "."], ["-m", "pytest", "-q"]],
+    "node": [["npm", "run", "lint"], ["npm", "test"]],
+    "go": [["go", "vet", "./..."], ["go", "test", "-json", "./..."]],
+    "rust": [["cargo", "test", "--locked"]],
+    "make": [["make", "check"]],
+}
+SETUP = {
+    "python": [["python3", "-m", "venv", ".venv"], ["-m", "pip", "install", "-e", "./[dev]"]],
+    "node": [["npm", "ci"]],
+    "go": [["go", "mod", "download"]],
+    "rust": [["cargo", "fetch", "--locked"]],
+    "make": [],
+}
+PROTECTED = {
+    "python": [".github/**"],
+    "node": ["Dockerfile", "package-lock.json"],
+    "go": ["go.sum"],
+    "rust": ["Cargo.lock"],
+    "make": [".gitlab-ci.yml", "db/migrations/**", "deploy/**"],
+}
+
+
+def commit(files):
+    """The files of a commit, as `fleet init` would have read them."""
+    sizes = {name: len(text) for name, text in files.items()}
+    return CommitFiles(sizes, {name: files[name] for name in wanted_texts(sizes)})
+
+
+def written(files, inside=False):
+    """What `leadhand.toml` would hold for these files, and its text."""
+    found = SurveyedRepository("../shop", "main", "checked out", detect(commit(files)), inside)
+    text = "\n".join(settings_lines(found))
+    return tomllib.loads(text), text
+
+
+def short(commands):
+    """Commands without the Python of their virtual environment."""
+    return [words[1:] if words[0] == ".venv/bin/python" else words for words in commands]
+
+
+def problems(done):
+    return [each["problem"] for each in done.doc["checks"] if each["status"] == "problem"]
+
+
+@pytest.mark.parametrize("kind", REPOSITORIES)
+@pytest.mark.real
+def test_settings_of_five_kinds_of_repositories_are_accepted(tmp_path, kind):
+    """Doctor is green, or names exactly the programs that this machine lacks."""
+    make_repo(tmp_path / "shop", REPOSITORIES[kind])
+    before = every_byte(tmp_path / "shop")
+    (tmp_path / "bin").mkdir()
+    shutil.copy("/bin/true", tmp_path / "bin" / "claude")
+    (tmp_path / "fleet").mkdir()
+    folder = Folder(tmp_path / "fleet")
+    env = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "LEADHAND_TRUST": ""}
+    done = folder.run("fleet", "init", "--repo", "../shop", "--json", **env)
+    assert done.code == 0, done
+    assert short(done.doc["gate"]) == GATES[kind]
+    assert short(done.doc["setup"]) == SETUP[kind]
+    assert sorted(done.doc["protected"]) == PROTECTED[kind]
+    looked = folder.run("doctor", "--json", ANTHROPIC_API_KEY="a-key", **env)
+    names = {words[0] for words in (*done.doc["gate"], *done.doc["setup"]) if "/" not in words[0]}
+    lacking = {name for name in names if shutil.which(name, path=PATH) is None}
+    said = [each for each in problems(looked) if "sandbox" not in each or "gates" in each]
+    assert {each.split()[0] for each in said} == lacking, looked
+    assert every_byte(tmp_path / "shop") == before, "the repository is only read"
+
+
+@pytest.mark.real
+def test_what_is_missing_is_said_exactly(tmp_path):
+    """No test, no agent, no key: each is a TODO in the file and a problem of doctor."""
+    make_repo(tmp_path / "shop", {"notes.txt": "nothing\n"})
+    folder = Folder(tmp_path / "shop")
+    no_path = {"PATH": "/usr/bin:/bin"}
+    done = folder.run("fleet", "init", **no_path)
+    assert done.code == 0, done
+    assert "TODO   no tests were found" in done.err
+    text = (tmp_path / "shop" / "leadhand.toml").read_text()
+    assert "# TODO: name the command that tests it." in text
+    assert "# TODO: neither claude nor codex is installed here." in text
+    assert tomllib.loads(text)["fleet"]["repo"] == "."
+    assert tomllib.loads(text)["fleet"]["protected"] == ["leadhand.toml"]
+    said = " | ".join(problems(folder.run("doctor", "--json", **no_path)))
+    assert "[fleet] gate is missing" in said
+    assert 'there is no program "claude"' in said
+    assert "ANTHROPIC_API_KEY is not set" in said
+    again = folder.run("fleet", "init")
+    assert again.code == 7, again
+    assert "exists already" in again.err
+    assert (tmp_path / "shop" / "leadhand.toml").read_text() == text
+
+
+@pytest.mark.real
+def test_printing_writes_nothing_and_other_folders_are_refused(tmp_path):
+    make_repo(tmp_path / "shop", REPOSITORIES["go"])
+    before = every_byte(tmp_path / "shop")
+    folder = Folder(tmp_path / "shop")
+    done = folder.run("fleet", "init", "--print")
+    assert done.code == 0, done
+    assert tomllib.loads(done.out)["fleet"]["branch"] == "main"
+    state = [name for name in every_byte(tmp_path / "shop") if name not in before]
+    assert not [name for name in state if b"leadhand.toml" in name]
+    (tmp_path / "empty").mkdir()
+    assert Folder(tmp_path / "empty").run("fleet", "init").code == 2
+    run_git(tmp_path / "empty", "init", "-q")
+    done = Folder(tmp_path / "empty").run("fleet", "init")
+    assert (done.code, "has no commit yet" in done.err) == (2, True), done
+
+
+@pytest.mark.real
+def test_nothing_of_a_hostile_repository_is_executed_or_followed(tmp_path):
+    """Hooks, monitors and filters of its configuration, links, odd names, and files of any size."""
+    repo, trap = tmp_path / "shop", tmp_path / "trapped"
+    files = {
+        "package.json": "{" * 100_000,
+        "pyproject.toml": "[project\n" * 100,
+        "Makefile": "test:\n\t:\n" + "#" * TEXT_BYTES_MAX,
+        'we"ird\n[coders.evil]\nkind = "command"/package.json': json.dumps(PACKAGE),
+        "tests/test_a\nb.py": "import pytest\n",
+        ".github/workflows/c\ni.yml": "jobs:\n  - run: evil \x1b[2J\u202e\n",
+        ".gitattributes": "* filter=evil\n",
+    }
+    make_repo(repo, files)
+    (repo / "Cargo.toml").symlink_to("/etc/passwd")
+    (repo / "go.mod").symlink_to(repo)
+    run_git(repo, "add", "-A")
+    run_git(repo, "commit", "-qm", "links")
+    script = repo / ".git" / "evil.sh"
+    script.write_text(f"#!/bin/sh\ntouch {trap}\n")
+    script.chmod(0o755)
+    for key in ("core.fsmonitor", "core.pager", "filter.evil.clean", "filter.evil.smudge"):
+        run_git(repo, "config", key, str(script))
+    (tmp_path / "fleet").mkdir()
+    done = Folder(tmp_path / "fleet").run("fleet", "init", "--repo", str(repo))
+    assert done.code == 0, done
+    assert not trap.exists()
+    text = (tmp_path / "fleet" / "leadhand.toml").read_text()
+    held = tomllib.loads(text)
+    assert set(held["coders"]) == {"claude"}
+    assert held["fleet"]["gate"] == [[".venv/bin/python", "-m", "pytest", "-q"]]
+    for name in ("package.json", "pyproject.toml", "Makefile"):
+        assert f"could not be read: {name}" in text
+    assert all(character.isprintable() or character == "\n" for character in text)
+
+
+@pytest.mark.parametrize("kind", REPOSITORIES)
+def test_every_line_says_where_it_comes_from(kind):
+    """Each command, host and path has a comment, and the settings are read without a complaint."""
+    held, text = written(REPOSITORIES[kind])
+    rows = [line for line in text.splitlines() if line.startswith("    ")]
+    assert rows
+    assert not [row for row in rows if ",  # " not in row]
+    assert held["fleet"]["publish"] == "leadhand/main"
+
+
+def test_settings_are_those_that_a_fleet_reads(tmp_path):
+    (tmp_path / "leadhand.toml").write_text(written(REPOSITORIES["python"])[1])
+    fleet = SECTION.of(load_settings(environ={"HOME": str(tmp_path)}, folder=tmp_path))
+    assert fleet.gate[-1] == (".venv/bin/python", "-m", "pytest", "-q")
+    assert fleet.setup_hosts == ("pypi.org", "files.pythonhosted.org")
+    assert fleet.coders["claude"].key == "ANTHROPIC_API_KEY"
+
+
+@pytest.mark.parametrize(
+    "scripts",
+    [
+        None,
+        [],
+        "node --test",
+        {},
+        {"test": ""},
+        {"test": None},
+        {"test": ["node"]},
+        {"test": {"a": 1}},
+        {"test": "true"},
+        {"test": " " * 100_000},
+        {"test": 'echo "Error: no test specified" && exit 1'},
+        {"test": "echo nothing to do"},
+    ],
+)
+def test_scripts_that_test_nothing_are_no_gate(scripts):
+    held, text = written({"package.json": json.dumps({"scripts": scripts}), "a.js": ""})
+    assert "gate" not in held["fleet"]
+    assert "# TODO: name the command that tests it." in text
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "null", "{", '{"a": 1e999999}', "\ufeff{}", "[" * 9_999]
+)
+@pytest.mark.parametrize("name", ["package.json", "Cargo.toml", "pyproject.toml"])
+def test_files_that_cannot_be_read_are_named(name, text):
+    """A document of any form leads to settings that can be read, never to an error."""
+    held, _ = written({name: text, "src/main.py": "x"})
+    assert "gate" not in held["fleet"]
+
+
+def test_a_repository_without_a_root_project_is_tested_part_by_part():
+    files = {
+        "api/go.mod": "module api\n",
+        "api/a_test.go": "",
+        "web/package.json": json.dumps(PACKAGE),
+        "web/package-lock.json": "{}",
+        "core/Cargo.toml": CARGO,
+        "core/tests/a.rs": "",
+        "jobs/pyproject.toml": PYPROJECT,
+        "jobs/tests/test_a.py": "",
+        "a b/package.json": json.dumps(PACKAGE),
+        "-rf/package.json": json.dumps(PACKAGE),
+    }
+    gate = written(files)[0]["fleet"]["gate"]
+    assert ["go", "-C", "api", "test", "-json", "./..."] in gate
+    assert ["npm", "--prefix", "web", "test"] in gate
+    assert ["cargo", "test", "--manifest-path", "core/Cargo.toml"] in gate
+    assert [".venv/bin/python", "-m", "pytest", "-q", "jobs"] in gate
+    assert not [words for words in gate if "a b" in words or "-rf" in words]
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ({"uv.lock": "x", "tests/test_a.py": ""}, "uv run --no-sync python -m pytest -q"),
+        ({"poetry.lock": "x", "tests/test_a.py": ""}, "poetry run python -m pytest -q"),
+        ({"tests/test_a.py": "import unittest\n"}, "python3 -m unittest discover -s tests"),
+        ({"pnpm-lock.yaml": "x", "package.json": json.dumps(PACKAGE)}, "pnpm test"),
+        ({"yarn.lock": "x", "package.json": json.dumps(PACKAGE)}, "yarn test"),
+        ({"bun.lock": "x", "package.json": json.dumps(PACKAGE)}, "bun run test"),
+        ({"justfile": "test filter='':\n  cargo test\n"}, "just test"),
+    ],
+)
+def test_the_package_manager_is_told_by_its_lockfile(files, words):
+    assert words.split() in written(files)[0]["fleet"]["gate"]
+
+
+def test_targets_of_makefiles_are_read_and_not_run():
+    text = "A := $(shell touch x)\nB=1\nall: b c # d\nb c::\n\techo: no\n.PHONY: all\nv = a:b\n"
+    assert targets(text) == {"all": {"b", "c"}, "b": set(), "c": set()}
