@@ -3,6 +3,7 @@
 Here too is decided what `make fast` runs: `QUICK` and nothing that is marked `slow` or `real`.
 """
 
+import gc
 import os
 import signal
 import socket
@@ -55,6 +56,7 @@ class NetworkForbiddenError(RuntimeError):
 
 def pytest_configure() -> None:
     """Prepare every process that runs tests: the tests of one machine are those of any."""
+    gc.disable()  # until all tests are collected, which makes objects that stay
     hear_signals()
     forbid_network()
     keep_to_ourselves()
@@ -113,6 +115,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if is_slow(item.path, real=item.get_closest_marker("real") is not None):
             item.add_marker("slow")
+
+
+def pytest_collection_finish() -> None:
+    """Keep the collector of garbage from scanning the collected tests again and again."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -12,11 +12,12 @@ ROOT = FOLDER.parents[1]
 
 
 @pytest.fixture(scope="module")
-def errors():
+def errors(tmp_path_factory):
     """The lines mypy complains about, by file."""
     command = [
-        *(sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--no-color-output"),
-        *("--no-pretty", "--show-error-codes", "--config-file", str(ROOT / "pyproject.toml")),
+        *(sys.executable, "-m", "mypy", "--no-error-summary", "--no-color-output"),
+        *("--no-pretty", "--show-error-codes", "--config-file", str(FOLDER / "mypy.ini")),
+        *("--cache-dir", str(tmp_path_factory.mktemp("mypy"))),
         *(str(FOLDER / "api.py"), str(FOLDER / "wrong.py")),
     ]
     done = subprocess.run(
