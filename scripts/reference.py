@@ -370,6 +370,15 @@ def _fields(schema: Mapping[str, Any], place: str, prefix: str = "") -> Iterator
                 yield from _fields(inner, place, f"{prefix}{name}.")
 
 
+def _schema_texts(schema: Mapping[str, Any]) -> dict[str, str]:
+    """Return the descriptions of the fields of an object's schema, by name."""
+    defs = PLAN_SCHEMA["$defs"]
+    return {
+        name: _about(field) or _about(defs.get(_ref(field), {}))
+        for name, field in schema["properties"].items()
+    }
+
+
 def _about(schema: Mapping[str, Any]) -> str:
     return str(schema.get("description", ""))
 
@@ -583,7 +592,31 @@ def docstring(found: Any) -> Docstring:
     sections = dict(zip(pieces[1::2], pieces[2::2], strict=True))
     entries = {title: _entries(body) for title, body in sections.items()}
     returns = " ".join(sections.get("Returns", "").split())
-    return Docstring(pieces[0].strip(), entries.get("Args", {}), returns, entries.get("Raises", {}))
+    prose, listed = _without_bullets(pieces[0].strip())
+    args = listed | entries.get("Args", {})
+    return Docstring(prose, args, returns, entries.get("Raises", {}))
+
+
+_BULLET = re.compile(r"^- (`\w+`(?:, `\w+`)*): (.+(?:\n  .+)*)\n?", re.MULTILINE)
+
+
+def _without_bullets(text: str) -> tuple[str, dict[str, str]]:
+    """Return a docstring without its list of parameters, and the list: "- `name`: meaning"."""
+    found = {
+        name: " ".join(each[2].split())
+        for each in _BULLET.finditer(text)
+        for name in re.findall(r"`(\w+)`", each[1])
+    }
+    return _BULLET.sub("", text).strip(), found
+
+
+def sentences(text: str) -> dict[str, str]:
+    """Return the names in code of a text, each with the first sentence that mentions it."""
+    found: dict[str, str] = {}
+    for each in re.split(r"(?<=[.;]) +|\n\n", " ".join(text.split())):
+        for name in re.findall(r"`(\w+)`", each):
+            found.setdefault(name, each.rstrip(";"))
+    return found
 
 
 def _entries(body: str) -> dict[str, str]:
@@ -599,7 +632,9 @@ def public_names() -> dict[str, list[str]]:
     own = [
         name
         for name, each in vars(ports).items()
-        if name[0] != "_" and getattr(each, "__module__", "") == ports.__name__
+        if name[0] != "_"
+        and getattr(each, "__module__", "") == ports.__name__
+        and name not in leadhand.__all__
     ]
     return {
         "leadhand": leadhand.__all__,
@@ -647,7 +682,8 @@ def _class(name: str, kind: type[Any]) -> Iterator[str]:
     own = (
         docstring(init) if inspect.isfunction(init) and init.__doc__ else Docstring("", {}, "", {})
     )
-    shared = fields | doc.args | own.args
+    spoken = sentences(f"{doc.text}\n\n{own.text}")
+    shared = spoken | _ELSEWHERE.get(kind.__name__, {}) | fields | doc.args | own.args
     is_error = issubclass(kind, BaseException)
     if not getattr(kind, "_is_protocol", False) and not is_error and _written_init(kind):
         yield code(signature(name, kind), "python")
@@ -667,8 +703,19 @@ def _class(name: str, kind: type[Any]) -> Iterator[str]:
             )
 
 
+_ELSEWHERE: dict[str, dict[str, str]] = {
+    "Plan": _schema_texts(PLAN_SCHEMA["$defs"]["plan"]),
+    "Step": _schema_texts(PLAN_SCHEMA["$defs"]["step"]),
+    "Goal": _schema_texts(PLAN_SCHEMA["$defs"]["plan"]["properties"]["goal"]["anyOf"][1]),
+    "Policy": field_texts(SCHEMAS["policy"]) | field_texts(SCHEMAS["review"]),
+}
+"""Descriptions of fields that are written where plans and settings are described."""
+
+
 def _written_init(kind: type[Any]) -> bool:
     """Return whether instances are made by users with parameters of ours."""
+    if getattr(kind, "_is_protocol", False):
+        return False
     if (
         issubclass(kind, msgspec.Struct)
         or hasattr(kind, "__dataclass_fields__")
@@ -700,7 +747,8 @@ def _port_args(method: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for each in PORTS:
         if method in vars(each) and inspect.isfunction(vars(each)[method]):
-            found |= docstring(vars(each)[method]).args
+            doc = docstring(vars(each)[method])
+            found |= sentences(doc.text) | docstring(each).args | doc.args
     return found
 
 
@@ -725,7 +773,9 @@ def _function(
     if not is_property:
         yield code(signature(name.rpartition(".")[2], function), "python")
     yield described(f"python-api.md: {name}", doc.text)
-    yield _parameters(name, inspect.signature(function), {**shared, **doc.args})
+    yield _parameters(
+        name, inspect.signature(function), {**sentences(doc.text), **shared, **doc.args}
+    )
     if doc.returns:
         yield f"Returns: {sentence(doc.returns)}"
     if doc.raises:

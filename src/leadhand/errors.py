@@ -41,6 +41,7 @@ class LeadhandError(Exception):
     """
 
     exit_code: ClassVar[int] = 1
+    """The exit code of a command that ends with this error."""
 
 
 class UsageError(LeadhandError):

@@ -27,22 +27,32 @@ class Entry(NamedTuple):
     """One stored event: its header, its exact bytes, and the hash that chains it to the last."""
 
     run: str
+    """The id of the run."""
     seq: int
+    """The number of the entry in the log of the run, from 1."""
     at: int
     """Microseconds since the epoch, by the host's run clock."""
     version: int
+    """The version of the event's form."""
     body: bytes
+    """The event as JSON, exactly as it was hashed."""
     hash: bytes
+    """The hash of this entry and of the one before."""
 
 
 class RunHeader(NamedTuple):
     """The facts a store knows about a run without folding its log."""
 
     run: str
+    """The id of the run."""
     created: int
+    """When the run was created, in UTC microseconds."""
     updated: int
+    """When its last entry was written, in UTC microseconds."""
     seq: int
+    """The number of its last entry."""
     hash: bytes
+    """The hash of its last entry."""
     summary: bytes
     """JSON the host wrote at the last change of status; equals the result of folding."""
 
@@ -64,6 +74,9 @@ class Store(Protocol):
     if `expected` is not the run's last seq, `Fenced` if another owner claimed the store,
     `StoreFull` if there is no space (nothing was written), `StoreBroken` if the outcome of a write
     is not known (the caller must stop).
+
+    - `run`: the id of the run.
+    - `ref`: the name of the artifact, `sha256:…`.
     """
 
     @property
@@ -127,8 +140,11 @@ class Task(NamedTuple):
     """
 
     run: str
+    """The id of the run."""
     step: str
+    """The id of the step."""
     attempt: int
+    """The number of the attempt, from 1."""
     epoch: int
     action: str
     parameters: dict[str, Any]
@@ -186,7 +202,7 @@ class Context(Protocol):
         """Answers of people to questions about this step."""
 
     def spawned(self, process: Spawned) -> None:
-        """Record the process that carries out the attempt, for workers that start programs."""
+        """Record the `process` that carries out the attempt, for workers that start programs."""
 
     def progress(self, message: str = "", fraction: float | None = None) -> None:
         """Report progress; shown live, never logged.
@@ -202,12 +218,20 @@ class Spawned(NamedTuple):
     """
 
     pid: int
+    """The id of the process."""
     start_time: int
     boot_id: str
 
 
 class Worker(Protocol):
-    """A worker: carries out one attempt with only the context it is given. Never plans."""
+    """A worker: carries out one attempt with only the context it is given. Never plans.
+
+    - `task`: the attempt.
+    - `context`: the goal and the circumstances of the attempt.
+    - `name`: the name of the check; "" for the check of every result.
+    - `action`: the action whose check it is.
+    - `data`: the data of the report.
+    """
 
     @property
     def spec(self) -> WorkerSpec:
@@ -274,9 +298,13 @@ class Planner(Protocol):
     """
 
     name: str
+    """The name of the planner in the log."""
     replans: bool
+    """Whether it can plan around a failure."""
     splits: bool
+    """Whether it can split a step into smaller ones."""
     consult: str
+    """When it is asked: "every_report" or "on_surprise"."""
 
     async def decide(self, view: PlannerView) -> Decision:
         """Return the next decision for the run shown in `view`.
@@ -306,6 +334,7 @@ class RunHandle(Protocol):
     """
 
     id: str
+    """The id of the run."""
     driven: bool
     """Whether a host drives it; False for a run that is only read and spoken to."""
 
@@ -346,6 +375,10 @@ class Host(Protocol):
     the core's part. Every method raises UsageError for a run that is not there, Conflict for a
     command that the state of the run does not allow, and Unreachable when a service elsewhere does
     not answer.
+
+    - `ident`: the id of the run.
+    - `workers`: the workers of the run.
+    - `planner`: the planner of the run.
     """
 
     store: Store
@@ -353,6 +386,7 @@ class Host(Protocol):
     owner: int
     """The epoch of this owner of the store; 0 where runs are driven elsewhere."""
     draining: bool
+    """Whether the host starts nothing new because it is ending."""
     in_flight: int
     """Attempts under way in this process."""
     failed: BaseException | None

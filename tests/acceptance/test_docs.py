@@ -230,17 +230,92 @@ def check_line(text: str, at: str) -> None:
     assert used <= known, f"{at}: {sorted(used - known)} are no options of {verb}"
 
 
-@pytest.mark.parametrize("page", [page for page in LINKED if page not in RECIPES], ids=name)
+SPOKEN = sorted(
+    {
+        *(page for page in LINKED if page not in RECIPES),
+        *(ROOT / "docs").glob("*.md"),
+        *(ROOT / "docs" / "releases").glob("*.md"),
+        *(ROOT / "examples").rglob("*.md"),
+    }
+    - {ROOT / "examples" / "plugin" / "README.md"}  # it brings a command of its own
+)
+"""Everything that tells people what to type."""
+FOREIGN = {
+    "--config": "any program",
+    "--oneline": "git",
+    "--out": "any program",
+    "--outp": "any program",
+    "--output": "any program",
+    "--output-file": "any program",
+    "--postgres": "python -m bench.temporal",
+    "--test-reporter": "node",
+    "--while-read": "python -m leadhand.testing.endpoint",
+}
+"""Options of other programs that pages mention."""
+
+
+@pytest.mark.parametrize("page", SPOKEN, ids=name)
 def test_commands_in_the_text_exist(page):
     """Recipes name the command that they add; `tests/test_recipes.py` follows them."""
     for spoken in re.findall(r"`([^`\n]*\bleadhand [a-z-]+[^`\n]*)`", page.read_text()):
         check_line(spoken, f"{name(page)}: {spoken}")
 
 
+def all_options() -> set[str]:
+    """Return the options of all commands, subcommands among them."""
+    found, commands = (
+        {"--help", "--version"},
+        [group.get_command(click.Context(group), each) for each in ALL_COMMANDS],
+    )
+    while commands:
+        command = commands.pop()
+        commands += getattr(command, "commands", {}).values()
+        found |= {word for each in command.params for word in (*each.opts, *each.secondary_opts)}
+    return found
+
+
+@pytest.mark.parametrize("page", SPOKEN, ids=name)
+def test_options_in_the_text_exist(page):
+    """`--option` in a page is one of ours, as `--help` shows it, or a known one of others."""
+    spoken = set(re.findall(r"`(--[a-z][a-z-]*)[^`\n]*`", page.read_text()))
+    assert spoken <= all_options() | FOREIGN.keys()
+
+
+def settings_keys() -> dict[str, set[str]]:
+    """Return the keys of every table of the settings whose keys are fixed."""
+    found = {table: set(keys(schema)) for table, schema in SCHEMAS.items()}
+    for table in ("server", "temporal", "fleet"):
+        found[table] = set(keys(section_of(table).tables[table]))
+    return found
+
+
+def unknown_settings(text: str) -> list[str]:
+    """Return what a text names as `table.key`, `[table] key` or a variable, and is no key."""
+    known = settings_keys()
+    named = re.findall(r"`([a-z]+)\.([a-z_]+)`", text)
+    named += re.findall(r"`\[([a-z]+)\] ([a-z_]+)`", text)
+    named += [
+        (table.lower(), key.lower())
+        for table, key in re.findall(r"\bLEADHAND_([A-Z]+)__([A-Z_]+)\b", text)
+    ]
+    return [f"{table}.{key}" for table, key in named if key not in known.get(table, {key})]
+
+
+@pytest.mark.parametrize("page", SPOKEN, ids=name)
+def test_settings_in_the_text_exist(page):
+    assert not unknown_settings(page.read_text())
+
+
+def test_an_unknown_setting_is_found():
+    """A rule that cannot fail protects nothing."""
+    text = "`policy.timeot`, `[fleet] gates`, `[fleet] gats` and LEADHAND_POLICY__BUGDET"
+    assert unknown_settings(text) == ["policy.timeot", "fleet.gats", "policy.bugdet"]
+
+
 @pytest.mark.parametrize("page", LINKED, ids=name)
 def test_links_lead_somewhere(page):
     """Pictures are made by the build: a page may name those that scripts/pictures.py knows."""
-    text = page.read_text()
+    text = re.sub(r"`[^`\n]*`", "``", page.read_text())
     assert set(PICTURE.findall(text)) <= set(pictures.NAMES_ALL)
     for target in LINK.findall(PICTURE.sub("", text)):
         path, _, anchor = target.partition("#")

@@ -180,6 +180,11 @@ class Lead:
     Everything is opened on first use. Methods that name a run raise `UsageError` if there is no
     such run, and `Conflict` if another process hosts the database and the request cannot be
     forwarded.
+
+    - `run_id`: the id of the run.
+    - `reason`: a text that is recorded in the log.
+    - `steps`: the ids of the steps.
+    - `host`: the host on which the run is driven.
     """
 
     def __init__(  # noqa: PLR0913 - the composition root
@@ -822,7 +827,10 @@ class Lead:
         anchoring: Anchoring,
         service: HostingService | None = None,
     ) -> None:
-        """Set where runs live and how; nothing is opened yet. The arguments are those of `Lead`."""
+        """Set the store and the host of runs; nothing is opened yet.
+
+        `store`, `max_concurrency`, `on_notice`, `anchoring` and `service` are those of `Lead`.
+        """
         self._store = as_place(store)
         self._elsewhere = service
         self._max_concurrency = max_concurrency

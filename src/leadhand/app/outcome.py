@@ -42,6 +42,7 @@ class Outcome:
     """
 
     run: str
+    """The id of the run."""
     status: str
     result: Json = None
     steps: Steps = field(default_factory=Steps)
@@ -53,6 +54,7 @@ class Outcome:
     money: float = 0.0
     """The cost of models, and of workers that report money, in dollars."""
     duration_s: float = 0.0
+    """The time from the start of the run, in seconds."""
     waiting_for: tuple[InboxRow, ...] = ()
     """The open questions to people; `since` is ISO 8601 in UTC, as in `--json` and the API."""
     dropped: tuple[DroppedStep, ...] = ()

@@ -27,10 +27,15 @@ class Failure:
     """Why an attempt failed: its class decides which recovery may follow."""
 
     failure_class: str
+    """The failure class, which decides the recovery: see docs/reference/recovery.md."""
     message: str
+    """What happened, for people."""
     effect: Effect = "none"
+    """Whether the attempt changed anything: "none", "done" or "unknown"."""
     retry_after_s: float | None = None
+    """The pause that the worker asks for before the next attempt, in seconds."""
     details: Json = None
+    """Further data about the failure, for the planner."""
     change: Doc | None = None
     """A change that a person must approve before it counts: see
     `core/review/protected_change.py`."""
@@ -55,6 +60,7 @@ class Report:
     error: Failure | None = None
     recommendations: tuple[str, ...] = ()
     artifacts: tuple[str, ...] = ()
+    """References of files that were stored as artifacts."""
     cost: float = 0.0
     output: str = ""
     """The printed output of the worker, shown by `leadhand logs RUN STEP`."""
@@ -88,19 +94,22 @@ class Propose:
     """Propose the next steps. `final` says that none follow when they are done."""
 
     steps: tuple[Step | Doc, ...]
+    """The proposed steps, as `Step` objects or documents."""
     final: bool = False
     outlook: tuple[Step | Doc | str, ...] = ()
     """Expected later steps, as steps or texts; shown, never executed."""
     because: str = ""
+    """The reason, shown to people."""
     cancel: tuple[str, ...] = ()
     """Steps not yet started that are removed; `because` is the reason."""
     notes: Json = None
+    """The planner's own notes, which it gets back in the next view."""
     drop: Mapping[str, str] = field(default_factory=dict)
     """Abandoned steps (failed, skipped or not started), each with the reason."""
 
     @classmethod
     def plan(cls, plan: Plan, because: str = "") -> Propose:
-        """Return a proposal of a whole plan. `because` is the reason shown to people."""
+        """Return a proposal of the whole `plan`. `because` is the reason shown to people."""
         return cls(steps=plan.steps, final=plan.final, because=because)
 
 
@@ -109,11 +118,15 @@ class Ask:
     """Ask a person; the answer is in the view when the planner is asked again."""
 
     question: str
+    """The question to the person."""
     choices: tuple[str, ...] = ()
+    """The possible answers; without them, any text."""
     notes: Json = None
+    """The planner's own notes, which it gets back in the next view."""
     default: str = ""
     """The answer used if none is given within `within_s` seconds."""
     within_s: float = 0.0
+    """The time after which `default` is used, in seconds; 0: wait for an answer."""
     facts: tuple[str, ...] = ()
     """The facts an answer `give` must contain; other data is refused."""
 
@@ -128,7 +141,9 @@ class Finish:
 
     result: Json = None
     because: str = ""
+    """The reason, shown to people."""
     notes: Json = None
+    """The planner's own notes, kept in the log."""
     drop: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -137,7 +152,9 @@ class GiveUp:
     """Give up: the goal cannot be reached."""
 
     reason: str
+    """Why the goal cannot be reached."""
     notes: Json = None
+    """The planner's own notes, kept in the log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +166,9 @@ class Wait:
     """
 
     because: str = ""
+    """The reason, shown to people."""
     notes: Json = None
+    """The planner's own notes, which it gets back in the next view."""
 
 
 Decision = Propose | Ask | Finish | GiveUp | Wait
@@ -287,23 +306,32 @@ class PlannerView:
     """Everything a planner sees: the goal, results, failures and its own notes."""
 
     run: str
+    """The id of the run."""
     goal: Any
+    """The goal: a text, or a document with the fields of `Goal`."""
     call: int
+    """The number of this call of the planner, from 1."""
     why: str
     """Why the planner is asked: "start", "report", "surprise: …", "nothing is left"."""
     steps: Mapping[str, StepView] = field(default_factory=dict)
+    """All steps, by id, with their status and data."""
     results: Mapping[str, Json] = field(default_factory=dict)
     """Data of the steps that succeeded, by step id."""
     failed_attempts: tuple[FailedAttempt, ...] = ()
+    """The failed attempts, in order."""
     recommendations: tuple[str, ...] = ()
     """Recommendations of workers in the order of their reports; each is a `Recommendation`, whose
     `step` names its origin."""
     answers: tuple[Doc, ...] = ()
+    """The answers of people, in order."""
     findings: tuple[str, ...] = ()
     """Why the last proposal was refused, if it was."""
     notes: Json = None
+    """The notes of the planner's last decision that had some."""
     cost: float = 0.0
+    """The cost of the run so far."""
     params: Doc = field(default_factory=dict)
+    """The values of the plan's parameters, and the facts that the goal gives."""
     catalog: Catalog = field(default_factory=Catalog)
     """The workers the run may use."""
     timeline: Sequence[StepView] = ()

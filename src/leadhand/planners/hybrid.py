@@ -116,7 +116,7 @@ class Hybrid:
         return [p for p in (self.first, self.then) if getattr(p, "calls", None) is not None]
 
     def with_methods(self, methods: Iterable[Method]) -> Self:
-        """Return the same planner, whose goal planner, if there is one, knows these methods."""
+        """Return the same planner; its goal planner, if it has one, gets `methods` too."""
         made = copy(self)
         if isinstance(self.first, GoalPlanner):
             made.first = self.first.with_methods(methods)

@@ -234,24 +234,24 @@ class SimLoop(asyncio.BaseEventLoop):
         self._time += seconds
 
     def kill(self, process: int) -> None:
-        """Kill a process: drop everything that it had scheduled."""
+        """Kill `process`: drop everything that it had scheduled."""
         self._dead.add(process)
         self._stalled.pop(process, None)
 
     def stall(self, process: int) -> None:
-        """Suspend a process; the others go on."""
+        """Suspend `process`; the others go on."""
         self._stalled.setdefault(process, [])
 
     def resume(self, process: int) -> None:
-        """Resume a suspended process where it stopped."""
+        """Resume the suspended `process` where it stopped."""
         self._queue.extend(self._stalled.pop(process, ()))
 
     def alive(self, process: int) -> bool:
-        """Return whether a process was not killed."""
+        """Return whether `process` was not killed."""
         return process not in self._dead
 
     def unfinished(self, process: int) -> list[asyncio.Task[Any]]:
-        """Return the tasks of a process that are not done."""
+        """Return the tasks of `process` that are not done."""
         return [task for task in self._tasks.get(process, ()) if not task.done()]
 
     def close(self) -> None:

@@ -42,7 +42,7 @@ def after(seconds: float, outcome: Any = None) -> Delayed:
 
 
 class ScriptedWorker:
-    """A worker that returns its outcomes one after the other, then the last one for ever.
+    """A worker that returns its `outcomes` one after the other, then the last one for ever.
 
     An outcome is a report, plain data, an exception to raise, `after(seconds, outcome)`, `HANG`, or
     a function of the task that returns one of these.
@@ -132,7 +132,7 @@ def scripted(
 
 
 class ScriptedPlanner:
-    """A planner that returns its decisions one after the other, then the last one for ever.
+    """A planner that returns its `decisions` one after the other, then the last one for ever.
 
     A decision may also be an exception to raise, or a function of the view that returns one.
     `name`, `consult`, `replans` and `splits` are those of the port. `views` holds the views it got.

@@ -61,6 +61,7 @@ class Simulation:
     """The outcome of a simulated run."""
 
     outcome: Outcome
+    """The outcome, as `Lead.run` returns it."""
     events: tuple[tuple[int, Event], ...]
     """The whole log, each event with its time in microseconds."""
     violations: tuple[Violation, ...]

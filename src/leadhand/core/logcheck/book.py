@@ -26,8 +26,11 @@ class Violation(NamedTuple):
     """One violation in a log: rule, entry and message."""
 
     rule: str
+    """The name of the violated rule."""
     seq: int
+    """The number of the entry in the log."""
     message: str
+    """What is wrong."""
 
     def __str__(self) -> str:
         return f"{self.rule} at {self.seq}: {self.message}"

@@ -52,8 +52,11 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """A person's permission to run exactly one plan, once."""
 
     form: str = FORM
+    """The name and version of this form."""
     id: str
+    """The id of the approval; a run uses it up."""
     actor: str
+    """The person who approved."""
     binding: str
     """One hash of what was allowed: `plan_binding`."""
     given: int
@@ -61,6 +64,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     expires: int = 0
     """UTC microseconds; 0 for never."""
     reason: str = ""
+    """The comment of the approver."""
     parts: dict[str, str] = {}
     """Digests of the parts that the binding covers, so that a change can be named."""
     limits: dict[str, Any] = {}
@@ -69,6 +73,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     widens: bool = False
     """Whether the approver was shown the claims of steps beyond their workers, and allows them."""
     key: str = ""
+    """The public key of the approver, if the approval is signed."""
     seal: str = ""
     """A digest of all fields above."""
     signature: str = ""

@@ -268,7 +268,7 @@ class GoalPlanner:
         self._operators = OperatorCache()
 
     def with_methods(self, methods: Iterable[Method]) -> Self:
-        """Return the same planner with these methods added."""
+        """Return the same planner with `methods` added."""
         made = copy(self)
         made.methods = tuple(dict.fromkeys((*self.methods, *methods)))
         made.splits = bool(made.methods)

@@ -151,8 +151,8 @@ class CommandTool:
     async def call(self, arguments: dict[str, Any], context: Context) -> Any:
         """Run one command and wait for its end.
 
-        `arguments["argv"]` is the command, `context` that of the attempt. Return its exit code and
-        output. Raise `Denied` if the command is not allowed.
+        The entry `argv` of `arguments` is the command, `context` that of the attempt. Return its
+        exit code and output. Raise `Denied` if the command is not allowed.
         """
         argv = [str(word) for word in arguments["argv"]]
         if not any(self._fits(argv, each) for each in self.allow):

@@ -56,16 +56,21 @@ class WorkerOptions(TypedDict, total=False):
     """What it changes in the world; a sync function that changes something runs in a process
     of its own where it can, so that it can be killed."""
     reads: Texts
+    """Paths and places that it reads."""
     writes: Texts
+    """Paths and places that it writes."""
     idempotent: bool
     """Whether doing it twice is the same as doing it once."""
     probe: Callable[..., Any]
     """A function of the same parameters: the result if the thing happened, None if it did
     not; it raises when it cannot tell."""
     timeout: float | str
+    """The longest that one attempt may take, in seconds or as a text: `"5 minutes"`."""
     est: float | str
     """How long it usually takes: 90, "5 minutes"."""
     cost: float
+    """What one attempt may cost, in cost units; it is reserved in the budget while the attempt
+    runs."""
     version: str
     """A digest of all it runs of its own project if not given; approvals are bound to it."""
     needs: Texts
@@ -82,6 +87,7 @@ class WorkerOptions(TypedDict, total=False):
     nothing to write, no key, token or database in reach. A mapping says more: `writable`,
     `readable` (paths from the function's folder), `hosts`, `env`."""
     max_concurrency: int
+    """The number of calls at once."""
     retry_on: type[BaseException] | tuple[type[BaseException], ...]
     """Exceptions that mean: the same call may work soon."""
     secrets: Texts
@@ -134,7 +140,7 @@ def worker(**options: Unpack[WorkerOptions]) -> Callable[[F], F]: ...
 def worker(
     function: Callable[..., Any] | None = None, /, **options: Unpack[WorkerOptions]
 ) -> Callable[..., Any]:
-    """Make a function a worker; see the top of this module.
+    """Make `function` a worker; with `options`, return a decorator that does.
 
     `options` are the keywords of `WorkerOptions`. Return the function itself, so that it can be
     called as before. Raise `UsageError` for a malformed option or signature.

@@ -127,11 +127,17 @@ class McpServer:
     # Its tools.
 
     def tool(self, tool: str, **terms: Any) -> McpTool:
-        """Return one tool as a worker; `terms` are those of `McpTool`. Connects to nothing."""
+        """Return the tool called `tool` as a worker; `terms` are those of `McpTool`.
+
+        Connects to nothing.
+        """
         return McpTool(self, tool, **terms)
 
     def tools(self, **terms: Any) -> list[McpTool]:
-        """Return every tool of the server, on the same terms; ask it unless it is pinned."""
+        """Return every tool of the server, all with `terms` as for `tool`.
+
+        The server is asked unless its tools are pinned.
+        """
         return [self.tool(name, **terms) for name in self.listing().tools]
 
     def toolset(self, tools: Iterable[str] | None = None, **terms: Any) -> list[McpTool]:
