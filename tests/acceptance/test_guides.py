@@ -11,7 +11,8 @@ The convention, for the pages of docs/tutorials and docs/how-to:
    with variables before it if need be, start warm; bash runs all others. `cd` and `export` hold
    for the rest of the page, ` &` leaves a program running, and `kill %1` ends it. A command may
    go on in the next line after ` \\`.
-5. RUN is the run that the page started last. 8123 and 8787 are ports; a test takes free ones.
+5. RUN is the run that the page started last. 8123 and 8787 are ports; a test takes free ones. The
+   addresses POSTGRES and TEMPORAL below stand for servers; a test that types them starts one.
 6. ```sh blocks are shown and not run; commands of Leadhand in them must exist.
 """
 
@@ -36,6 +37,7 @@ FILE = re.compile(r"# ([\w./-]+\.(?:py|yaml|toml|sh))\n")
 TITLE = re.compile(r'title="([^"]+)"')
 EXIT = re.compile(r" +# exit (\d+)$")
 PORTS = ("8123", "8787")
+POSTGRES, TEMPORAL = "postgres://leadhand@db.example/leadhand", "temporal.example:7233"
 READY_S = 60
 
 
@@ -195,10 +197,14 @@ def in_order(wanted: list[str], output: str) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", GUIDES, ids=name)
-def test_a_guide_does_what_it_says(page, tmp_path):
+def test_a_guide_does_what_it_says(page, tmp_path, request):
     text = page.read_text()
     for port in PORTS:
         text = text.replace(port, str(free_port()))
+    if POSTGRES in text and "console" in text.partition(POSTGRES)[0]:
+        text = text.replace(POSTGRES, request.getfixturevalue("postgres").new(tmp_path).secret)
+    if f"export LEADHAND_TEMPORAL__ADDRESS={TEMPORAL}" in text:
+        text = text.replace(TEMPORAL, request.getfixturevalue("temporal").address)
     reader = Reader(tmp_path)
     try:
         for found in FENCE.finditer(text):
