@@ -215,6 +215,7 @@ def test_nothing_of_a_hostile_repository_is_executed_or_followed(tmp_path):
     assert held["fleet"]["gate"] == [[".venv/bin/python", "-m", "pytest", "-q"]]
     for name in ("package.json", "pyproject.toml", "Makefile"):
         assert f"could not be read: {name}" in text
+    assert not [name for name in ("Cargo", "cargo", "go.mod") if name in text], "links are not read"
     assert all(character.isprintable() or character == "\n" for character in text)
 
 
