@@ -287,7 +287,7 @@ def test_what_nobody_can_do_is_in_the_inbox_and_answered_while_the_fleet_works(f
         folder.until(lambda: status(folder)["tasks"] == {"landed": 1}, "it to land", 60)
     ended = folder.run("show", row["run"], "--json")
     assert ended.doc["status"] == "succeeded"
-    assert folder.run("inbox").err.strip() == "nothing waits for you"
+    assert folder.run("inbox").err.strip() == "The inbox is empty."
 
 
 def test_an_epic_is_taken_up_by_its_fleet_and_nobody_else(folder):

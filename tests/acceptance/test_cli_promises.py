@@ -53,7 +53,7 @@ def test_lint_and_review_say_it_in_words(folder):
         'step "pay": the plan says it is idempotent; its worker does not' in linted.out + linted.err
     )
     shown = folder.run("review", "plan.json")
-    assert f"widens     {CLAIM}\n" in shown.out
+    assert f"widens: {CLAIM}\n" in shown.out
     assert folder.run("review", "plan.json", "--json").doc["widens"] == [CLAIM]
 
 
@@ -73,7 +73,7 @@ def test_a_person_who_was_shown_it_widens(folder):
     waits = folder.run("run", "plan.json", "--review", "--json").doc["run"]
     shown = folder.run("review", waits, "--json").doc
     assert (shown["widens"], shown["overclaims"]) == ([CLAIM], [])
-    assert f"widens     {CLAIM}\n" in folder.run("review", waits).out
+    assert f"widens: {CLAIM}\n" in folder.run("review", waits).out
     done = folder.run("review", waits, "approve", "--hash", shown["binding"][:12])
     assert (done.code, shown["binding"] in done.err) == (0, True), done
     done = folder.run("resume", waits)

@@ -16,7 +16,7 @@ from tests.support.cli import PROGRAM, WORKERS, Done, environment
 
 pytestmark = pytest.mark.real
 
-PROMPTS = (b"Your answer", b"Allow exactly this?", b"Do you trust them?", b"Which template?")
+PROMPTS = (b"Your answer", b"Approve exactly this?", b"Do you trust them?", b"Which template?")
 
 
 FILES = {"workers.py": WORKERS}
@@ -175,7 +175,7 @@ def test_review_opens_the_editor_and_asks_before_it_approves(folder):
     assert no.code == 5, no
     yes = typed(folder, "review", run, "approve", keys="y\n")
     assert yes.code == 0, yes
-    assert 'parameters.text: "new"' in plain(yes.out)
+    assert "parameters:\r\n       text: new" in plain(yes.out)
     assert folder.run("resume", run).out == "new\n"
 
 

@@ -215,7 +215,7 @@ def test_a_reviewed_plan_waits_when_its_planner_leaves_what_was_allowed(tmp_path
     shown = folder.run("review", run).out
     assert "new        worker ask_by_letter" in shown
     assert "new        effect post" in shown
-    assert "difference to what was approved last:" in shown
+    assert "Difference to the plan that was approved last" in shown
     assert "> steps.read_a is now steps.letter_a" in shown
     assert '~ steps.letter_a.worker: "read_page" → "ask_by_letter"' in shown
     assert folder.run("review", run, "approve").code == 0

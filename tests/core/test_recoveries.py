@@ -234,7 +234,7 @@ def test_spans_begin_and_end_in_order(tape):
 def test_waits_are_told_apart_from_work():
     """Approvals, pauses before another try, holds and times to come: from when, until when."""
     log = [
-        (0, ev.ReviewRequested(1, "h", "a review was asked for")),
+        (0, ev.ReviewRequested(1, "h", "requested")),
         (5, ev.RevisionApproved(1, "h", "ann", "", {"b": 40})),
         (10, ev.AttemptStarted("a", 1, 1, "w", 99, "s")),
         (12, ev.RecoveryDecided(step="a", attempt=1, failure_class="transient", strategy="retry",

@@ -613,7 +613,7 @@ def test_as_many_as_must_have_approved_before_the_run():
     assert given.digest != given.binding, "they saw a plan, and no revision of a run"
     run = approved_before(before_the_run("ann"), policy=TWO)
     text = (
-        "revision 1 was approved before the run by ann, and needs 2 people: "
+        "revision 1 was approved before the run by ann; 2 people must approve it; "
         "the policy says so (pairs)"
     )
     assert (run.last(ev.ReviewRequested).reason, run.running) == (text, [])

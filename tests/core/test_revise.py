@@ -279,7 +279,10 @@ def test_the_risk_that_runs_by_itself_is_recorded_policy(auto, worker, waits):
 def test_a_review():
     """The revision waits, a person is told, and no step of it can start."""
     run = asked().answer(propose(step("a", worker="risky"), step("b")))
-    text = "revision 1 (2 steps) needs a person: its risk is high"
+    text = (
+        'Approve plan "the goal" (2 steps, high risk; risky, w declare no effects); '
+        "its risk is high"
+    )
     proposed = run.last(ev.RevisionProposed)
     assert run.events[-1] == ev.ReviewRequested(1, proposed.hash, text)
     assert run.effects == [Notify("waiting", text)]
@@ -290,7 +293,8 @@ def test_a_review():
 def test_a_review_that_was_asked_for():
     """Whatever the risk; but there is nothing to review in a revision without steps."""
     run = asked(policy=Policy(review=True)).answer(propose(step("a"), final=False))
-    assert run.last(ev.ReviewRequested).reason.endswith("needs a person: a review was asked for")
+    asked_for = "; requested with --review or policy.review"
+    assert run.last(ev.ReviewRequested).reason.endswith(asked_for)
     run.reply("approve").done("a").answer(propose(steps=[]))
     assert run.ended == "succeeded"
 

@@ -21,6 +21,7 @@ from leadhand.core.library import LIBRARY_EVENTS, PlanRemoved, PlanSaved
 from leadhand.core.plan.model import Goal
 from leadhand.core.policy import Policy
 from leadhand.core.report import FailedAttempt, Failure, StepView
+from leadhand.core.review.approval import binding
 from leadhand.core.state.model import State
 from leadhand.core.views import run as views
 from leadhand.core.views.inbox import AnswerChoice
@@ -340,8 +341,12 @@ def test_the_outcome_of_a_run_that_goes_on():
     assert msgspec.to_builtins(views.inbox_row(run.state, "q1")) == {
         "id": "r1/q1",
         "kind": "failure",
+        "title": "Choose how to continue after step a",
+        "reason": run.state.questions["q1"].text,
         "run": "r1",
+        "started_by": "",
         "step": "a",
+        "steps": 1,
         "goal": "the goal",
         "plan": "",
         "risk": "not declared",
@@ -350,9 +355,12 @@ def test_the_outcome_of_a_run_that_goes_on():
         "asked_by": "w",
         "text": run.state.questions["q1"].text,
         "choices": [
-            {"answer": "retry", "leads_to": "attempt 2 of step a starts, by worker w"},
-            {"answer": "skip", "leads_to": "step a is left out, and the run goes on"},
-            {"answer": "abort", "leads_to": "the run ends as failed, with 1 step unfinished"},
+            {"answer": "retry", "leads_to": "attempt 2 of step a starts, by worker w"}
+            | {"command": "leadhand answer r1/q1 retry"},
+            {"answer": "skip", "leads_to": "step a is left out, and the run goes on"}
+            | {"command": "leadhand answer r1/q1 skip"},
+            {"answer": "abort", "leads_to": "the run ends as failed, with 1 step unfinished"}
+            | {"command": "leadhand answer r1/q1 abort"},
         ],
         "since": "1970-01-01T00:00:01.000000+00:00",
         "default": None,
@@ -363,7 +371,11 @@ def test_the_outcome_of_a_run_that_goes_on():
     assert (row.step, row.goal, row.plan) == (None, "Ship it", "p1")
     assert (row.risk, row.asked_by) == ("high", "test")
     leads_to = "1 step may start, exactly as shown"
-    assert row.choices[0] == AnswerChoice(answer="approve", leads_to=leads_to)
+    shown = binding(run.state, run.state.pending, 0)[:12]
+    way = f"leadhand review r1 approve --hash {shown}"
+    assert row.choices[0] == AnswerChoice(answer="approve", leads_to=leads_to, command=way)
+    assert row.title == 'Approve plan "p1" (1 step, high risk; risky declares no effects)'
+    assert (row.reason, row.steps) == ("its risk is high", 1)
 
 
 def test_every_choice_that_is_offered_says_where_it_leads():

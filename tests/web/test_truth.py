@@ -213,8 +213,9 @@ def test_a_row_of_the_inbox_says_what_it_is_about(pages, served):
     expect(asked.locator(".tone-good")).to_have_count(0)
     shot(page, "truth-inbox")
     said = served.terminal("inbox")
-    assert "Publish the pages (plan publish); risk not declared, effects undeclared:publish" in said
-    assert f"retry: {leads['retry']}" in said
+    for line in ("Goal: Publish the pages", "Plan: publish", f"({leads['retry']})"):
+        assert line in said
+    assert "Risk not declared, effects undeclared:publish" in said
 
 
 def test_units_are_no_money_and_undeclared_is_no_low_risk(pages, served):

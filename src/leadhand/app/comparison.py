@@ -49,7 +49,13 @@ class Compared(NamedTuple):
 
 def compare_revisions(reader: Reader, run: str, start: int | None, end: int | None) -> Compared:
     """Compare two revisions of a run: the last two by default; 0 is the empty plan."""
-    events = [event for _entry, event in reader.events(run)]
+    return compare_in_log([event for _entry, event in reader.events(run)], run, start, end)
+
+
+def compare_in_log(
+    events: list[ev.Event], run: str, start: int | None = None, end: int | None = None
+) -> Compared:
+    """Compare two revisions of a run in its log, as `compare_revisions` does."""
     found = revisions(events)
     if end is None and start is None and len(found) < 2:
         has = "one revision" if found else "no revision"

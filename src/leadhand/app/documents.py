@@ -25,7 +25,7 @@ from leadhand.core.views.failure_origin import (
     origin_of_run,
     refusals,
 )
-from leadhand.core.views.inbox import InboxRow, inbox_row
+from leadhand.core.views.inbox import InboxRow, inbox_row, wants_words
 from leadhand.core.views.recovery_stats import RecoveryOutcome, WinRate, recoveries, win_rates
 from leadhand.core.views.run import (
     ENDED,
@@ -275,12 +275,6 @@ def _asked(state: State, question: Question) -> InboxRow:
     row = inbox_row(state, question.id)
     row.words = wants_words(state, question)
     return row
-
-
-def wants_words(state: State, question: Question) -> bool:
-    """Return whether a step lacks information that only text can give."""
-    step = state.steps.get(question.step)
-    return bool(step and step.failure and step.failure.get("class") == "needs_info")
 
 
 class WorkerRow(Struct, kw_only=True):

@@ -12,8 +12,8 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Iterator, Mapping
-from typing import IO, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import IO, Any, NoReturn
 
 import msgspec
 
@@ -21,7 +21,7 @@ from leadhand.cli.rendering.text import clean_lines, escaped_json
 
 HOSTS = "leadhand.hosts"
 """The key in a command's context of the services that its options name: address by option."""
-_COLOURS = {"red": 31, "green": 32, "yellow": 33, "cyan": 36, "dim": 2, "bold": 1}
+_COLOURS = {"red": 31, "green": 32, "yellow": 33, "cyan": 36, "magenta": 35, "dim": 2, "bold": 1}
 
 
 class Console:
@@ -44,6 +44,8 @@ class Console:
         self.terminal = _is_terminal(sys.stderr) and not os.environ.get("CI")
         """Whether a person sees stderr live: cursor movement and a `Next:` line make sense."""
         self.can_prompt = self.terminal and not as_json and _is_terminal(sys.stdin)
+        self.can_ask = self.can_prompt and _is_terminal(data)
+        """Whether a run may ask a person in the middle: nothing of it goes into a file or pipe."""
         self.colour = wants_colour()
 
     def out(self, text: str) -> None:
@@ -100,6 +102,16 @@ class Console:
         log = log_of_run(run)
         return log.resumed_by if log is not None else self.command(f"resume {run}")
 
+    def restart(self, words: Sequence[str]) -> NoReturn:
+        """Replace this process by another command, on the same terminal."""
+        place = ["--store", self.store] if self.store else []
+        there = [word for option, at in self.hosts.items() for word in (option, at)]
+        self._data.flush()
+        os.dup2(self._data.fileno(), 1)
+        # -P: a file of the project must not shadow a module of ours.
+        program = [sys.executable, "-P", "-m", "leadhand.cli"]
+        os.execv(program[0], [*program, *words, *place, *there])  # noqa: S606 - no shell
+
     def bytes(self, data: bytes) -> None:
         """Write binary data."""
         self._data.flush()
@@ -107,14 +119,23 @@ class Console:
         while data:
             data = data[os.write(raw, data) :]
 
+    @property
+    def data_colour(self) -> bool:
+        """Whether data may have colours: stdout may be a file."""
+        return wants_colour(self._data)
+
     def paint(self, text: str, colour: str) -> str:
         """Return the text in a colour, if colours are enabled."""
-        return f"\033[{_COLOURS[colour]}m{text}\033[0m" if self.colour else text
+        return painted(text, colour) if self.colour else text
 
     def paint_data(self, text: str, colour: str) -> str:
         """Return data in a colour, if enabled for stdout, which may be a file."""
-        wanted = wants_colour(self._data)
-        return f"\033[{_COLOURS[colour]}m{text}\033[0m" if wanted else text
+        return painted(text, colour) if self.data_colour else text
+
+
+def painted(text: str, colour: str) -> str:
+    """Return the text in a colour."""
+    return f"\033[{_COLOURS[colour]}m{text}\033[0m"
 
 
 @contextlib.contextmanager

@@ -16,6 +16,7 @@ from leadhand.app.hosting_service import hosting_service
 from leadhand.app.rollback import roll_back
 from leadhand.app.run_limits import limits_doc
 from leadhand.app.store_factory import host_info
+from leadhand.cli.approval_prompt import ApprovalPrompt
 from leadhand.cli.notifications import Notifier
 from leadhand.cli.rendering.live import View, view_for
 from leadhand.cli.rendering.outcome import outcome_document, print_outcome, print_result
@@ -24,6 +25,7 @@ from leadhand.cli.signals import Signals
 from leadhand.codec.events import decode
 from leadhand.core.rollback import to_roll_back
 from leadhand.core.views.run import ENDED, exit_code, run_status
+from leadhand.engine.fold import NoWorkers
 from leadhand.engine.results import result_of
 from leadhand.errors import Conflict, NotAllowed, Queued
 from leadhand.settings import Settings
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from leadhand.app.lead import Lead
     from leadhand.audit.keys import PrivateKey
     from leadhand.cli.console import Console
+    from leadhand.core.events import Event
     from leadhand.core.plan.model import Doc, Json
     from leadhand.core.state.model import State
     from leadhand.ports import Host, RunHandle
@@ -72,17 +75,63 @@ class HostedJob:
     """The same as data, for a process of its own: if another process hosts the database."""
     started: Callable[[str], None] = lambda _run: None
     """Called with the run's id once its start is durable."""
+    actor: str = ""
+    """The person at the terminal, who may be asked; empty: nobody is."""
+    resume_options: tuple[str, ...] = ()
+    """What `leadhand resume` needs besides the run, to load the same workers."""
 
 
 def host(console: Console, job: HostedJob) -> int:
     """Host a run until it ends or waits; return the exit code."""
     make_store_folder(job.settings.store)
+    session = _Session(console, job)
     try:
-        return asyncio.run(_Session(console, job).run())
+        code = asyncio.run(session.run())
+        if session.load_again:
+            session.start_again()
+        return code
     except _Beside:
         from leadhand.cli.guest_run import hand_over
 
         return hand_over(console, job)
+
+
+def settings_digest(settings: Settings) -> str:
+    """Return a digest of the settings files as they are on disk."""
+    from leadhand.core.hashing import digest
+
+    texts = []
+    for path in settings.files:
+        try:
+            texts.append(path.read_bytes().hex())
+        except OSError:
+            texts.append("")
+    return digest(*texts)
+
+
+class _Asked:
+    """A run that this process hosts, for the prompt."""
+
+    def __init__(self, opened: Host, run: RunHandle, actor: str, stale: Callable[[], str]) -> None:
+        self._opened = opened
+        self._run = run
+        self._actor = actor
+        self.stale = stale
+
+    @property
+    def state(self) -> State:
+        return self._run.state
+
+    def log(self) -> list[Event]:
+        """Return the events of the run."""
+        entries = self._opened.store.read(self._run.id)
+        return [decode(entry.version, entry.body) for entry in entries]
+
+    async def send(self, verb: str, details: Doc) -> Doc:
+        """Send a command of the person to the run."""
+        return await self._opened.send_command(
+            self._run.id, verb, self._actor, details, NoWorkers()
+        )
 
 
 class _Beside(Exception):
@@ -95,11 +144,23 @@ class _Session:
         self._job = job
         self._service = hosting_service(job.settings)
         self._view: View | None = None
-        self._ident = self._queued = ""
+        self._ident = self._queued = self._first = ""
         self._ended = ""
         """How it ended, once only printing can fail."""
         self._seq = job.after
         self._key: PrivateKey | None = None
+        self._prompt = ApprovalPrompt(console, job.settings, job.actor)
+        self._files = settings_digest(job.settings)
+
+    @property
+    def load_again(self) -> bool:
+        """Whether workers or settings changed, and the run is to be shown with the new ones."""
+        return self._prompt.load_again
+
+    def start_again(self) -> None:
+        """Go on in place of this process with a new one, which loads workers and settings again."""
+        words = ["resume", self._first, *(["--quiet"] if self._job.quiet else [])]
+        self._console.restart([*words, *self._job.resume_options])
 
     async def run(self) -> int:
         try:
@@ -138,10 +199,13 @@ class _Session:
                 if run is None:
                     return self._not_begun(signals.number)
                 self._job.started(run.id)
+                self._first = run.id
                 await self._follow(opened, run, signals)
                 result = result_of(run.host.store, run.state)
                 back = await self._taken_back(lead, opened, run, signals)
             await notifier.finish()
+        if self._prompt.load_again:
+            return exit_code(run.state)
         return self._finish(run.state, result, signals.number, back)
 
     async def _say_lonely(self, opened: Host) -> None:
@@ -204,7 +268,7 @@ class _Session:
         view = self._view = view_for(self._console, quiet=self._job.quiet, why=self._job.why)
         watcher = asyncio.create_task(self._watch(opened, run, view))
         try:
-            await self._until_over(opened, run, signals)
+            await self._until_over(opened, run, signals, view)
         finally:
             watcher.cancel()
             await asyncio.gather(watcher, return_exceptions=True)
@@ -224,13 +288,17 @@ class _Session:
         await self._follow(opened, back, signals)
         return back
 
-    async def _until_over(self, opened: Host, run: RunHandle, signals: Signals) -> None:
+    async def _until_over(self, opened: Host, run: RunHandle, signals: Signals, view: View) -> None:
         over = asyncio.create_task(self._over(run))
         told = asyncio.create_task(signals.came.wait())
+        asking = asyncio.create_task(self._ask(opened, run, signals, view))
         tasks: list[asyncio.Task[Any]] = [over, told]
         try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([*tasks, asking], return_when=asyncio.FIRST_COMPLETED)
+            if asking.done():
+                asking.result()
             if not over.done():
+                asking.cancel()
                 drained = asyncio.create_task(opened.drain())
                 tasks.append(drained)
                 await asyncio.wait([over, drained], return_when=asyncio.FIRST_COMPLETED)
@@ -238,9 +306,38 @@ class _Session:
                 if task.done():
                     task.result()
         finally:
-            for task in tasks:
+            for task in (*tasks, asking):
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.gather(*tasks, asking, return_exceptions=True)
+
+    async def _ask(self, opened: Host, run: RunHandle, signals: Signals, view: View) -> None:
+        """Ask about each revision that waits for an approval, in place of the live view."""
+        prompt = self._prompt
+        asked = _Asked(opened, run, self._job.actor, self._changed_files)
+        while self._asks:
+            if prompt.wants(run.state):
+                prompt.open = True
+                self._tick(opened, run, view)
+                view.pause()
+                await prompt.ask(asked, signals)
+                if run_status(run.state) != "waiting":
+                    view.go_on()
+            await asyncio.sleep(LOOK_S)
+        await asyncio.Event().wait()
+
+    @property
+    def _asks(self) -> bool:
+        return bool(self._job.actor) and not self._job.approve_as and self._prompt.possible
+
+    def _changed_files(self) -> str:
+        """Return what changed on disk since it was loaded; "" if nothing did."""
+        from leadhand.workers.functions.snapshot import SOURCES
+
+        if self._service is not None:
+            return ""
+        if settings_digest(self._job.settings) != self._files:
+            return "the settings"
+        return "the file of a worker" if SOURCES.stale() else ""
 
     async def _over(self, run: RunHandle) -> None:
         """Wait until the run has ended, or waits for a person and we need not stay."""
@@ -248,7 +345,9 @@ class _Session:
             status = await run.wait_idle()
             if status in ENDED:
                 return
-            if status == "waiting" and not await self._approve(run) and not self._job.stay:
+            asking = self._asks and (self._prompt.open or self._prompt.wants(run.state))
+            approved = status == "waiting" and not asking and await self._approve(run)
+            if status == "waiting" and not asking and not approved and not self._job.stay:
                 return
             await asyncio.sleep(LOOK_S)  # paused, or waiting: another process will send a command
 
@@ -267,7 +366,8 @@ class _Session:
 
     async def _watch(self, opened: Host, run: RunHandle, view: View) -> None:
         while True:
-            self._tick(opened, run, view)
+            if not self._prompt.open:
+                self._tick(opened, run, view)
             await asyncio.sleep(view.period_s)
 
     def _tick(self, opened: Host, run: RunHandle, view: View) -> None:

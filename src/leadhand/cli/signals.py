@@ -34,6 +34,8 @@ class Signals:
         self.number = 0
         """The first signal, or 0."""
         self.came = asyncio.Event()
+        self.intercept: Callable[[], None] | None = None
+        """While a question is open: what Ctrl-C does in place of draining."""
         self._first = first
         self._second = second
 
@@ -51,6 +53,9 @@ class Signals:
                 loop.remove_signal_handler(number)
 
     def _arrived(self, number: int) -> None:
+        if number == signal.SIGINT and self.intercept is not None:
+            self.intercept()
+            return
         if self.number:
             self._second()
             os._exit(128 + number)

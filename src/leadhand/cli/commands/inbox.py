@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,8 +17,10 @@ from leadhand.cli.console import Console
 from leadhand.cli.group import command
 from leadhand.cli.options import reading, settings_of, store_option
 from leadhand.cli.rendering.outcome import answer_line, print_change, still_held, still_needs, ways
+from leadhand.cli.rendering.review import AUTHORS
 from leadhand.cli.rendering.text import clean, clean_lines, hanging_lines
 from leadhand.codec.documents import read_value
+from leadhand.core.durations import text as duration
 from leadhand.core.review.protected_change import KIND as PROTECTED
 from leadhand.errors import StoreError, UsageError
 from leadhand.settings.product_logs import product_logs
@@ -49,34 +53,43 @@ def inbox(console: Console, store: str | None) -> int:
         if place is not None and there(place):
             with reading(replace(settings, store=place)) as reader:
                 rows += inbox_rows(reader, _left_out(console))
+    for row in rows:
+        for choice in row.choices:
+            choice.command = console.command(choice.command.removeprefix("leadhand "))
     if console.json:
         for row in rows:
             row.words = UNSET
         console.document(rows)
         return 0
     if not rows:
-        console.say("nothing waits for you")
+        console.say("The inbox is empty.")
     for row in rows:
-        asker = f" by {clean(row.asked_by, 60)}" if row.asked_by else ""
-        console.out(f"{row.id}  {row.kind}{asker}, since {_second(row.since)}")
-        console.out(f"    {clean(_about(row), 300)}")
-        console.out(f"    {hanging_lines(row.text, 1000)}")
-        if row.kind == "review":
-            way = console.command(f"review {row.run}")
-            console.out(f"    see all of it: {way}")
-        for choice in row.choices:
-            console.out(f"      {clean(choice.answer, 40)}: {clean(choice.leads_to, 300)}")
-        if row.kind == PROTECTED:
-            print_change(console, row, INBOX_LINES, data=True)
-            for line in ways(console, row):
-                console.out(f"    {line}")
-            continue
-        if row.default and row.until:
-            console.out(
-                f"      without an answer by {_second(row.until)}: {clean(row.default, 40)}"
-            )
-        console.out(f"    {answer_line(console, row.id, row.answers, words=bool(row.words))}")
+        _print_row(console, row)
     return 0
+
+
+def _print_row(console: Console, row: InboxRow) -> None:
+    """Print what waits: its subject, goal, age and author, and the command for each answer."""
+    review = row.kind == "review"
+    why = f"; {clean(row.reason, 500)}" if review else ""
+    console.out(f"{row.id}  {console.paint_data(clean(row.title, 400), 'bold')}{why}")
+    if not review:
+        console.out(f"    {hanging_lines(row.text, 1000)}")
+    for line in _about(row):
+        console.out(f"    {line}")
+    if review:
+        console.out(f"    Show the plan: {console.command(f'review {row.run}')}")
+    if row.kind == PROTECTED:
+        print_change(console, row, INBOX_LINES, data=True)
+    wide = max((len(choice.answer) for choice in row.choices), default=0)
+    for choice in row.choices:
+        console.out(f"    {clean(choice.answer, 40):<{wide}}  {clean(choice.command, 400)}")
+        console.out(f"    {'':<{wide}}  ({clean(choice.leads_to, 300)})")
+    if row.default and row.until:
+        told = f"without an answer by {_second(row.until)}: {clean(row.default, 40)}"
+        console.out(f"    {told}")
+    if not row.choices:
+        console.out(f"    {answer_line(console, row.id, row.answers, words=bool(row.words))}")
 
 
 def _second(at: str) -> str:
@@ -84,15 +97,25 @@ def _second(at: str) -> str:
     return f"{at[:19]}{at[26:]}"
 
 
-def _about(row: InboxRow) -> str:
-    """Return the subject of a row: goal, plan, and the reach of the affected steps."""
-    what = row.goal or row.plan or "(no goal)"
-    plan = f" (plan {row.plan})" if row.goal and row.plan else ""
-    if row.risk is None:
-        return f"{what}{plan}"
-    effects = ", ".join(row.effects) or "none"
-    cost = f", cost {row.cost:g}" if row.cost else ""
-    return f"{what}{plan}; risk {row.risk}, effects {effects}{cost}"
+def _about(row: InboxRow) -> list[str]:
+    """Return the goal of a row, its risk and effects; who started the run, and how long it waits.
+
+    A review's title has the risk and the effects already.
+    """
+    goal = [f"Goal: {clean(row.goal, 300)}"] if row.goal else []
+    if row.plan:
+        goal.append(f"Plan: {clean(row.plan, 200)}")
+    if row.risk is not None and row.kind != "review":
+        goal.append(f"Risk {row.risk}, effects {clean(', '.join(row.effects) or 'none', 300)}")
+    if row.cost:
+        goal.append(f"Cost {row.cost:g}")
+    waited = max(0.0, time.time() - datetime.fromisoformat(row.since).timestamp())
+    author = AUTHORS.get(row.asked_by, f"by {clean(row.asked_by, 60)}")
+    asker = f"{author if row.kind == 'review' else f'Asked by {clean(row.asked_by, 60)}'}, "
+    asker = asker if row.asked_by else ""
+    starter = f"run started by {clean(row.started_by, 60)}, " if row.started_by else ""
+    told = f"{asker}{starter}waiting for {duration(waited)} (since {_second(row.since)})"
+    return [*goal, told[0].upper() + told[1:]]
 
 
 def _left_out(console: Console) -> Callable[[StoreError], None]:

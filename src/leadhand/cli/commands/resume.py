@@ -106,7 +106,10 @@ def resume(console: Console, run: str, **options: Any) -> int:
     from leadhand.cli.foreground import host
 
     job = job_of(found, actor, approve=options["yes"])
-    return host(console, replace(job, quiet=options["quiet"], request=request))
+    again = [word for path in options["workers"] for word in ("--workers", path)]
+    again += ["--planner", options["planner"]] if options["planner"] else []
+    more = {"quiet": options["quiet"], "request": request, "resume_options": tuple(again)}
+    return host(console, replace(job, **more))
 
 
 def _taken_back(console: Console, settings: Settings, actor: str, reason: str) -> Settings:
@@ -171,6 +174,7 @@ def job_of(found: ResumableRun, actor: str, *, approve: bool) -> Any:
         approve_as=actor if approve else "",
         after=found.seq,
         resumes=found.run,
+        actor=actor,
     )
 
 

@@ -25,8 +25,9 @@ from leadhand.cli.options import (
 )
 from leadhand.cli.plan_source import in_library, is_plan
 from leadhand.cli.rendering.outcome import still_needs
-from leadhand.cli.rendering.review import print_parts, print_review
-from leadhand.cli.rendering.text import clean, count
+from leadhand.cli.rendering.review import print_review
+from leadhand.cli.rendering.text import clean
+from leadhand.cli.terminal import edit_text
 from leadhand.core.calendar import utc
 from leadhand.errors import Conflict, LeadhandError, NotAllowed, PlanInvalid, UsageError
 
@@ -58,13 +59,13 @@ def review_plan(
     if console.json:
         console.document(doc)
         return 0
-    _print(console, doc, plan)
+    print_review(console, doc)
     if prepared.settings.not_loaded:
         say_not_loaded(console, prepared.settings)
         return 0
     shown, more = (doc.binding or "")[:12], shown_options(options)
     words = f"review {plan} approve --hash {shown} -o approval.json{more}"
-    console.say(f"Allow exactly this: {console.command(words)}")
+    console.say(f"Approve exactly this: {console.command(words)}")
     return 0
 
 
@@ -107,14 +108,6 @@ def _plan_document(prepared: CheckedPlan) -> PlanReview:
     )
 
 
-def _print(console: Console, doc: PlanReview, plan: str) -> None:
-    console.out(f"{plan}: {count(len(doc.steps), 'step')}")
-    if doc.context:
-        console.out(f"context    {doc.context}")
-    print_parts(console, doc)
-    console.out(f"digest     {doc.binding or 'none, since workers are not loaded'}")
-
-
 def _approve(
     console: Console, prepared: CheckedPlan, doc: PlanReview, plan: str, options: Doc
 ) -> int:
@@ -129,8 +122,8 @@ def _approve(
         )
     shown = bool(wanted)
     if not wanted and console.can_prompt and not options["yes"]:
-        _print(console, doc, plan)
-        if not click.confirm("Allow exactly this?", err=True):
+        print_review(console, doc)
+        if not click.confirm("Approve exactly this?", err=True):
             console.say("nothing was approved")
             return 5
         shown = True
@@ -354,7 +347,7 @@ def _show(console: Console, state: State) -> int:
     if doc.waiting:
         short, run = doc.binding[:12], state.run
         console.say(
-            f"Allow exactly this: {console.command(f'review {run} approve --hash {short}')}"
+            f"Approve exactly this: {console.command(f'review {run} approve --hash {short}')}"
         )
         others = [each for each in [choice.answer for choice in doc.choices] if each != "approve"]
         others.append("amend")
@@ -463,7 +456,7 @@ def _confirmed(console: Console, state: State, options: Doc) -> str | None:
     if not console.can_prompt or options["yes"]:
         return binding(state, revision, 0, widens=False)
     print_review(console, _document(state))
-    return binding(state, revision, 0) if click.confirm("Allow exactly this?", err=True) else None
+    return binding(state, revision, 0) if click.confirm("Approve exactly this?", err=True) else None
 
 
 def _bound(console: Console, state: State, revision: Revision, seen: str) -> str:
@@ -560,7 +553,7 @@ def _edited(console: Console, before: Doc) -> Doc:
 
     if not console.can_prompt:
         raise UsageError("say what to change: --set PATH=VALUE or --unset PATH")
-    text = click.edit(write_yaml(before), extension=".yaml")
+    text = edit_text(write_yaml(before), ".yaml")
     if text is None:
         raise UsageError("the editor ended without saving, so nothing was amended")
     return read_document(text.encode(), name="the amended plan")

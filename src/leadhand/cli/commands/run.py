@@ -471,7 +471,11 @@ def job_of(prepared: CheckedPlan, *, approve: bool = False) -> Any:
         )
 
     return HostedJob(
-        settings=settings, lead=lead, begin=begin, approve_as=prepared.actor if approve else ""
+        settings=settings,
+        lead=lead,
+        begin=begin,
+        approve_as=prepared.actor if approve else "",
+        actor=prepared.actor,
     )
 
 

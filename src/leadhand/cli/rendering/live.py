@@ -136,6 +136,12 @@ class View(Protocol):
     def note(self, text: str) -> None:
         """Show a message that is not about a step."""
 
+    def pause(self) -> None:
+        """Leave the terminal to a question; nothing is shown until `go_on`."""
+
+    def go_on(self) -> None:
+        """Show the run again after a question."""
+
     def close(self) -> None:
         """Restore the terminal."""
 
@@ -158,6 +164,10 @@ class Silent:
     ) -> None: ...
 
     def note(self, text: str) -> None: ...
+
+    def pause(self) -> None: ...
+
+    def go_on(self) -> None: ...
 
     def close(self) -> None: ...
 
@@ -202,6 +212,10 @@ class PlainView:
         """Print a line among the others."""
         self._console.say(text)
 
+    def pause(self) -> None: ...
+
+    def go_on(self) -> None: ...
+
     def close(self) -> None: ...
 
 
@@ -218,6 +232,7 @@ class LiveView:
         self._rich = RichConsole(file=sys.stderr, highlight=False, emoji=False)
         self._live = RichLive(console=self._rich, auto_refresh=False, vertical_overflow="crop")
         self._live.start()
+        self._paused = False
 
     def tick(
         self,
@@ -229,7 +244,9 @@ class LiveView:
         *,
         hosted: bool = True,
     ) -> None:
-        """Redraw the picture."""
+        """Redraw the picture, unless a question has the terminal."""
+        if self._paused:
+            return
         for _entry, event in logged:
             line, style = line_of(event)
             if line:
@@ -245,6 +262,16 @@ class LiveView:
     def note(self, text: str) -> None:
         """Print a line above the picture."""
         self._rich.print(text, markup=False)
+
+    def pause(self) -> None:
+        """Keep the last picture; a new one is drawn below it after `go_on`."""
+        self._paused = True
+        self._live.stop()
+
+    def go_on(self) -> None:
+        """Draw the picture again."""
+        self._live.start()
+        self._paused = False
 
     def close(self) -> None:
         """Keep the last picture, and show the cursor again."""

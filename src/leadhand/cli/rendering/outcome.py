@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET, UnsetType
 
-from leadhand.app.documents import wants_words
 from leadhand.app.run_limits import SpendingLimits
 from leadhand.cli.rendering.review import allowed_line
 from leadhand.cli.rendering.run_rows import WAITED_MIN_S, header, planned_s, rows, title
@@ -18,7 +17,7 @@ from leadhand.core.durations import text
 from leadhand.core.plan.graph import dependencies
 from leadhand.core.review.protected_change import KIND as PROTECTED
 from leadhand.core.rollback import nothing_to_undo, to_roll_back
-from leadhand.core.views.inbox import inbox_row
+from leadhand.core.views.inbox import inbox_row, wants_words
 from leadhand.core.views.run import (
     ENDED,
     RunOutcome,
@@ -172,7 +171,11 @@ def print_question(console: Console, state: State, question: Question) -> None:
         told = still_needs(state)
         if told:
             console.say(f"    {told}")
-        console.say(f"    see all of it: {console.command(f'review {state.run}')}")
+        console.say(f"    Show the plan: {console.command(f'review {state.run}')}")
+        for choice in inbox_row(state, question.id).choices:
+            way = console.command(choice.command.removeprefix("leadhand "))
+            console.say(f"    {choice.answer}: {way}")
+        return
     if question.kind == PROTECTED:
         row = inbox_row(state, question.id)
         print_change(console, row, CHANGE_LINES)

@@ -30,6 +30,7 @@ from leadhand.core.review.ruling import (
     ruling,
     widened_envelope,
 )
+from leadhand.core.review.subject import name_of_run, request_text
 from leadhand.core.state.records import Revision
 from leadhand.core.views.failure_origin import origin_of
 from leadhand.core.visible import visible, visible_name
@@ -124,7 +125,7 @@ def apply_ruling(
     if given:
         return _approved_beforehand(state, revision, given, found, now)
     if add and found.people:
-        text = f"revision {number} ({len(add)} steps) needs {_who(found.people)}: {found.reason}"
+        text = _request(state, number, add, wanted, found.people, found.reason)
         requested = ev.ReviewRequested(number, hash_, text, found.people)
         return [requested], [Notify("waiting", text)]
     ends = envelope.get("expires", 0) if found.inside and envelope else 0
@@ -149,8 +150,13 @@ def _with_uncounted(
     return f"{reason}; {told}" if reason else told
 
 
-def _who(people: int) -> str:
-    return "a person" if people == 1 else f"{people} people"
+def _request(
+    state: State, number: int, add: list[Doc], wanted: PlanReach, people: int, reason: str
+) -> str:
+    """Return the text that asks people to approve a revision, with its subject and the reason."""
+    several = f"{people} people must approve it; " if people > 1 else ""
+    name = name_of_run(state.started)
+    return request_text(name, number, len(add), wanted, f"{several}{reason}")
 
 
 def reopen_review(state: State, revision: Revision, found: Ruling, why: str) -> Moves:
@@ -160,7 +166,8 @@ def reopen_review(state: State, revision: Revision, found: Ruling, why: str) -> 
         refused = ev.RevisionRejected(number, hash_, "policy", found.reason)
         return [refused, *_told(state, found.reason)], []
     people = max(found.people, revision.people)
-    text = f"revision {number} ({len(revision.add)} steps) needs {_who(people)}: {why}"
+    add = revision.add
+    text = _request(state, number, add, reach_of(state, add), people, why)
     return [ev.ReviewRequested(number, hash_, text, people)], [Notify("waiting", text)]
 
 
@@ -188,7 +195,7 @@ def _approved_beforehand(
     names = ", ".join(each.actor for each in given)
     text = f"revision {revision.number} was approved before the run by {names}"
     if people > len(given):
-        text += f", and needs {people} people: {found.reason}"
+        text += f"; {people} people must approve it; {found.reason}"
     waiting = Revision(
         revision.number,
         revision.hash,

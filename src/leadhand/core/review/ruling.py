@@ -243,7 +243,7 @@ def _ruled(state: State, wanted: PlanReach, fitting: list[Rule], findings: Seque
     if fitting:
         return Ruling(PEOPLE.get(fitting[0].then, 1), f"the policy says so ({_named(fitting[0])})")
     if policy.review:
-        return Ruling(1, "a review was asked for")
+        return Ruling(1, "requested with --review or policy.review")
     if findings:
         return Ruling(1, f"a reviewer found: {'; '.join(findings)[:500]}")
     undeclared = wanted.declared == NOT_DECLARED

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from leadhand.core.calendar import iso
 from leadhand.core.catalog import able_workers, declared_risk, highest
@@ -19,9 +19,11 @@ from leadhand.core.plan.references import resolve_known
 from leadhand.core.plan.revisions import head_of, held_by, origin_of, plan_of
 from leadhand.core.promises import claim_lines, is_persons, may_widen, widenings
 from leadhand.core.review.approval import ApprovalRow, approval_row, binding, plan_binding, versions
+from leadhand.core.review.assessment import Assessment, assess
 from leadhand.core.review.decisions import calendar_instants
 from leadhand.core.review.limits import limits_of
 from leadhand.core.review.ruling import outside_envelope, reach, reach_of, widened_envelope
+from leadhand.core.review.subject import name_of_run, plan_name, reason_in
 from leadhand.core.state.model import SETTLED
 from leadhand.core.views.inbox import AnswerChoice, inbox_row
 from leadhand.core.visible import has_marks, visible, visible_value
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from leadhand.core.promises import Claims
     from leadhand.core.review.ruling import PlanReach
     from leadhand.core.state.model import Now, State
+    from leadhand.core.state.records import Question, Revision
 
 
 Path = tuple[str | int, ...]
@@ -46,10 +49,17 @@ class Revisable(Struct, kw_only=True):
     envelope: Doc
 
 
-class ReviewDocument(Struct, kw_only=True):
+class ReviewDocument(Assessment, kw_only=True):
     """What is pending in a run, as `leadhand review RUN --json`."""
 
     run: str
+    name: str
+    """The plan's id, else the goal in words."""
+    started_by: str
+    why: str
+    """Why an approval is required: the last part of `reason`."""
+    since: str | None
+    """When the approval was requested; null where nothing waits."""
     waiting: bool
     question: str | None
     reason: str
@@ -110,9 +120,11 @@ class ReviewDocument(Struct, kw_only=True):
     difference: list[str]
 
 
-class PlanReview(Struct, kw_only=True):
+class PlanReview(Assessment, kw_only=True):
     """A plan that does not run yet, as `leadhand review PLAN --json`."""
 
+    name: str
+    """The plan's id, else its goal in words."""
     plan: Doc
     params: Doc
     risk: str
@@ -163,8 +175,14 @@ def review_document(state: State, now: Now) -> ReviewDocument:
     envelope = state.permits.envelope
     question = state.questions.get(f"review-{revision.number}") if revision else None
     shown = binding(state, revision, 0) if revision else ""
+    head, budget, name = head_of(state.started), state.policy.budget, name_of_run(state.started)
     return ReviewDocument(
+        **structs.asdict(assess(list(add), head, after, state.catalog, wanted, budget)),
         run=state.run,
+        name=name,
+        started_by=state.started.actor if state.started else "",
+        why=_reason(question, revision, name, wanted),
+        since=iso(question.at) if question else None,
         waiting=question is not None,
         question=f"{state.run}/{question.id}" if question else None,
         reason=question.text if question else "",
@@ -179,19 +197,19 @@ def review_document(state: State, now: Now) -> ReviewDocument:
             approval_row(e, at, e.digest, e.key)
             for e, at in (zip(revision.approvals, revision.given, strict=True) if revision else ())
         ],
-        plan=head_of(state.started),
+        plan=head,
         params=state.params,
         origin=origin_of(state.started),
         limits=limits_of(state.policy),
         final=revision.final if revision else state.final,
         cancel=revision.cancel if revision else [],
         drop=revision.drop if revision else {},
-        **_reach_doc(add, state.catalog, wanted, head_of(state.started)),
+        **_reach_doc(add, state.catalog, wanted, head),
         steps=list(add),
         **_resolved_doc(add, state.lookup),
         instants=_instants(add, now),
         **_claims_of(state, add),
-        lookalikes=lookalikes({"plan": head_of(state.started), "params": state.params}, add),
+        lookalikes=lookalikes({"plan": head, "params": state.params}, add),
         envelope=envelope,
         revisable=_revisable(state, wanted, envelope),
         outside=outside_envelope(envelope, wanted, state.spent) if envelope is not None else [],
@@ -200,6 +218,15 @@ def review_document(state: State, now: Now) -> ReviewDocument:
         changes=[each.document() for each in changes],
         difference=[f"{line.mark} {line.text}" for line in lines(changes)],
     )
+
+
+def _reason(
+    question: Question | None, revision: Revision | None, name: str, wanted: PlanReach
+) -> str:
+    """Return why a revision needs an approval; "" if none waits."""
+    if question is None or revision is None:
+        return ""
+    return reason_in(question.text, name, revision.number, len(revision.add), wanted)
 
 
 def _revisable(state: State, wanted: PlanReach, envelope: Doc | None) -> Revisable | None:
@@ -233,7 +260,10 @@ def plan_review(
     if plan.get("planner"):
         envelope = widened_envelope(None, wanted, plan.get("envelope"))
         revisable = Revisable(planner=plan["planner"], envelope=envelope)
+    known = assess(list(steps), head, plan, catalog, wanted, limits.get("budget"))
     found = PlanReview(
+        **structs.asdict(known),
+        name=plan_name(plan),
         plan=head,
         params=dict(params),
         **reached,

@@ -6,6 +6,7 @@ cost of the affected steps, the asker, and the effect of each answer.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from msgspec import UNSET, Struct, UnsetType
@@ -13,11 +14,13 @@ from msgspec import UNSET, Struct, UnsetType
 from leadhand.core.calendar import iso
 from leadhand.core.catalog import declared_risk, highest
 from leadhand.core.plan.model import Goal
+from leadhand.core.review.approval import binding
 from leadhand.core.review.holds import people_for, standing_releases
 from leadhand.core.review.protected_change import KIND as PROTECTED
 from leadhand.core.review.protected_change import change_of
-from leadhand.core.review.ruling import reach
-from leadhand.core.visible import escape_deceptive
+from leadhand.core.review.ruling import reach, reach_of
+from leadhand.core.review.subject import name_of_run, reason_in, subject_of
+from leadhand.core.visible import escape_deceptive, visible, visible_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
 
 
 GOAL_CHARS = 500
+SHOWN_CHARS = 12
+"""How much of a hash a command names: fewer digits could be guessed."""
 NAMED_MAX = 5
 """The number of steps that are named; the others are counted."""
 
@@ -37,6 +42,8 @@ class AnswerChoice(Struct, kw_only=True):
 
     answer: str
     leads_to: str
+    command: str
+    """The command that gives this answer; TEXT and JSON stand for what the person adds."""
 
 
 class InboxRow(Struct, kw_only=True):
@@ -45,8 +52,15 @@ class InboxRow(Struct, kw_only=True):
     id: str
     """RUN/QUESTION."""
     kind: str
+    title: str
+    """One line: what is to be decided or done, as in `Approve plan "release" (3 steps, …)`."""
+    reason: str
+    """Why a person is asked."""
     run: str
+    started_by: str
     step: str | None
+    steps: int
+    """How many steps it concerns."""
     goal: str
     plan: str
     """The plan's own id; empty where it has none."""
@@ -86,12 +100,18 @@ def inbox_row(state: State, ident: str) -> InboxRow:
     question = state.questions[ident]
     plan = state.started.plan if state.started else {}
     goal = Goal.from_doc(state.started.goal if state.started else None)
-    risk, effects, cost = _reach(state, _concerned(state, question))
+    steps = _concerned(state, question)
+    risk, effects, cost = _reach(state, steps)
+    title, reason = _subject(state, question, steps)
     row = InboxRow(
         id=f"{state.run}/{ident}",
         kind=question.kind,
+        title=escape_deceptive(title),
+        reason=escape_deceptive(reason),
         run=state.run,
+        started_by=state.started.actor if state.started else "",
         step=question.step or None,
+        steps=len(steps),
         goal=escape_deceptive(goal.text[:GOAL_CHARS]),
         plan=str(plan.get("plan_id", "")),
         risk=risk,
@@ -101,7 +121,11 @@ def inbox_row(state: State, ident: str) -> InboxRow:
         since=iso(question.at),
         text=escape_deceptive(question.text),
         choices=[
-            AnswerChoice(answer=choice, leads_to=leads_to(state, question, choice))
+            AnswerChoice(
+                answer=choice,
+                leads_to=leads_to(state, question, choice),
+                command=_command(state, question, choice),
+            )
             for choice in question.choices
         ],
         default=question.default or None,
@@ -120,6 +144,52 @@ def _add_change(row: InboxRow, state: State, question: Question) -> None:
     row.paths = list(change.get("paths", ()))
     row.people = question.people
     row.approved_by = [each.actor for each in question.approvals]
+
+
+def _subject(state: State, question: Question, steps: list[Doc]) -> tuple[str, str]:
+    """Return what is to be decided or done in one line, and why a person is asked."""
+    step, text = visible_name(question.step), question.text
+    match question.kind:
+        case "review" if state.pending is not None:
+            name, wanted = name_of_run(state.started), reach_of(state, steps)
+            about = (name, state.pending.number, len(steps), wanted)
+            return f"Approve {subject_of(*about)}", reason_in(text, *about)
+        case "hold":
+            size = f"{len(steps)} step{'s' if len(steps) != 1 else ''}"
+            return f"Release {size} of plan {visible(name_of_run(state.started))}", text
+        case "task":
+            return f"Task: {step}", text
+        case _ if question.kind == PROTECTED:
+            return f"Approve the protected change of step {step}", text
+        case "planner" | "planning":
+            return f"Question of the planner {visible_name(state.planner_name)}", text
+        case _:
+            return f"Choose how to continue after step {step}", text
+
+
+def _command(state: State, question: Question, choice: str) -> str:
+    """Return the command that gives an answer; what was shown is named where it is approved."""
+    ident = f"{state.run}/{question.id}"
+    if question.kind == "review" and state.pending is not None:
+        way = f"leadhand review {state.run} {choice}"
+        if choice == "approve":
+            return f"{way} --hash {binding(state, state.pending, 0)[:SHOWN_CHARS]}"
+        return f"{way} {'--text' if choice == 'request_changes' else '--reason'} TEXT"
+    plain = re.fullmatch(r"[A-Za-z0-9_-]+", choice)
+    word = choice if plain else "'" + choice.replace("'", "'\\''") + "'"
+    way = f"leadhand answer {ident} {word}"
+    if question.kind == PROTECTED and choice == "approve":
+        commit = change_of(state, question).get("commit", "")
+        return f"{way} --commit {commit[:SHOWN_CHARS]}"
+    if choice == "send_back" or (choice == "retry" and wants_words(state, question)):
+        return f"{way} --text TEXT"
+    return f"{way} --data JSON" if choice == "give" else way
+
+
+def wants_words(state: State, question: Question) -> bool:
+    """Return whether a step lacks information that only text can give."""
+    step = state.steps.get(question.step)
+    return bool(step and step.failure and step.failure.get("class") == "needs_info")
 
 
 def _concerned(state: State, question: Question) -> list[Doc]:
