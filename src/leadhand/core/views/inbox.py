@@ -163,6 +163,8 @@ def _subject(state: State, question: Question, steps: list[Doc]) -> tuple[str, s
             return f"Approve the protected change of step {step}", text
         case "planner" | "planning":
             return f"Question of the planner {visible_name(state.planner_name)}", text
+        case _ if wants_words(state, question):
+            return f"Answer the question of step {step}", text
         case _:
             return f"Choose how to continue after step {step}", text
 
