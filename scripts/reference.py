@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import click
 import msgspec
+import yaml
 
 import leadhand
 import leadhand.testing
@@ -872,7 +873,7 @@ def signature(name: str, found: Any) -> str:
 
 def lint_rules() -> str:
     """Return the page of lint rules; what lint says about each example is what it says now."""
-    examples = read_document(LINT_EXAMPLES)
+    examples = lint_examples()
     parts = []
     rows = [
         (
@@ -903,6 +904,12 @@ is for most authors, a **note** for some (`--all` shows notes). Codes and names 
 [Lint](lint.md) explains how to read findings and how often each rule is right."""
 
 
+def lint_examples() -> dict[str, Any]:
+    """Return the examples by the names of their rules."""
+    found: dict[str, Any] = yaml.safe_load(LINT_EXAMPLES.read_text(encoding="utf-8"))
+    return found
+
+
 def _rule(name: str, example: Mapping[str, Any]) -> Iterator[str]:
     rule = RULES[name]
     yield f"### {rule.code} {name}"
@@ -912,10 +919,23 @@ def _rule(name: str, example: Mapping[str, Any]) -> Iterator[str]:
         yield example["instead"]
         return
     yield code(described(f"lint-rules.md: {name} (example)", example.get("plan", "")), "yaml")
+    declared = _declared(example)
+    yield f"Declared by the workers:\n\n{code(declared, 'yaml')}" if declared else ""
     found = finding_of(name, example)
     if found is not None:
         yield f"Reported: {found.message.rstrip('.')}."
         yield f"Fix: {sentence(found.fix)}" if found.fix else ""
+
+
+def _declared(example: Mapping[str, Any]) -> str:
+    """Return what the workers of an example declare, those that its plan names."""
+    named = {
+        worker: {action or "any action": offer for action, offer in each["offers"].items() if offer}
+        for worker, each in example.get("workers", {}).items()
+        if f"worker: {worker}" in example["plan"] or f"[{worker}]" in example["plan"]
+    }
+    told = {worker: offers for worker, offers in named.items() if offers}
+    return yaml.safe_dump(told, sort_keys=False, default_flow_style=None) if told else ""
 
 
 def finding_of(name: str, example: Mapping[str, Any]) -> Any:
@@ -928,7 +948,7 @@ def finding_of(name: str, example: Mapping[str, Any]) -> Any:
         for key, each in example.get("workers", {}).items()
     ]
     catalog = Catalog(specs) if specs else None
-    found = [each for each in lint(doc, catalog) if each.rule == name]
+    found = [each for each in lint(doc, catalog, library={}) if each.rule == name]
     return found[0] if found else None
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from leadhand.core.lint.plan import lint
+from leadhand.core.lint.rules import RULES
 from leadhand.core.plan.canonical import canonical_plan
 from leadhand.models.names import TIERS
 from leadhand.settings.schema import SCHEMAS
@@ -25,7 +26,7 @@ def generator():
 
 
 reference = generator()
-INCOMPLETE = {"http-api.md", "lint-rules.md"}
+INCOMPLETE = {"http-api.md"}
 """Pages of which some descriptions are still to be written."""
 
 
@@ -84,6 +85,21 @@ def test_every_variable_that_the_code_reads_is_on_the_page_of_settings():
     for path in (ROOT / "src").rglob("*.py"):
         for name in re.findall(r"environ(?:\.get\(|\[)\"(LEADHAND_[A-Z_]+)\"", path.read_text()):
             assert f"`{name}`" in page, f"{path.name} reads {name}"
+
+
+def test_the_example_of_each_lint_rule_breaks_that_rule():
+    """An example that lint accepts would explain nothing."""
+    examples = reference.lint_examples()
+    assert examples.keys() == RULES.keys()
+    for name, example in examples.items():
+        assert ("plan" in example) != ("instead" in example), name
+        found = reference.finding_of(name, example)
+        assert (found is not None) == ("plan" in example), name
+
+
+def test_lint_rules_are_listed_by_their_codes():
+    codes = [rule.code for rule in RULES.values()]
+    assert codes == sorted(set(codes))
 
 
 def test_every_tier_has_a_key():
