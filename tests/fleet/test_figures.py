@@ -131,7 +131,7 @@ def test_what_nobody_is_waited_for_is_no_dead_letter():
     found = figures(sources(tasks))
     assert [letter["task"] for letter in found["dead_letters"]] == ["dead"]
     assert (found["flow"]["dead"], found["flow"]["dropped"]) == (1, 2)
-    assert found["tasks"]["dead letter"] == 1
+    assert found["tasks"]["blocked"] == 1
 
 
 def test_a_question_of_the_planner_is_counted_though_no_task_is_dead():
@@ -246,7 +246,7 @@ async def test_a_real_fleets_figures_are_the_same_after_a_restart(tmp_path, user
             await fleet.idle()
         peak_in_memory = fleet.shop.governor.peak
     before = await Evidence(tmp_path / "fleet").document()
-    assert before["tasks"] == {"dead letter": 1, "landed": 2}
+    assert before["tasks"] == {"blocked": 1, "landed": 2}
     assert before["agents"]["peak"] == peak_in_memory
     assert before["landed"]["total"] == 2
     assert before["recovery"]["recovered"] == 1

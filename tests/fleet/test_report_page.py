@@ -60,9 +60,9 @@ def test_what_agents_write_stays_text_and_the_page_loads_nothing():
 def test_figures_stand_below_each_other():
     """A column of nothing but figures; what is unknown is a dash."""
     made = page(figures("a"))
-    assert '<th>Place</th><th class="n">Tasks</th>' in made
+    assert '<th>Stage</th><th class="n">Tasks</th>' in made
     assert '<td class="n">50%</td>' in made
-    assert '<td>Gate, median seconds</td><td class="n">–</td>' in made
-    assert "2 in the best of the last 2 hours" in made
-    assert "<p>Nothing failed.</p>" in page(figures())
-    assert "<p>Yes: every task" in page(figures())
+    assert '<td>Gate duration, p50 in seconds</td><td class="n">–</td>' in made
+    assert "most in one hour: 2, of the last 2 hours" in made
+    assert "<p>No failures.</p>" in page(figures())
+    assert "<p>They agree: every finished task" in page(figures())

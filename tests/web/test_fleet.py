@@ -108,7 +108,7 @@ def opened(pages, fleet, theme="light", size="wide"):
 def test_a_fleet_at_work_is_seen_on_every_screen(pages, fleet, theme, size):
     """Its figures are those of the commands; nothing is too wide, and everything can be read."""
     need(AXE.exists(), "axe-core, which `make test` fetches by npm")
-    fleet.until(dead_letter=1, landed=3, running=2)
+    fleet.until(blocked=1, landed=3, running=2)
     page = opened(pages, fleet, theme, size)
     expect(page.locator(".agent")).to_have_count(2)
     expect(page.locator(".agent-words").first).to_contain_text("python -m pytest -q")
@@ -134,7 +134,7 @@ def test_a_fleet_at_work_is_seen_on_every_screen(pages, fleet, theme, size):
 
 
 def test_an_agent_is_read_told_and_stopped_by_an_operator(pages, fleet):
-    fleet.until(dead_letter=1, landed=3, running=2)
+    fleet.until(blocked=1, landed=3, running=2)
     page = opened(pages, fleet)
     one = page.locator(".agent").filter(has_text="slow-one")
     one.get_by_role("button", name="Transcript").click()
@@ -142,7 +142,7 @@ def test_an_agent_is_read_told_and_stopped_by_an_operator(pages, fleet):
     shot(page, "fleet-words")
     page.keyboard.press("Escape")
     one.get_by_role("button", name="Message").click()
-    page.get_by_label("Message").fill("hurry up")
+    page.get_by_role("textbox", name="Message").fill("hurry up")
     page.locator("dialog").get_by_role("button", name="Send message").click()
     expect(page.get_by_text("Message sent to")).to_be_visible()
     expect(page.locator(".flow")).to_contain_text("4Merged")

@@ -452,7 +452,7 @@ def _agents(sources: Sources) -> Doc:
 def _state(task: TaskFacts) -> str:
     if task.status == DONE:
         return "landed"
-    return "dead letter" if _is_dead(task) else task.status
+    return "blocked" if _is_dead(task) else task.status
 
 
 def _is_dead(task: TaskFacts) -> bool:

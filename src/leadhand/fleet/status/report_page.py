@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 Doc = dict[str, Any]
 _PLACES = {
     "planned": "Planned",
-    "waiting": "Waits for a place",
-    "working": "Agent at work",
-    "gate": "At the gate",
-    "train": "On the train",
-    "landed": "On main",
-    "again": "Tried again soon",
-    "dead": "Waits for a person",
+    "waiting": "Waiting for a slot",
+    "working": "Running",
+    "gate": "Gate",
+    "train": "Merge queue",
+    "landed": "Merged",
+    "again": "Retrying",
+    "dead": "Blocked",
     "dropped": "Dropped",
 }
 
@@ -43,7 +43,7 @@ def page(doc: Doc) -> str:
         "tiles": _tiles(doc),
         "hours": hours,
         "most": most,
-        "best": f"{most} in the best of the last {len(hours)} hours",
+        "best": f"most in one hour: {most}, of the last {len(hours)} hours",
         "day": _day,
         "is_number": _is_number,
     }
@@ -52,32 +52,38 @@ def page(doc: Doc) -> str:
 
 def _tables(doc: Doc) -> Iterator[tuple[str, _Table]]:
     flow = ((_PLACES[name], n) for name, n in doc["flow"].items() if n)
-    yield "flow", _table(("Place", "Tasks"), flow)
+    yield "flow", _table(("Stage", "Tasks"), flow)
     classes = (
         (_words(row["class"]), row["tasks"], row["recovered"], row["people"], _percent(row["rate"]))
         for row in doc["recovery"]["by_class"]
     )
-    heads: tuple[str, ...] = ("First failure", "Tasks", "Recovered", "Needed a person", "Rate")
+    heads: tuple[str, ...] = ("First failure", "Tasks", "Recovered", "Asked a person", "Rate")
     yield "classes", _table(heads, classes)
     answers = (
-        (_words(row["class"]), row["strategy"], row["times"], row["won"], _percent(row["rate"]))
+        (
+            _words(row["class"]),
+            _strategy(row["strategy"]),
+            row["times"],
+            row["won"],
+            _percent(row["rate"]),
+        )
         for row in doc["recovery"]["by_strategy"]
     )
-    yield "answers", _table(("Failure", "Answer", "Times", "Won", "Rate"), answers)
+    yield "answers", _table(("Failure", "Strategy", "Times", "Worked", "Rate"), answers)
     ladder = ((_words(name), n) for name, n in doc["ladder"].items() if n)
-    yield "ladder", _table(("Rung", "Times"), ladder)
+    yield "ladder", _table(("Attempt", "Times"), ladder)
     yield "train", _table(("", "Figure"), _train(doc))
     flaky = ((f["name"], _day(f["last"]), f["times"]) for f in doc["flaky"])
     yield "flaky", _table(("Test", "Last seen", "Times"), flaky)
-    heads = ("Epic", "State", "Pull request", "Landed", "Tasks", "Cost")
+    heads = ("Epic", "State", "Pull request", "Merged", "Tasks", "Cost")
     yield "epics", _table(heads, map(_epic, doc["epics"]))
     dead = (
         (f"{d['run']}/{d['task']}", d["class"], d["attempts"], _first(d["why"]))
         for d in doc["dead_letters"]
     )
-    yield "dead_letters", _table(("Task", "Failure", "Attempts", "Why"), dead)
+    yield "dead_letters", _table(("Task", "Failure", "Attempts", "Reason"), dead)
     commits = ((c["sha"][:12], c["task"], c["by"], c["subject"]) for c in doc["commits"])
-    yield "commits", _table(("Commit", "Task", "By", "Subject"), commits)
+    yield "commits", _table(("Commit", "Task", "Author", "Subject"), commits)
 
 
 def _tiles(doc: Doc) -> list[tuple[str, object, str]]:
@@ -85,14 +91,14 @@ def _tiles(doc: Doc) -> list[tuple[str, object, str]]:
         doc[name] for name in ("agents", "landed", "recovery", "spend")
     )
     return [
-        ("Agents at once", agents["peak"], f"{agents['runs']} in all, {agents['now']} now"),
-        ("Landed", landed["in_window"], f"{landed['best_hour']} in the best hour"),
-        ("Landed in an hour", landed["per_hour"], f"{landed['last_week']} in the last week"),
+        ("Peak agents", agents["peak"], f"{agents['runs']} started, {agents['now']} running"),
+        ("Merged", landed["in_window"], f"best hour {landed['best_hour']}"),
+        ("Merged per hour", landed["per_hour"], f"{landed['last_week']} in the last week"),
         ("Recovered", _percent(recovery["rate"]), f"{recovery['recovered']} without a person"),
-        ("First pass", _percent(recovery["first_pass"]), "tasks"),
-        ("For each commit", _usd(spend["per_landed"]), f"{_usd(spend['in_window'])} in all"),
-        ("Conflicts", doc["train"]["conflicts"], "went back to their author"),
-        ("Dead letters", len(doc["dead_letters"]), "wait for a person"),
+        ("First-pass success", _percent(recovery["first_pass"]), "of tasks"),
+        ("Cost per commit", _usd(spend["per_landed"]), f"{_usd(spend['in_window'])} total"),
+        ("Conflicts", doc["train"]["conflicts"], "sent back to the agent"),
+        ("Blocked tasks", len(doc["dead_letters"]), "waiting for input"),
     ]
 
 
@@ -103,15 +109,15 @@ def _epic(each: Doc) -> tuple[object, ...]:
 
 def _train(doc: Doc) -> Iterator[tuple[object, ...]]:
     train, queue = doc["train"], doc["queue"]
-    yield "Tests", train["tests"]
-    yield "of them red", train["red"]
-    yield "Searches for a culprit", train["bisections"]
-    yield "Changes for each landing, mean", train["batch_mean"]
-    yield "Changes for each landing, most", train["batch_max"]
-    yield "Tests of the gate's last run", train["counted"] or "none so far"
-    yield "Gate, median seconds", train["gate_s"]["p50"]
-    yield "Wait at the train, median seconds", queue["wait_s"]["p50"]
-    yield "Wait at the train, 95 of 100, seconds", queue["wait_s"]["p95"]
+    yield "Gate runs", train["tests"]
+    yield "Failed gate runs", train["red"]
+    yield "Bisections", train["bisections"]
+    yield "Changes per batch, mean", train["batch_mean"]
+    yield "Changes per batch, max", train["batch_max"]
+    yield "Last gate run", train["counted"] or "none"
+    yield "Gate duration, p50 in seconds", train["gate_s"]["p50"]
+    yield "Wait in merge queue, p50 in seconds", queue["wait_s"]["p50"]
+    yield "Wait in merge queue, p95 in seconds", queue["wait_s"]["p95"]
     for kind, number in train["ejected"].items():
         yield f"Sent back: {kind}", number
 
@@ -128,6 +134,10 @@ def _is_number(value: object) -> bool:
         return True
     text = str(value)
     return text == "–" or text.endswith("%") or text[:1] == "$"
+
+
+def _strategy(name: str) -> str:
+    return "ask a person" if name == "ask" else _words(name)
 
 
 def _words(name: str) -> str:
