@@ -76,6 +76,7 @@ LINKED = [
     ROOT / "ARCHITECTURE.md",
     ROOT / "GLOSSARY.md",
     ROOT / "CONTRIBUTING.md",
+    *(ROOT / name for name in ("SECURITY.md", "SUPPORT.md", "CODE_OF_CONDUCT.md")),
 ]
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
