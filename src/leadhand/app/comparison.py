@@ -23,10 +23,15 @@ class DiffDocument(Struct, kw_only=True):
     """The differences of two plans, by meaning, as `leadhand diff --json`."""
 
     old: str
+    """The name of the old plan or revision."""
     new: str
+    """The name of the new plan or revision."""
     equal: bool
+    """Whether both plans mean the same."""
     changes: list[ChangeRow]
+    """The differences, one by one."""
     difference: list[str]
+    """The same differences as lines of text."""
 
 
 class Compared(NamedTuple):

@@ -120,20 +120,29 @@ class RunRow(Struct, kw_only=True):
     """A run in a list; what is not known of it is null."""
 
     goal: str
+    """The goal in a sentence."""
     plan: str
+    """The `plan_id` of the plan."""
     cost: float | None
     """What counts against the budget: money, and the cost units of workers."""
     money: float | None
     """What models and coding agents cost, in dollars."""
     run: str
+    """The id of the run."""
     status: str
+    """The status of the run."""
     steps: int | None
+    """The number of steps."""
     settled: int | None
+    """The number of steps that have ended, in any way."""
     succeeded: int | None
+    """The number of steps that succeeded."""
     failed: int | None
+    """The number of steps that failed."""
     replaced: int | None
     """Steps that others took the place of."""
     waiting: int | None
+    """The number of open questions to people."""
     awaiting: str | UnsetType = UNSET
     """For what it waits: `approval` or `input`."""
     library: str | UnsetType = UNSET
@@ -141,10 +150,13 @@ class RunRow(Struct, kw_only=True):
     trouble: str | UnsetType = UNSET
     """What is wrong with its log or its summary."""
     created: str | None
+    """When the run was created, in ISO 8601."""
     updated: str | None
+    """When the log of the run last changed, in ISO 8601."""
     host: int | str | None
     """What drives it: a process, or a Temporal server."""
     started: str | None
+    """When the run was created, in ISO 8601."""
 
 
 def run_rows(reader: Reader, driver: Driver) -> list[RunRow]:
@@ -228,6 +240,7 @@ class InboxPage(Struct):
     """What waits for people, oldest first."""
 
     items: list[InboxRow]
+    """The open questions of this page."""
     next: str | None
     """The cursor of the next page."""
     total: int
@@ -281,22 +294,31 @@ class WorkerRow(Struct, kw_only=True):
     """An action that a worker offers."""
 
     worker: str
+    """The name of the worker."""
     action: str
     """Empty: any."""
     kind: str
+    """The kind of worker, such as function, command or http."""
     version: str
+    """The version to which approvals are bound."""
     risk: str
     """A level, or `not declared`."""
     policy_risk: str
     """The level that policies count it as."""
     effects: list[str]
+    """What it changes in the world."""
     idempotent: bool
+    """Whether running it twice has the same effect as running it once."""
     probe: bool
+    """Whether it can find out if a lost attempt took effect."""
     timeout: float | None
+    """The longest that one attempt may take, in seconds; null: the policy's timeout."""
     checks: list[str]
+    """The names of its checks, for success criteria."""
     parameters: Doc | None
     """A JSON Schema; null: any."""
     description: str
+    """What it does."""
     covers: Doc | None
     """The files and the names of values that its version covers; null of a person."""
 
@@ -341,14 +363,18 @@ class RollbackState(Struct, kw_only=True):
     """The run that takes a run back."""
 
     run: str
+    """The id of the rollback run."""
     status: str
+    """The status of the rollback run."""
 
 
 class RecoveryDocument(Struct, kw_only=True):
     """How the failures of a run were answered, and what came of it."""
 
     answers: list[RecoveryOutcome]
+    """The recovery decisions, in order."""
     rates: list[WinRate]
+    """How often each strategy succeeded, by failure class."""
 
 
 class RunDocument(RunOutcome, kw_only=True):
@@ -357,23 +383,33 @@ class RunDocument(RunOutcome, kw_only=True):
     host: int | str | None
     """What drives it: a process, or a Temporal server."""
     started: str
+    """When the run started, in ISO 8601."""
     plan: Doc
+    """The plan document without its steps."""
     params: Doc
+    """The values of the plan's parameters."""
     revision: int
+    """The number of the current revision."""
     proposed_revision: int | None
     """The revision that waits for a person, if any."""
     planner: str
+    """The name of the planner."""
     begun: bool
     """Whether anything of it has started."""
     can_roll_back: bool
+    """Whether the run can be rolled back."""
     seq: int
+    """The number of the last entry of its log."""
     rollback: RollbackState | None
+    """The rollback run, if there is one."""
     approvals: list[ApprovalRow]
+    """The approvals of the run."""
     fault: FailureOrigin | None
     """Where a run that did not succeed went wrong."""
     refused: list[RefusedProposal]
     """Proposals that were refused, with the reasons."""
     recovery: RecoveryDocument
+    """How its failures were recovered."""
     timeline: list[SpanRow] | UnsetType = UNSET
     """With `--timeline`: when each step was worked on."""
 
@@ -437,7 +473,9 @@ class SettingRow(Struct, kw_only=True):
     """A value that is configured, and where it came from."""
 
     value: Any
+    """The value."""
     source: str = field(name="from")
+    """The flag, variable or file that it comes from, or "default"."""
 
 
 def settings_table(settings: Settings) -> dict[str, SettingRow]:

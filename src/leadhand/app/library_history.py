@@ -71,43 +71,67 @@ class LibraryRow(Struct, kw_only=True):
     """A plan of the library."""
 
     name: str
+    """The name of the plan."""
     version: int
+    """The newest version."""
     hash: str
+    """The hash of that version."""
     saved: str
+    """When it was saved, in ISO 8601."""
     by: str
+    """The person who saved it."""
     source: str = field(name="from")
+    """The file or run that it was saved from."""
     goal: str
+    """The goal in a sentence."""
     params: list[str]
+    """The names of its parameters."""
     steps: int
+    """The number of steps."""
     uses: int | UnsetType = UNSET
     """In lists, as the next ones: the runs of all its versions."""
     outcomes: dict[str, int] | UnsetType = UNSET
+    """The number of runs by status."""
     median_s: float | UnsetType | None = UNSET
+    """The p50 of the duration of its successful runs, in seconds."""
     last_used: str | UnsetType | None = UNSET
+    """When it was last run, in ISO 8601."""
 
 
 class VersionRow(Struct, kw_only=True):
     """A version of a plan of the library, with how it fared."""
 
     version: int
+    """The number of the version."""
     hash: str
+    """The hash of the version."""
     saved: str
+    """When it was saved, in ISO 8601."""
     by: str
+    """The person who saved it."""
     source: str = field(name="from")
+    """The file or run that it was saved from."""
     uses: int
+    """The number of runs."""
     outcomes: dict[str, int]
+    """The number of runs by status."""
     median_s: float | None
+    """The p50 of the duration of its successful runs, in seconds."""
     last_used: str | None
+    """When it was last run, in ISO 8601."""
     recoveries: dict[str, int]
     """Answers to failures by strategy."""
     runs: list[str]
+    """The ids of its runs."""
 
 
 class LibraryPlan(LibraryRow, kw_only=True):
     """A plan of the library, whole, with how its versions fared."""
 
     document: Doc
+    """The plan document."""
     history: list[VersionRow]
+    """All versions of the plan."""
 
 
 def record(found: list[LibraryUse]) -> UseTotals:

@@ -62,7 +62,9 @@ class SpendingLimits(msgspec.Struct, kw_only=True):
     """What a run may spend, and how often its planner is asked."""
 
     budget: float | None
+    """The highest cost of the run; null: no limit."""
     planner_calls: int
+    """The number of calls of the planner."""
 
 
 def limits_doc(policy: Policy) -> SpendingLimits:

@@ -41,92 +41,140 @@ class StepNode(Struct, kw_only=True):
     """A step in the graph of a run."""
 
     id: str
+    """The id of the step."""
     worker: str
+    """The worker of the step."""
     action: str
+    """The action of the worker."""
     status: str
+    """The status of the step."""
     attempts: int
+    """The number of attempts so far."""
     started: str | None
+    """When its first attempt started, in ISO 8601."""
     ended: str | None
+    """When it ended, in ISO 8601."""
     cost: float
+    """Its cost so far: US dollars and cost units together."""
     money: float
+    """The part of the cost that is money, in US dollars."""
     reason: str
+    """Why it has this status."""
     outlook: bool
     """Whether it is only expected."""
     held: str | None
     """The question that a release answers."""
     superseded_by: str | None
+    """The id of the step that replaces it."""
 
 
 class GraphDocument(Struct, kw_only=True):
     """All steps of a run, and which waits for which."""
 
     run: str
+    """The id of the run."""
     nodes: list[StepNode]
+    """The steps."""
     edges: list[tuple[str, str]]
     """The second step waits for the first."""
     replaces: list[tuple[str, str]]
     """A step that was given up, and the step that took its place."""
     revision: int
+    """The number of the current revision."""
 
 
 class AttemptFailure(Struct, kw_only=True):
     """Why an attempt failed."""
 
     failure_class: str | None = field(name="class")
+    """The failure class."""
     message: str | None
+    """What went wrong."""
 
 
 class AttemptRecovery(Struct, kw_only=True):
     """What was decided when an attempt had failed."""
 
     strategy: str
+    """The recovery strategy."""
     reason: str
+    """Why this strategy was chosen."""
     worker: str | None
+    """The worker of the next attempt, if it is another one."""
     until: str | None
+    """When the next attempt may start, in ISO 8601."""
 
 
 class AttemptRow(Struct, kw_only=True):
     """One attempt of a step."""
 
     attempt: int
+    """The number of the attempt, from 1."""
     worker: str
+    """The worker of the attempt."""
     started: str
+    """When it started, in ISO 8601."""
     ended: str | None
+    """When it ended, in ISO 8601; null while it runs."""
     deadline: str | None
+    """When its report is due, in ISO 8601."""
     status: str
+    """The status of the attempt."""
     failure: AttemptFailure | None
+    """Why it failed, if it did."""
     findings: list[str]
+    """The criteria that did not hold, and why."""
     recommendations: list[str]
+    """What the worker recommends."""
     recovery: AttemptRecovery | None
+    """The recovery that followed its failure."""
     probe: str | None
+    """The outcome of the probe, if there was one."""
     cost: float
+    """Its cost: US dollars and cost units together."""
     money: float
+    """The part of the cost that is money, in US dollars."""
     model_calls: int
+    """The number of calls of models."""
     artifacts: list[str]
+    """References of its artifacts."""
     output_bytes: int
+    """The size of its printed output, in bytes."""
 
 
 class StepDocument(StepNode, kw_only=True):
     """All there is of a step."""
 
     run: str
+    """The id of the run."""
     planned: Doc
+    """The step as the plan has it."""
     inputs: Doc | None
     """The parameters as the last attempt's worker got them; secrets by name."""
     revision: int
+    """The number of the revision that added it."""
     depends_on: list[str]
+    """The ids of the steps that it waits for."""
     dependents: list[str]
+    """The ids of the steps that wait for it."""
     replaces: list[str]
+    """The ids of the steps that it replaces."""
     error: Doc | None
+    """Why it failed, if it did."""
     findings: list[str]
+    """The criteria that did not hold, and why."""
     recommendations: list[str]
     """What its last report recommends, whether it succeeded or not."""
     questions: list[InboxRow]
+    """The open questions about it."""
     attempts_made: list[AttemptRow]
+    """Its attempts, in order."""
     others: list[str]
     """Other workers that could do it."""
     models: Tally | None
+    """Its calls of models, in total."""
     data: Json
+    """Its result."""
     output: str
     """The end of what its last attempt printed."""
 
@@ -135,26 +183,37 @@ class AttemptSpan(Struct, kw_only=True):
     """When an attempt was."""
 
     attempt: int
+    """The number of the attempt, from 1."""
     worker: str
+    """The worker of the attempt."""
     started: str
+    """When it started, in ISO 8601."""
     ended: str | None
+    """When it ended, in ISO 8601; null while it runs."""
     status: str
+    """The status of the attempt."""
 
 
 class StepWait(Struct, kw_only=True):
     """Something that kept a step, or the plan, waiting."""
 
     kind: Literal["question", "approval", "retry", "held", "scheduled"]
+    """What it waited for."""
     started: str
+    """When the wait began, in ISO 8601."""
     outcome: str | None
+    """How the wait ended."""
     ended: str | None
+    """When the wait ended, in ISO 8601."""
 
 
 class AttemptsDocument(Struct, kw_only=True):
     """The attempts of steps that had more than one, and what each step waited for."""
 
     run: str
+    """The id of the run."""
     steps: dict[str, list[AttemptSpan]]
+    """The attempts by the id of their step."""
     waits: dict[str, list[StepWait]]
     """By step; waits for an approval of the plan are under the empty name."""
 

@@ -21,11 +21,17 @@ class ProblemDocument(Struct, kw_only=True):
     """RFC 9457: why a request was not carried out."""
 
     type: str
+    """The kind of problem, `urn:leadhand:problem:…`."""
     title: str
+    """The phrase of the HTTP status."""
     status: int
+    """The HTTP status."""
     detail: str
+    """What is wrong."""
     fix: str | UnsetType = UNSET
+    """How to fix it."""
     findings: list[FindingRow] | UnsetType = UNSET
+    """The lint findings of an invalid plan."""
     errors: list[str] | UnsetType = UNSET
     """What is wrong with the form of the request."""
 
@@ -34,23 +40,32 @@ class SessionDocument(Struct, kw_only=True):
     """The signed-in person."""
 
     person: str
+    """The name of the person."""
     role: Literal["viewer", "operator", "approver"]
+    """The role of the person."""
     expires: str | None
     """When the session ends; null with a bearer token."""
     version: str
+    """The version of Leadhand."""
     store: str
+    """The database, without its password."""
     stopped: bool
+    """Whether the emergency stop is in force."""
     stopped_by: str
+    """The person who stopped all runs."""
 
 
 class ShownRun(RunDocument, kw_only=True):
     """A run, as `leadhand show RUN --json`, with a page of its steps."""
 
     limits: Doc
+    """The limits of the run."""
     paused: bool
+    """Whether the run is paused."""
     unhosted: str | None
     """Why the run has no host; empty if it has one."""
     steps_total: int
+    """The number of steps in all."""
     next: str | None
     """The cursor of the next page of steps."""
 
@@ -59,61 +74,81 @@ class RunPage(Struct, kw_only=True):
     """Runs, newest first."""
 
     items: list[RunRow]
+    """The runs of this page."""
     next: str | None
+    """The cursor of the next page; null on the last page."""
 
 
 class RevisionRow(Struct, kw_only=True):
     """One revision of a run's plan."""
 
     number: int
+    """The number of the revision."""
     hash: str
     """Of what it changes, and of the revision before."""
     digest: str
     """The hash that an approval is for."""
     author: str
+    """The planner or person who proposed it."""
     status: str
     """proposed, approved, rejected or amended."""
     steps: int
+    """The number of steps."""
     approvals: list[ApprovalRow]
+    """Its approvals."""
 
 
 class RevisionPage(Struct, kw_only=True):
     """All revisions of a run's plan."""
 
     items: list[RevisionRow]
+    """The revisions, in order."""
     next: None
+    """Always null: there is one page."""
 
 
 class RevisionDocument(RevisionRow, kw_only=True):
     """One revision with its plan."""
 
     plan: Doc
+    """The whole plan of this revision."""
     heirs: dict[str, str]
+    """Replaced steps, each with the id of its successor."""
 
 
 class LedgerRow(Struct, kw_only=True):
     """One entry of the event log."""
 
     seq: int
+    """The number of the entry, from 1."""
     at: str
+    """When it was written, in ISO 8601."""
     type: str
+    """The name of the event."""
     ledger: Literal["intent", "execution"]
+    """The ledger to which the event belongs."""
     text: str
+    """The event in a sentence."""
     step: str | None
+    """The id of the step that it is about."""
 
 
 class LedgerPage(Struct, kw_only=True):
     """Entries of the event log, oldest first."""
 
     items: list[LedgerRow]
+    """The entries of this page."""
     next: str | None
+    """The cursor of the next page; null on the last page."""
 
 
 class CommandDone(Struct, kw_only=True):
     """A command that was accepted and is durable."""
 
     run: str
+    """The id of the run."""
     status: str
+    """The status of the run afterwards."""
     question: str | UnsetType = UNSET
     """The question that was answered."""
     changes: list[ChangeRow] | UnsetType = UNSET
@@ -128,18 +163,26 @@ class RunBegun(Struct, kw_only=True):
     """A run that was started."""
 
     run: str
+    """The id of the run."""
     status: str
+    """The status of the run."""
     goal: str
+    """The goal in a sentence."""
     steps: int
+    """The number of steps."""
     seq: int
+    """The number of the last entry of its log."""
 
 
 class DraftReach(Struct, kw_only=True):
     """The most that a plan may do."""
 
     workers: list[str]
+    """The workers that it may use."""
     effects: list[str]
+    """What it may change in the world."""
     writes: list[str]
+    """The paths and places that it may write."""
     risk: str
     """A level, or `not declared`."""
     policy_risk: str
@@ -152,10 +195,15 @@ class DraftDocument(Struct, kw_only=True):
     """A plan that was not started."""
 
     plan: Doc
+    """The plan document."""
     findings: list[FindingRow]
+    """The lint findings."""
     reach: DraftReach | None
+    """The most that the plan may do; null for an invalid plan."""
     decision: Decision
+    """What the policy would decide."""
     reason: str
+    """Why the policy would decide so."""
     limits: SpendingLimits | None
     """The budget and the most planner calls of a run; unset for a refused plan."""
 
@@ -164,43 +212,59 @@ class LintDocument(Struct, kw_only=True):
     """The lint findings of a plan."""
 
     valid: bool
+    """Whether there are no errors."""
     findings: list[FindingRow]
+    """The findings."""
 
 
 class LibraryPage(Struct, kw_only=True):
     """The plans of the library."""
 
     items: list[LibraryRow]
+    """The plans, by name."""
     next: None
+    """Always null: there is one page."""
 
 
 class LibraryChange(Struct, kw_only=True):
     """A library plan that was saved or removed."""
 
     name: str
+    """The name of the plan."""
     version: int | UnsetType = UNSET
+    """The version that was saved."""
     hash: str | UnsetType = UNSET
+    """The hash of that version."""
     new: bool | UnsetType = UNSET
     """Whether a new version was made; unchanged content makes none."""
     removed: bool | UnsetType = UNSET
+    """Whether the plan was removed."""
 
 
 class WorkersDocument(Struct, kw_only=True):
     """Workers with their actions, planners and contexts."""
 
     digest: str
+    """The digest of all workers."""
     workers: list[WorkerRow]
+    """The workers, one row for each action."""
     contexts: list[str]
+    """The names of the configured contexts."""
     planners: list[str]
+    """The planners that can be named."""
 
 
 class SettingsDocument(Struct, kw_only=True):
     """The effective settings, without secrets."""
 
     settings: dict[str, SettingRow]
+    """The values by key."""
     files: list[str]
+    """The settings files that were read."""
     version: str
+    """The version of Leadhand."""
     store: str
+    """The database, without its password."""
     unhosted: dict[str, str]
     """Runs without a host, and why."""
 
@@ -209,5 +273,6 @@ class StopState(Struct, kw_only=True):
     """The state of the emergency stop."""
 
     stopped: bool
+    """Whether the emergency stop is in force."""
     unreached: list[str] | UnsetType | None = UNSET
     """Runs that Temporal hosts and that have not confirmed it."""

@@ -119,7 +119,12 @@ def _counted(book: EventCounts, runs: Counter[str]) -> Iterator[Metric]:
         status.add_metric([word], number)
     yield status
     for name, text, label, found in (
-        ("leadhand_attempts", "Attempts by outcome.", "outcome", book.attempts),
+        (
+            "leadhand_attempts",
+            "Attempts: started, verified, failed or lost.",
+            "outcome",
+            book.attempts,
+        ),
         ("leadhand_steps", "Settled steps by outcome.", "outcome", book.steps),
     ):
         total = Total(name, text, labels=[label])
@@ -148,8 +153,8 @@ def _counted(book: EventCounts, runs: Counter[str]) -> Iterator[Metric]:
     for pair, amount in sorted(book.money.items()):
         money.add_metric(list(pair), amount)
     yield money
-    yield Total("leadhand_questions", "Questions to people.", value=book.questions)
-    yield Total("leadhand_approvals", "Approvals by people.", value=book.approvals)
+    yield Total("leadhand_questions", "Questions asked to people.", value=book.questions)
+    yield Total("leadhand_approvals", "Approvals given by people.", value=book.approvals)
 
 
 def _now(app_state: AppState, *, stopped: bool) -> Iterator[Metric]:
@@ -159,16 +164,18 @@ def _now(app_state: AppState, *, stopped: bool) -> Iterator[Metric]:
 
     host, gate = app_state.host, app_state.gate
     hosted = sum(run.driven for run in host.runs.values()) + len(host.asleep)
-    yield Gauge("leadhand_runs_hosted", "Runs this server drives.", value=hosted)
+    yield Gauge("leadhand_runs_hosted", "Runs that this server drives now.", value=hosted)
     yield Gauge("leadhand_attempts_running", "Running attempts.", value=host.in_flight)
     yield Gauge("leadhand_stopped", "Whether the emergency stop is active.", value=stopped)
-    yield Gauge("leadhand_streams", "Open event streams.", value=app_state.hub.readers)
-    yield Total("leadhand_stream_events", "Events sent to readers.", value=app_state.hub.sent)
+    yield Gauge("leadhand_streams", "Open event streams now.", value=app_state.hub.readers)
+    yield Total("leadhand_stream_events", "Events sent to event streams.", value=app_state.hub.sent)
     if gate is not None:
-        yield Gauge("leadhand_requests", "Requests being answered.", value=gate.requests)
+        yield Gauge("leadhand_requests", "HTTP requests in progress now.", value=gate.requests)
     took = app_state.took()
     if took is not None:
-        found = Histogram("leadhand_commit_seconds", "How long commits took to be durable.")
+        found = Histogram(
+            "leadhand_commit_seconds", "Duration of commits until they are durable, in seconds."
+        )
         below, buckets = 0, list[tuple[str, float]]()
         for bound, number in zip((*took.BOUNDS, "+Inf"), took.counts, strict=True):
             below += number

@@ -27,36 +27,43 @@ Hash = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{12,64}$")]
 class Form(BaseModel):
     """A body."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
 
 
 class SignIn(Form):
     """A token to sign in with."""
 
     token: Annotated[str, StringConstraints(min_length=1, max_length=500)]
+    """The token, as `leadhand serve token add` printed it."""
 
 
 class GoalForm(Form):
     """A goal."""
 
     text: Text = ""
+    """The goal in a sentence."""
     want: list[Name] = Field(default=[], max_length=200)
+    """Facts that should be true in the end."""
     have: Doc = Field(default={}, description="What is true already, with its data.")
     acceptance: list[Short] = Field(default=[], max_length=200)
+    """Expressions that must hold in the end."""
     budget: float | None = Field(default=None, ge=0, le=1e12, description="Dollars.")
     deadline: Short | None = Field(default=None, description='"2 hours", or a moment.')
     mode: Literal["auto", "direct", "next_step", "whole"] | None = None
+    """How far ahead to plan."""
 
 
 class StartForm(Form):
     """A run to start: one of a goal, a plan or a library plan."""
 
     goal: GoalForm | None = None
+    """The goal to pursue."""
     plan: Plan | None = Field(default=None, description="A plan, or its text in YAML or JSON.")
     library: Name | None = Field(default=None, description="NAME or NAME@VERSION.")
     params: Doc = Field(default={}, description="Values of the plan's parameters.")
     planner: Name | None = Field(default=None, description="For a goal; one the settings know.")
     context: Name | None = None
+    """The context the plan runs in."""
     review: bool = Field(default=False, description="Wait for a person whatever the risk.")
     budget: float | None = Field(default=None, ge=0, le=1e12, description="Dollars.")
 
@@ -65,55 +72,71 @@ class LintForm(Form):
     """A plan to lint."""
 
     plan: Plan
+    """The plan document, or its text in YAML or JSON."""
     params: Doc | None = None
+    """Values of the plan's parameters, checked too."""
     context: Name | None = None
+    """The context the plan runs in."""
 
 
 class ReasonForm(Form):
     """The recorded reason."""
 
     reason: Short = ""
+    """The reason, recorded in the log."""
 
 
 class RedoForm(Form):
     """The reason for a retry."""
 
     reason: Annotated[str, StringConstraints(min_length=1, max_length=2_000)]
+    """The reason, recorded in the log."""
 
 
 class ReassignForm(Form):
     """The new worker of a step, and the reason."""
 
     worker: Name
+    """The new worker of the step."""
     reason: Short = ""
+    """The reason, recorded in the log."""
 
 
 class ApproveForm(Form):
     """An approval of exactly the revision that was shown."""
 
-    hash: Hash = Field(description="How the binding shown begins.")
+    hash: Hash = Field(
+        description="The beginning of the `binding` that was shown, at least 12 digits."
+    )
     reason: Short = ""
+    """A comment, recorded with the approval."""
     expires_s: float | None = Field(default=None, gt=0, le=10 * 365 * 86400)
+    """How long the approval is valid, in seconds."""
 
 
 class RejectForm(Form):
     """A rejection of the revision that was shown."""
 
     hash: Hash
+    """The beginning of the `binding` that was shown, at least 12 digits."""
     reason: Annotated[str, StringConstraints(min_length=1, max_length=2_000)]
+    """The reason, recorded in the log."""
 
 
 class ChangesForm(Form):
     """A request for changes of the revision that was shown."""
 
     hash: Hash
+    """The beginning of the `binding` that was shown, at least 12 digits."""
     text: Annotated[str, StringConstraints(min_length=1, max_length=20_000)]
+    """The requested changes, for the planner."""
 
 
 class PlanEdit(Form):
     """One field of a plan, and its new value."""
 
     path: Name
+    """The path of the field, such as `steps.a.timeout`."""
     value: Any = Field(default=None, description="As it stands, in JSON.")
     text: Text | None = Field(
         default=None,
@@ -125,20 +148,27 @@ class AmendForm(Form):
     """An amendment of steps that have not started: by field, or as a whole plan."""
 
     hash: Hash
+    """The beginning of the `binding` that was shown, at least 12 digits."""
     set: list[PlanEdit] = Field(default=[], max_length=1000)
+    """Fields with their new values."""
     unset: list[Name] = Field(default=[], max_length=1000)
+    """Paths of fields to remove."""
     plan: Annotated[str, StringConstraints(max_length=TEXT_MAX)] | None = Field(
         default=None, description="The plan as YAML or JSON."
     )
     reason: Short = ""
+    """The reason, recorded in the log."""
 
 
 class AnswerForm(Form):
     """The answer to a question."""
 
     choice: Annotated[str, StringConstraints(max_length=200)] = ""
+    """One of the choices of the question."""
     text: Text = ""
+    """A comment, recorded with the answer."""
     data: Any = None
+    """The facts asked for, or the result of a task."""
     commit: Annotated[str, StringConstraints(max_length=64)] = Field(
         default="", description="Of a protected change that is approved: the commit that was shown."
     )
@@ -148,6 +178,7 @@ class SaveForm(Form):
     """A plan for the library."""
 
     plan: Plan
+    """The plan document, or its text in YAML or JSON."""
 
 
 def plan_document(plan: Plan, name: str = "the plan") -> Doc:

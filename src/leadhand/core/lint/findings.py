@@ -32,14 +32,19 @@ class FindingRow(Struct, kw_only=True):
     id: str | UnsetType = UNSET
     """The number of its rule."""
     rule: str
+    """The name of its rule."""
     level: Level
+    """How serious it is."""
     place: str
+    """The place in the document, such as `steps[1].depends_on[0]`."""
     step: str | UnsetType = UNSET
     """The id of the step that it is about."""
     line: int | UnsetType = UNSET
     """Its line in the file that the plan was read from."""
     message: str
+    """What is wrong."""
     fix: str
+    """How to fix it."""
 
 
 class Finding(NamedTuple):

@@ -54,12 +54,15 @@ class ChangeRow(Struct, kw_only=True):
     """A difference between two plans, as documents show it."""
 
     kind: Kind
+    """The kind of change."""
     path: str
+    """The place in the plan."""
     text: str | UnsetType = UNSET
     """Of `order` and `hold`: a sentence."""
     removed: Json | UnsetType = UNSET
     """Of `entries`, as `added`: the entries of a list that went."""
     added: Json | UnsetType = UNSET
+    """The added value."""
     old: Json | UnsetType = UNSET
     """The old value; of `renamed` the old id."""
     new: Json | UnsetType = UNSET

@@ -231,14 +231,19 @@ class ApprovalRow(msgspec.Struct, kw_only=True):
     """An approval of a revision, by a person or by the policy: the same on every surface."""
 
     revision: int
+    """The number of the revision."""
     digest: str
     """What was shown to whoever allowed it."""
     by: str
     """A person, or `policy`."""
     at: str
+    """When it was given, in ISO 8601."""
     why: str
+    """The comment of the approver, or the rule of the policy."""
     until: str | None
+    """When it expires, in ISO 8601; null: never."""
     signed: bool
+    """Whether it is signed."""
     key: str
     """The name of the key that signed it; empty when none did."""
 

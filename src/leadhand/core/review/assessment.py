@@ -36,11 +36,13 @@ class ReviewFinding(Struct, kw_only=True):
     """Something to consider before an approval."""
 
     rule: str
+    """The name of the check."""
     level: str
     """`warning` or `note`."""
     step: str | None
     """The step that it is about; null: the plan."""
     message: str
+    """What to consider."""
 
 
 class Assessment(Struct, kw_only=True):
@@ -49,6 +51,7 @@ class Assessment(Struct, kw_only=True):
     summary: str
     """One line: steps, risk, side effects, whether they can be rolled back, cost, estimate."""
     findings: list[ReviewFinding]
+    """What to consider before an approval."""
     descriptions: dict[str, str]
     """By step: what its worker does, in the worker's own words; "" where it does not say."""
     reversible: bool

@@ -46,47 +46,68 @@ class Revisable(Struct, kw_only=True):
     """The planner that may revise a plan, and the envelope within which it may."""
 
     planner: str
+    """The planner that may revise the plan."""
     envelope: Doc
+    """The limits within which a revision needs no new approval."""
 
 
 class ReviewDocument(Assessment, kw_only=True):
     """What is pending in a run, as `leadhand review RUN --json`."""
 
     run: str
+    """The id of the run."""
     name: str
     """The plan's id, else the goal in words."""
     started_by: str
+    """The person who started the run."""
     why: str
     """Why an approval is required: the last part of `reason`."""
     since: str | None
     """When the approval was requested; null where nothing waits."""
     waiting: bool
+    """Whether the revision waits for an approval."""
     question: str | None
+    """The id of the question that an approval answers."""
     reason: str
+    """Why an approval is needed."""
     choices: list[AnswerChoice]
     """What can be answered: approve, reject, and request_changes where the planner reads words."""
     revision: int
+    """The number of the revision."""
     revision_hash: str
+    """The hash of the revision."""
     author: str
+    """The planner or person who proposed it."""
     binding: str
+    """One hash of everything that an approval covers."""
     digest: str
     """The same as `binding`: what an approval is of."""
     people: int
     """How many must approve it."""
     approvals: list[ApprovalRow]
+    """The approvals so far."""
     plan: Doc
+    """The whole plan."""
     params: Doc
+    """The values of the plan's parameters."""
     origin: Doc
+    """Where the plan comes from: library or context."""
     limits: Doc
+    """The limits of the run."""
     final: bool
+    """Whether no further steps follow."""
     cancel: list[str]
+    """The ids of the steps that the revision removes."""
     drop: dict[str, str]
+    """The abandoned steps, each with the reason."""
     risk: str
     """A level, or `not declared`."""
     policy_risk: str
     """The level that policies count it as."""
     effects: list[str]
+    """What the plan changes in the world."""
     writes: list[str]
+    """The paths and places that it writes."""
     workers: dict[str, str]
     """The version of each worker."""
     sandboxes: dict[str, str]
@@ -96,6 +117,7 @@ class ReviewDocument(Assessment, kw_only=True):
     risks: dict[str, str]
     """By step."""
     steps: list[Doc]
+    """The steps that the revision adds."""
     resolved: dict[str, Doc]
     """By step: the value at each place that holds a reference whose value is known."""
     unresolved: dict[str, list[str]]
@@ -109,6 +131,7 @@ class ReviewDocument(Assessment, kw_only=True):
     lookalikes: list[str]
     """Texts that cannot be told by looking, each with its path, escaped as `\\u....`."""
     envelope: Doc | None
+    """The limits within which later revisions need no new approval."""
     revisable: Revisable | None
     """Who may revise the plan, and within which envelope once this is allowed; null: nobody."""
     outside: list[str]
@@ -116,8 +139,11 @@ class ReviewDocument(Assessment, kw_only=True):
     untrusted: bool
     """Whether data from outside was read before it was proposed."""
     approved_before: bool
+    """Whether an earlier revision of the run was approved."""
     changes: list[ChangeRow]
+    """The differences from the approved revision, one by one."""
     difference: list[str]
+    """The same differences as lines of text."""
 
 
 class PlanReview(Assessment, kw_only=True):

@@ -13,12 +13,19 @@ class Tally(msgspec.Struct):
     """Totals of model calls."""
 
     calls: int = 0
+    """The number of calls."""
     failed: int = 0
+    """The number of failed calls."""
     input: int = 0
+    """Input tokens."""
     output: int = 0
+    """Output tokens."""
     cached: int = 0
+    """Input tokens read from the provider's cache."""
     written: int = 0
+    """Input tokens written into the provider's cache."""
     cost: float = 0.0
+    """The cost, in US dollars."""
 
     def add(self, call: ev.ModelCalled) -> None:
         """Add one call."""

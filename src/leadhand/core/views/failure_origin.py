@@ -36,6 +36,7 @@ class RefusedProposal(Struct):
     by: str
     """planner: its own check, before the run saw it; run: the checks of every proposal."""
     findings: list[str]
+    """Why it was refused."""
     proposal: Any
     """The proposal; None if it was withdrawn or not made by the planner."""
 
@@ -72,6 +73,7 @@ class FailureOrigin(Struct, frozen=True):
     where: str
     """planning, execution, limits, person; empty without a failure, or before the end."""
     why: str
+    """The reason for this origin."""
 
 
 class _Failed(NamedTuple):

@@ -41,7 +41,9 @@ class AnswerChoice(Struct, kw_only=True):
     """An answer, and what follows from it."""
 
     answer: str
+    """The answer."""
     leads_to: str
+    """What follows from it."""
     command: str
     """The command that gives this answer; TEXT and JSON stand for what the person adds."""
 
@@ -52,40 +54,55 @@ class InboxRow(Struct, kw_only=True):
     id: str
     """RUN/QUESTION."""
     kind: str
+    """The kind of question."""
     title: str
     """One line: what is to be decided or done, as in `Approve plan "release" (3 steps, …)`."""
     reason: str
     """Why a person is asked."""
     run: str
+    """The id of the run."""
     started_by: str
+    """The person who started the run."""
     step: str | None
+    """The id of the step that it is about."""
     steps: int
     """How many steps it concerns."""
     goal: str
+    """The goal of the run in a sentence."""
     plan: str
     """The plan's own id; empty where it has none."""
     risk: str | None
     """Of the steps concerned: a level, or `not declared`; null where there are none."""
     effects: list[str]
+    """What the plan changes in the world."""
     cost: float | None
     """What workers declare, in cost units."""
     asked_by: str
+    """The author of the plan, the planner, the worker of the step, or the person who held it."""
     since: str
+    """When it was asked, in ISO 8601."""
     text: str
+    """The question."""
     choices: list[AnswerChoice]
     """The answers that it takes; none means that it is answered in words."""
     default: str | None
     """The answer that counts when none came by `until`."""
     until: str | None
+    """When the default applies, in ISO 8601."""
     commit: str | UnsetType = UNSET
     """Of a protected change, as the next ones: the commit to be approved."""
     base: str | UnsetType = UNSET
+    """The commit that the change is based on."""
     digest: str | UnsetType = UNSET
+    """The digest of the changed content."""
     diff: str | UnsetType = UNSET
+    """The change as a diff."""
     paths: list[str] | UnsetType = UNSET
+    """The changed files."""
     people: int | UnsetType = UNSET
     """How many different people must approve it."""
     approved_by: list[str] | UnsetType = UNSET
+    """The people who have approved it so far."""
     words: bool | UnsetType = UNSET
     """In the inbox: whether a step lacks something that only words can tell it."""
 

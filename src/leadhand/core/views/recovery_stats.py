@@ -34,12 +34,17 @@ class RecoveryOutcome(msgspec.Struct, kw_only=True):
     """One recovery decision."""
 
     step: str
+    """The id of the step."""
     attempt: int
+    """The number of the failed attempt."""
     failure_class: str = msgspec.field(name="class")
+    """The failure class."""
     strategy: str
+    """The recovery strategy."""
     worker: str | None = None
     """The worker that it was handed to, where the strategy names one."""
     reason: str = ""
+    """Why this strategy was chosen."""
     won: bool | None = None
     """None while undecided."""
 

@@ -39,64 +39,97 @@ class StepError(Struct, kw_only=True):
     """Why a step failed, waits for a person, or is tried again."""
 
     failure_class: str | None = msgspec.field(name="class")
+    """The failure class."""
     message: str | None
+    """What went wrong."""
 
 
 class StepRow(Struct, kw_only=True):
     """A step of a run; of one that is only proposed, nothing after `error`."""
 
     id: str
+    """The id of the step."""
     status: str
+    """The status of the step."""
     worker: str
+    """The worker of the step."""
     attempts: int
+    """The number of attempts so far."""
     error: StepError | None
+    """Why it failed, if it did."""
     action: str | UnsetType = UNSET
     """Where a run is shown, as the next ones."""
     reason: str | UnsetType = UNSET
+    """Why it has this status."""
     findings: list[str] | UnsetType = UNSET
+    """The criteria that did not hold, and why."""
     started: str | UnsetType | None = UNSET
+    """When its first attempt started, in ISO 8601."""
     ended: str | UnsetType | None = UNSET
+    """When it ended, in ISO 8601."""
     cost: float | UnsetType = UNSET
+    """Its cost so far: US dollars and cost units together."""
     money: float | UnsetType = UNSET
+    """The part of the cost that is money, in US dollars."""
     recommendations: list[str] | UnsetType = UNSET
+    """What the worker recommends."""
 
 
 class ModelRow(Struct, kw_only=True):
     """What a model was asked in a run, and what that cost."""
 
     tier: str
+    """The tier, if the model was chosen by tier."""
     model: str
+    """The model."""
     calls: int
+    """The number of calls."""
     failed: int
+    """The number of failed calls."""
     input: int
+    """Input tokens."""
     output: int
+    """Output tokens."""
     cached: int
+    """Input tokens read from the provider's cache."""
     written: int
+    """Input tokens written into the provider's cache."""
     cost: float
+    """The cost, in US dollars."""
 
 
 class DroppedStep(Struct, kw_only=True):
     """A step that was given up by name, or with one that was."""
 
     step: str
+    """The id of the step."""
     status: str
+    """The status of the step."""
     reason: str
+    """Why it was dropped."""
 
 
 class RunOutcome(Struct, kw_only=True):
     """How a run stands, or how it ended."""
 
     run: str
+    """The id of the run."""
     status: str
+    """The status of the run."""
     goal: str
+    """The goal in a sentence."""
     result: Json
+    """The result of the run."""
     steps: list[StepRow]
+    """The steps, or a page of them."""
     cost: float
     """What counts against the budget: money, and the cost units of workers."""
     money: float
     """What models, and workers that report money, cost in dollars."""
     duration: float
+    """The duration so far, in seconds."""
     reason: str
+    """Why the run has this status."""
     origin: str
     """Where the cause of an end without success lies."""
     models: list[ModelRow] | UnsetType = UNSET

@@ -17,13 +17,19 @@ class SpanRow(msgspec.Struct, kw_only=True):
     """Something that took time, in seconds since the run began."""
 
     step: str | None
+    """The id of the step."""
     kind: str
+    """What took the time."""
     worker: str | None
+    """The worker of the attempt."""
     attempt: int | None
+    """The number of the attempt, from 1."""
     start: float = msgspec.field(name="from")
+    """The beginning, in seconds since the run began."""
     end: float | None = msgspec.field(name="to")
     """Null while it goes on."""
     outcome: str | None
+    """How it ended."""
 
 
 class Span(msgspec.Struct, kw_only=True):

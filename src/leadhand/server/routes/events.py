@@ -40,8 +40,14 @@ STREAM = {
 async def events(
     request: Request,
     run: Annotated[str, Query(max_length=120, description="Only of this run.")] = "",
-    after: Annotated[int | None, Query(ge=0, le=1 << 53)] = None,
-    last_event_id: Annotated[str | None, Header(max_length=20)] = None,
+    after: Annotated[
+        int | None,
+        Query(ge=0, le=1 << 53, description="Begin after this position; by default from now on."),
+    ] = None,
+    last_event_id: Annotated[
+        str | None,
+        Header(max_length=20, description="The last position read; takes precedence over `after`."),
+    ] = None,
 ) -> Response:
     """Stream all events of all runs, from now on or after a position."""
     if last_event_id:

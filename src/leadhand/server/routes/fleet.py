@@ -26,28 +26,36 @@ class MessageForm(Form):
     """Something for an agent at work."""
 
     text: Text = Field(min_length=1)
+    """The message."""
 
 
 class FleetDocument(Struct, kw_only=True):
     """A fleet's figures, as `leadhand fleet status --json`; null where there is none."""
 
     fleet: dict[str, Any] | None
+    """The figures of the fleet."""
 
 
 class AgentWords(Struct, kw_only=True):
     """What the last agent of a task said and did."""
 
     run: str
+    """The id of the run."""
     task: str
+    """The id of the task."""
     attempt: int
+    """The number of the attempt, from 1."""
     lines: list[dict[str, Any]]
+    """What the agent said and did, oldest first."""
 
 
 class AgentTold(Struct, kw_only=True):
     """What was done."""
 
     task: str
+    """The id of the task."""
     attempt: int
+    """The number of the attempt, from 1."""
 
 
 @router.get("/fleet", responses=done(FleetDocument))

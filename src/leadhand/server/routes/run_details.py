@@ -79,7 +79,10 @@ async def output(
     request: Request,
     run: str,
     step: str,
-    attempt: Annotated[int | None, Query(ge=1, le=1_000_000)] = None,
+    attempt: Annotated[
+        int | None,
+        Query(ge=1, le=1_000_000, description="The attempt; the last one by default."),
+    ] = None,
 ) -> Response:
     """Return the output of an attempt of a step; of the last one by default."""
     hosted = app_state_of(request).host.runs.get(run)
@@ -151,8 +154,10 @@ def _rows(desk: CachedReader, run: str) -> list[documents.RevisionRow]:
 async def diff(
     request: Request,
     run: str,
-    start: Annotated[Number, Query(alias="from")] = None,
-    to: Number = None,
+    start: Annotated[
+        Number, Query(alias="from", description="The old revision; the one before `to` by default.")
+    ] = None,
+    to: Annotated[Number, Query(description="The new revision; the last one by default.")] = None,
 ) -> Response:
     """Return the semantic differences between two revisions; 0 is the empty plan."""
 
@@ -167,7 +172,9 @@ async def diff(
 async def ledger(
     request: Request,
     run: str,
-    kind: Literal["intent", "execution", "all"] = "all",
+    kind: Annotated[
+        Literal["intent", "execution", "all"], Query(description="Only entries of this ledger.")
+    ] = "all",
     cursor: Cursor = None,
     limit: Limit = 200,
 ) -> Response:

@@ -44,8 +44,12 @@ WAITING_SHOWN = 100
 @router.get("/runs", responses=document(documents.RunPage))
 async def runs(
     request: Request,
-    status: Annotated[str | None, Query(max_length=40)] = None,
-    q: Annotated[str | None, Query(max_length=200, description="In id, goal or plan.")] = None,
+    status: Annotated[
+        str | None, Query(max_length=40, description="Only runs of this status.")
+    ] = None,
+    q: Annotated[
+        str | None, Query(max_length=200, description="A text in the id, the goal or the plan id.")
+    ] = None,
     cursor: Cursor = None,
     limit: Limit = 50,
 ) -> Response:
