@@ -10,7 +10,8 @@ The convention, for the pages of docs/tutorials and docs/how-to:
    below it are output; `…` stands for anything. Lines that are only `leadhand …`,
    with variables before it if need be, start warm; bash runs all others. `cd` and `export` hold
    for the rest of the page, ` &` leaves a program running, and `kill %1` ends it. A command may
-   go on in the next line after ` \\`.
+   go on in the next line after ` \\`. With `title="Terminal"` the block is typed on a terminal, and
+   what follows the question `Approve? …` in its line is the answer.
 5. RUN is the run that the page started last. 8123 and 8787 are ports; a test takes free ones. The
    addresses POSTGRES and TEMPORAL below stand for servers; a test that types them starts one.
 6. ```sh blocks are shown and not run; commands of Leadhand in them must exist.
@@ -40,11 +41,13 @@ from tests.acceptance.test_docs import (
 from tests.support import warm
 from tests.support.cli import Done, Folder, environment
 from tests.support.postgres import free_port
+from tests.support.terminal import Screen
 
 FENCE = re.compile(r"^(`{3,})(\w+)([^\n`]*)\n(.*?)^\1$", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"# ([\w./-]+\.(?:py|yaml|toml|sh))\n")
 TITLE = re.compile(r'title="([^"]+)"')
 EXIT = re.compile(r" +# exit (\d+)$")
+QUESTION = re.compile(r"(Approve\? .*\[d\]iff) (\w+)")
 PORTS = ("8123", "8787")
 POSTGRES, TEMPORAL = "postgres://leadhand@db.example/leadhand", "temporal.example:7233"
 READY_S = 60
@@ -89,6 +92,20 @@ class Reader:
             wanted = [each.replace("RUN", self.run) for each in said]
             missing = "\n".join(each for each in wanted if not appears(each, done.out + done.err))
             assert not missing, f"{at}: {line}\nprinted\n{done}\nand not\n{missing}"
+
+    def terminal(self, text: str, at: str) -> None:
+        """Type one command on a terminal, and answer what it asks."""
+        line, *said = text.removeprefix("$ ").splitlines()
+        check_commands(line, at)
+        with Screen(self.folder, *shlex.split(line)[1:], **self.env) as screen:
+            for question in filter(None, map(QUESTION.fullmatch, said)):
+                screen.expect(question[1])
+                screen.type(question[2] + "\n")
+            code = screen.ends()
+        missing = [each for each in said if not appears(QUESTION.sub(r"\1", each), screen.text)]
+        assert (code, missing) == (0, []), f"{at}: {line}\nexit {code}, printed\n{screen.text}"
+        self.typed += 1
+        self.look()
 
     def line(self, line: str, at: str) -> Done:
         """Type one line, and see it end as it should."""
@@ -215,7 +232,7 @@ def test_a_guide_does_what_it_says(page, tmp_path, request):
 def follow(reader: Reader, language: str, more: str, body: str, at: str) -> None:
     """Do what one block of a page says."""
     named = TITLE.search(more) or FILE.match(body)
-    if named is not None:
+    if named is not None and language != "console":
         reader.write(named[1], body)
     block = Block(reader.folder, language, body, at)
     match language:
@@ -225,6 +242,8 @@ def follow(reader: Reader, language: str, more: str, body: str, at: str) -> None
             check_yaml(block)
         case "toml":
             check_toml(block)
+        case "console" if "Terminal" in more:
+            reader.terminal(body, at)
         case "console":
             reader.console(body, at)
         case "sh" if named is None:
