@@ -9,7 +9,7 @@ import { confirm, confirmed } from "../ui/dialog.js";
 import { Answer } from "../screens/inbox.js";
 import { Copy, Cost, Facts, Findings, Glyph, Said, Shown, Status, Tag, Took, Txt, Value } from "../ui/parts.js";
 import { ENDED, SETTLED, shown } from "../status.js";
-import { beyond, clock, costs, count, money, percent, repeated, strategy, words } from "../text.js";
+import { beyond, clock, costs, count, label, money, percent, repeated, strategy, words } from "../text.js";
 import { Artifact, artifacts } from "./outputs.js";
 
 export function Drawer({ live, step, onClose }) {
@@ -83,7 +83,7 @@ function Detail({ live, step, node, doc }) {
     ${attempts.length > 0 && html`<section><h3>Attempts</h3><ol class="attempts">${made.map((each, place) => html`<${Attempt} key=${each.attempt} live=${live} step=${step} made=${each} known=${known(place)} tail=${place === 0 ? doc.output : ""} />`)}</ol></section>`}
     ${result !== null && html`<section><header class="section-head"><h3>Result</h3><${Copy} text=${JSON.stringify(result, null, 2)} /></header><${Value} v=${result} />${artifacts(result).map((ref) => html`<${Artifact} of=${ref} />`)}</section>`}
     ${doc.inputs && html`<${Inputs} given=${doc.inputs} planned=${planned.parameters ?? {}} />`}
-    <section><h3>Planned step</h3><${Facts} of=${Object.fromEntries(Object.entries(planned).filter(([name]) => name !== "id"))} /></section>`;
+    <section><h3>Planned step</h3><${Facts} of=${Object.fromEntries(Object.entries(planned).filter(([name]) => name !== "id").map(([name, value]) => [label(name), value]))} /></section>`;
 }
 
 /** The parameters as the worker got them, each beside what the plan says where that is a template. */

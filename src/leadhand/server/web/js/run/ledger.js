@@ -63,7 +63,7 @@ export function Ledger({ live }) {
 /** A line that is too long for its row, whole. */
 function Whole({ line, onClose }) {
   const step = line.step && html`<a href="#" onClick=${(event) => (event.preventDefault(), onClose(), ask({ step: line.step }))}><${Txt} v=${line.step} /></a>`;
-  return html`<${Modal} title=${line.type} onClose=${onClose} wide=${true}><${Facts} of=${{ line: line.seq, at: full(line.at), ledger: line.ledger, step }} />
+  return html`<${Modal} title=${line.type} onClose=${onClose} wide=${true}><${Facts} of=${{ Entry: line.seq, Time: full(line.at), Ledger: line.ledger, Step: step }} />
     <pre class="value" tabindex="0"><${Txt} v=${line.text} /></pre></${Modal}>`;
 }
 

@@ -45,7 +45,7 @@ function One({ name }) {
 
 function Plan({ doc }) {
   const { document: plan, history } = doc;
-  return html`<div class="stack"><section class="card pad"><${Facts} of=${{ goal: goalText(plan.goal), version: doc.version, hash: html`<${Hash} of=${doc.hash} />`, parameters: Object.keys(plan.params ?? {}).join(", "), rollback: plan.rollback_plan }} /></section>
+  return html`<div class="stack"><section class="card pad"><${Facts} of=${{ Goal: goalText(plan.goal), Version: doc.version, Hash: html`<${Hash} of=${doc.hash} />`, Parameters: Object.keys(plan.params ?? {}).join(", "), "Rollback plan": plan.rollback_plan }} /></section>
     <section><h2>${count(plan.steps?.length ?? 0, "step")}</h2><${Steps} steps=${plan.steps ?? []} /></section>
     <section><h2>Versions</h2><${Table} label="Versions" columns=${["Version", "Author", "Runs", "Saved"]} figures=${2}>${history.map((row) => html`<tr><td>${row.version}</td><td>${row.by}</td><td class="num">${row.uses}</td><td class="num muted"><${Ago} at=${row.saved} /></td></tr>`)}</${Table}></section></div>`;
 }

@@ -22,7 +22,7 @@ export default function Settings() {
   const [wanted, setWanted] = useState("");
   const who = session.value ?? {};
   return html`<${Title}>Settings</${Title}><div class="stack">
-    <section class="card pad"><h2>Account</h2><${Facts} of=${{ person: who.person, role: who.role, server: who.version, store: who.store }} />
+    <section class="card pad"><h2>Account</h2><${Facts} of=${{ Person: who.person, Role: who.role, "Server version": who.version, Database: who.store }} />
       <div class="actions you"><${ThemeChoice} /><label class="check"><input type="checkbox" checked=${enabled.value} onChange=${(event) => enable(event.target.checked)} /> Enable keyboard shortcuts</label><button type="button" class="push" onClick=${leave}>Sign out</button></div></section>
     ${may("approver") && html`<section class="card pad"><h2>Emergency stop</h2><p class="muted">No run starts new steps until the stop is lifted.</p><div class="actions you">${who.stopped ? html`<button type="button" onClick=${lift}>Lift emergency stop</button>` : html`<button type="button" class="bad" onClick=${stopAll}>Stop all runs</button>`}</div></section>`}
     <section><div class="bar"><h2>Effective settings</h2><${Search} label="Search settings" value=${wanted} onInput=${setWanted} push=${true} /></div>

@@ -103,6 +103,6 @@ function Notices() {
 function Help() {
   return html`<${Modal} title="Keyboard shortcuts" wide=${true} onClose=${() => (helpOpen.value = false)}>
     <div class="help">${allScopes().map(({ title, keys }) => html`<section><h3>${title}</h3><dl>${Object.entries(keys).map(([key, [what]]) => html`<div><dt>${key.split(" ").map((one) => html`<kbd>${one}</kbd>`)}</dt><dd>${what}</dd></div>`)}</dl></section>`)}</div>
-    <label class="check"><input type="checkbox" checked=${enabled.value} onChange=${(event) => enable(event.target.checked)} /> Enable single-key shortcuts</label>
+    <label class="check"><input type="checkbox" checked=${enabled.value} onChange=${(event) => enable(event.target.checked)} /> Enable keyboard shortcuts</label>
   </${Modal}>`;
 }

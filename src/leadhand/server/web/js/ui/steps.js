@@ -1,7 +1,7 @@
 // A plan before people: every step with all that will hold for it, in the order it was written.
 import { html } from "../lib.js";
 import { Risk, Tag, Txt, Value } from "./parts.js";
-import { words } from "../text.js";
+import { label } from "../text.js";
 
 const FIRST = ["id", "worker", "action", "depends_on", "parameters"];
 const HIDDEN = new Set(["risk_level"]);
@@ -21,11 +21,11 @@ function Step({ step, risk, heading, known, later }) {
   const rest = Object.entries(step).filter(([name, value]) => !FIRST.includes(name) && !HIDDEN.has(name) && name !== "after" && name !== "risk" && !blank(value));
   return html`<li class="card plan-step" data-item tabindex="-1"><header><${H} class="mono"><${Txt} v=${step.id} /></${H}>
       <span class="muted"><${Txt} v=${[step.worker, step.action].filter(Boolean).join(" · ")} /></span><span class="push"><${Risk} level=${risk} /></span></header>
-    ${after.length > 0 && html`<p class="muted">after ${[].concat(after).map((id) => html`<${Tag}><${Txt} v=${typeof id === "string" ? id : JSON.stringify(id)} /></${Tag}> `)}</p>`}
+    ${after.length > 0 && html`<p class="muted">After ${[].concat(after).map((id) => html`<${Tag}><${Txt} v=${typeof id === "string" ? id : JSON.stringify(id)} /></${Tag}> `)}</p>`}
     ${!blank(step.parameters) && html`<dl class="facts">${Object.entries(step.parameters).map(([name, value]) => html`<div><dt class="mono"><${Txt} v=${name} /></dt><dd><${Value} v=${value} /></dd></div>`)}</dl>`}
     ${Object.keys(known).length > 0 && html`<dl class="facts known" aria-label="Resolved values">${Object.entries(known).map(([place, value]) => html`<div><dt class="mono">= <${Txt} v=${place} /></dt><dd><${Value} v=${value} /></dd></div>`)}</dl>`}
     ${later.length > 0 && html`<p class="muted">Known only when the step starts: ${later.map((place) => html`<code><${Txt} v=${place} /></code> `)}</p>`}
-    ${rest.length > 0 && html`<dl class="facts small">${rest.map(([name, value]) => html`<div><dt>${words(name)}</dt><dd><${Value} v=${flat(value)} /></dd></div>`)}</dl>`}</li>`;
+    ${rest.length > 0 && html`<dl class="facts small">${rest.map(([name, value]) => html`<div><dt>${label(name)}</dt><dd><${Value} v=${flat(value)} /></dd></div>`)}</dl>`}</li>`;
 }
 
 function blank(value) {
