@@ -78,6 +78,13 @@ LINKED = [
     ROOT / "CONTRIBUTING.md",
     *(ROOT / name for name in ("SECURITY.md", "SUPPORT.md", "CODE_OF_CONDUCT.md")),
 ]
+HISTORY = [
+    ROOT / "CHANGELOG.md",
+    ROOT / "docs" / "index.md",
+    *sorted((ROOT / "docs" / "decisions").glob("*.md")),
+    *sorted((ROOT / "examples").glob("**/README.md")),
+]
+"""Pages of which only the links are checked here."""
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"# ([\w-]+\.(?:py|yaml|toml))\n")
@@ -312,7 +319,7 @@ def test_an_unknown_setting_is_found():
     assert unknown_settings(text) == ["policy.timeot", "fleet.gats", "policy.bugdet"]
 
 
-@pytest.mark.parametrize("page", LINKED, ids=name)
+@pytest.mark.parametrize("page", [*LINKED, *HISTORY], ids=name)
 def test_links_lead_somewhere(page):
     """Pictures are made by the build: a page may name those that scripts/pictures.py knows."""
     text = re.sub(r"`[^`\n]*`", "``", page.read_text())
