@@ -427,7 +427,7 @@ class Host(Protocol):
         """Return run `ident` as `load` does with `workers`, without blocking the loop."""
 
     async def resume(self, ident: str, workers: Workers, planner: Planner | None) -> RunHandle:
-        """Drive run `ident` from where its log ends, with its `workers` and its `planner`."""
+        """Resume run `ident` from the end of its log, with its `workers` and its `planner`."""
 
     async def send_command(
         self, ident: str, verb: str, actor: str, details: dict[str, Any], workers: Workers

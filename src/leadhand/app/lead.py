@@ -360,7 +360,7 @@ class Lead:
                 host.forget(run)
 
     async def resume(self, run_id: str, *, approve: bool = False) -> Outcome:
-        """Resume run `run_id` where its log ends; return when it has ended or waits for a person.
+        """Resume run `run_id`; return when it has ended or waits for a person.
 
         A pause is lifted. `approve` approves every review as this Lead's actor.
         """
@@ -600,7 +600,7 @@ class Lead:
         )
 
     async def resume_on(self, host: Host, run_id: str) -> RunHandle:
-        """Resume run `run_id` on `host` where its log ends."""
+        """Resume run `run_id` on `host`."""
         run = host.load(run_id, self.registry)
         return await host.resume(run_id, self.registry, self.planner_of_run(run.state))
 

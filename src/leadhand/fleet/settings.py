@@ -237,7 +237,7 @@ class FleetTable(TableSchema):
     reports: Texts = ()
     """JUnit XML files that the gate commands write, as in `["build/reports/*.xml"]`."""
     tampering: bool = True
-    """Whether a change that reaches for the machinery of tests needs a person."""
+    """Whether a change of the test machinery needs approval."""
     failures: Pattern = ""
     """A regular expression whose first group is the name of a failed test in the gate's output."""
     env: Variables = msgspec.field(default_factory=dict)

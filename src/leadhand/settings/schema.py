@@ -166,7 +166,7 @@ class ReviewTable(TableSchema, rename={"approval_s": "expires"}):
     reviewers: Reviewers = ()
     """Functions (`module:function`) that examine each revision before a person decides."""
     approval_s: Duration | None = None
-    """The time for which an approval is valid; without it, it does not expire."""
+    """The time for which an approval is valid; without it, approvals never expire."""
     key: Text = ""
     """The file of the private key that signs your approvals."""
 

@@ -65,7 +65,7 @@ class Simulation:
     events: tuple[tuple[int, Event], ...]
     """The whole log, each event with its time in microseconds."""
     violations: tuple[Violation, ...]
-    """What is wrong with the log; nothing, or you found a bug of ours."""
+    """Violations of the log's invariants; any is a bug in Leadhand."""
     seconds: float
     """How much virtual time it took."""
     hosts: int
@@ -235,7 +235,7 @@ def simulate(
     after these commits; `answers` returns a person's answer to a question.
 
     It ends when the run ended, or when it waits for an answer that `answers` does not give. A
-    question with a default is put to `answers` as soon as it is asked, before the default counts.
+    question with a default is put to `answers` as soon as it is asked, before the default is used.
 
     Raise `UsageError` for a planner that is a sync function, alone or as a part of `Hybrid`: it
     would run in a thread, outside of virtual time; and if anything else left virtual time, even if
