@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import sysconfig
 import zipfile
 import zipimport
 from pathlib import Path
@@ -517,3 +518,20 @@ print(lead.run_sync({"goal": "g", "steps": [{"id": "a", "worker": "one"}]}, appr
         cwd=place, env=CACHING, check=False, capture_output=True, text=True,
     )  # fmt: skip
     assert done.stdout == "1\n1\n", done.stderr
+
+
+def test_folders_of_python_are_known_before_the_finder_is_asked(monkeypatch):
+    """From Python 3.13 on, finding them imports a module, which asks every finder."""
+    found = snapshot.Snapshot()
+    real = sysconfig.get_paths
+
+    def paths():
+        assert found not in sys.meta_path
+        return real()
+
+    snapshot._others.cache_clear()
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
+    monkeypatch.setattr(snapshot.sysconfig, "get_paths", paths)
+    found.install()
+    assert found in sys.meta_path
+    assert snapshot._others.cache_info().currsize == 1

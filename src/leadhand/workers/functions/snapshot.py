@@ -146,6 +146,9 @@ class Snapshot(MetaPathFinder):
     def install(self) -> None:
         """Insert the finder before that of files, and behind those that others put first."""
         if self not in sys.meta_path:
+            # Finding its own folders, Python 3.13 imports a module: done before the finder is asked
+            # about that import, since the finder would ask for the same folders.
+            _others()
             last = PathFinder in sys.meta_path
             place = sys.meta_path.index(PathFinder) if last else len(sys.meta_path)
             sys.meta_path.insert(place, self)
