@@ -18,6 +18,7 @@ from typing import Any, Self
 import pytest
 
 from leadhand.server import npm_assets
+from scripts.browser import NAMES
 from tests.support.cli import PROGRAM, environment
 from tests.support.need import need
 from tests.web.steering import project
@@ -49,8 +50,7 @@ def chromium_path() -> str | None:
 
 
 def _found() -> str | None:
-    names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-    return next((path for name in names if (path := shutil.which(name))), None)
+    return next((path for name in NAMES if (path := shutil.which(name))), None)
 
 
 @pytest.fixture(scope="module")
@@ -257,6 +257,8 @@ def wait_for(port: int, seconds: float = 120) -> None:
 
 
 def shot(page: Any, name: str) -> None:
-    """Keep what the page looks like, for people to look at."""
+    """Keep a picture of the page in `build/screenshots`, if `LEADHAND_SCREENSHOTS` asks for it."""
+    if not os.environ.get("LEADHAND_SCREENSHOTS"):
+        return
     SHOTS.mkdir(parents=True, exist_ok=True)
     page.screenshot(path=str(SHOTS / f"{name}.png"))

@@ -1,6 +1,6 @@
 """Every screen, light and dark, wide and on a phone: axe-core finds nothing serious, all fits.
 
-What it looked like is kept in `build/screenshots`, for people to look at.
+With `LEADHAND_SCREENSHOTS=1` pictures are kept in `build/screenshots`, for people to look at.
 """
 
 import re
