@@ -1,4 +1,5 @@
-"""What the documents say is what happens. The convention, for README.md and the pages of docs/:
+"""What the documents say is what happens. The convention, for README.md and the pages of docs/,
+except tutorials and how-to guides (`test_guides.py`):
 
 1. Each page has a folder of its own, with a copy of examples/. Its blocks are taken in order.
 2. A block whose first line is `# NAME.py`, `# NAME.yaml` or `# NAME.toml` becomes that file.
