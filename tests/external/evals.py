@@ -302,15 +302,15 @@ def behaviours_lines(found: list[behaviours.Played]) -> list[Line]:
 
 
 SUITES = {
-    "recorded": Suite("planbench", recorded_cases, recorded_play, recorded_lines, 25),
-    "dialogues": Suite("planbench", dialogues.cases, dialogues.play, dialogues_lines, 40),
+    "recorded": Suite("planbench", recorded_cases, recorded_play, recorded_lines, 15),
+    "dialogues": Suite("planbench", dialogues.cases, dialogues.play, dialogues_lines, 20),
     "unsolvable": Suite("planbench", unsolvable_cases, unsolvable_play, unsolvable_lines),
     "faulty": Suite("planbench", faulty.cases, faulty_play, faulty_lines, 6),
     "asynchow": Suite("asynchow", asynchow.tasks, asynchow_play, asynchow_lines),
     "psplib": Suite("psplib", psplib.cases, psplib_play, psplib_lines),
-    "graphs": Suite("", oracle.cases, oracle.played, graphs_lines, 150),
+    "graphs": Suite("", oracle.cases, oracle.played, graphs_lines, 75),
     "behaviours": Suite("", behaviours.cases, behaviours.played, behaviours_lines, 8),
-    "iterative": Suite("", iterative.cases, iterative.play, iterative_lines, 60),
+    "iterative": Suite("", iterative.cases, iterative.play, iterative_lines, 30),
 }
 
 

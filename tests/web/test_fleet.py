@@ -103,8 +103,10 @@ def opened(pages, fleet, theme="light", size="wide"):
     return page
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("theme", ["light", "dark"])
+# Colours do not depend on the width: dark is looked at once.
+@pytest.mark.parametrize(
+    ("theme", "size"), [("light", "wide"), ("light", "phone"), ("dark", "wide")]
+)
 def test_a_fleet_at_work_is_seen_on_every_screen(pages, fleet, theme, size):
     """Its figures are those of the commands; nothing is too wide, and everything can be read."""
     need(AXE.exists(), "axe-core, which `make test` fetches by npm")

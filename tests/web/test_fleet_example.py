@@ -1,6 +1,7 @@
-"""The Fleet screen as somebody sees it who follows the README of examples/fleet."""
+"""The example of the fleet, as its README has it: an epic from words to commits, seen on the page."""
 
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -11,11 +12,13 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
+from tests.fleet.places import every_byte, run_git
 from tests.support.cli import Folder, environment, finished
 from tests.web.conftest import shot
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "fleet"
 pytestmark = [pytest.mark.slow, pytest.mark.real]
+TASKS = {"words", "common", "excerpt-2", "index", "rank", "find", "changelog-1"}
 
 
 def ended(folder):
@@ -29,11 +32,55 @@ def ended(folder):
         time.sleep(0.5)
 
 
+def check_record(folder, before):
+    """Three tasks failed in three ways and no person was needed; only a branch is new."""
+    notes = folder.path / "notes"
+    figures = folder.run("fleet", "status", "--json").doc
+    assert figures["disagreements"] == []
+    assert {each["task"] for each in figures["commits"]} == TASKS
+    assert [(each["status"], each["landed"]) for each in figures["epics"]] == [("succeeded", 7)]
+    recovery = figures["recovery"]
+    assert (recovery["failed"], recovery["recovered"], recovery["people"]) == (3, 3, 0)
+    ladder = figures["ladder"]
+    assert min(ladder["same_conversation"], ladder["fresh"], ladder["stronger"]) >= 1
+    assert figures["dead_letters"] == []
+    check_history(notes, figures)
+    after = every_byte(notes)
+    changed = {name for name in before | after if before.get(name) != after.get(name)}
+    ours = re.compile(rb"\.git/(objects(/.*)?|(logs/)?refs/heads(/leadhand(/main)?)?)")
+    odd = [name for name in changed if not ours.fullmatch(name)]
+    assert odd == [], "nothing of the user's is touched but a branch of its own"
+    made = folder.run("fleet", "report", "--json")
+    assert made.code == 0, made
+    page = (folder.path / "fleet-report.html").read_text()
+    assert "Add a search to the notes" in page
+    assert json.loads((folder.path / "fleet-report.json").read_text())["landed"]["total"] == 7
+
+
+def check_history(notes, figures):
+    """Whose work each commit is, and that every one of them is green."""
+    trailers = run_git(
+        notes, "log", "--format=%(trailers:key=Leadhand-Task,valueonly)%x00", "main..leadhand/main"
+    )
+    assert {each.strip() for each in trailers.split("\0") if each.strip()} == TASKS
+    by = {each["task"]: each["by"] for each in figures["commits"]}
+    assert (by["words"], by["rank"]) == ("small:pretended", "able:pretended")
+    for sha in run_git(notes, "rev-list", "main..leadhand/main").split():
+        place = notes.parent / "look"
+        run_git(notes.parent, "clone", "-q", str(notes), str(place))
+        run_git(place, "checkout", "-q", sha)
+        gate = [sys.executable, "-m", "unittest", "discover", "-s", "tests"]
+        done = subprocess.run(gate, cwd=place, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, (sha, done.stderr)
+        shutil.rmtree(place)
+
+
 def test_the_example_is_seen_from_the_first_agent_to_the_last_commit(pages, tmp_path):
     shutil.copytree(EXAMPLE, tmp_path / "fleet")
     folder = Folder(tmp_path / "fleet")
     env = environment(folder.path)
     subprocess.run([sys.executable, "make_repo.py"], cwd=folder.path, env=env, check=True)
+    before = every_byte(folder.path / "notes")
     assert folder.run("fleet", "submit", "search.md").code == 0
     with folder.start("fleet", "start", "--port", "0", "--json") as child:
         url = json.loads(child.stdout.readline())["url"] + "/"
@@ -59,3 +106,4 @@ def test_the_example_is_seen_from_the_first_agent_to_the_last_commit(pages, tmp_
         shot(page, "fleet-example-done")
         child.send_signal(signal.SIGTERM)
         assert finished(child).code == 143
+    check_record(folder, before)
