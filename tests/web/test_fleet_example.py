@@ -1,4 +1,4 @@
-"""The example of the fleet, as its README has it: an epic from words to commits, seen on the page."""
+"""The example of the fleet as its README has it: an epic becomes commits, seen on the page."""
 
 import json
 import re
