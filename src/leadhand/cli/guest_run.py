@@ -11,6 +11,8 @@ import signal
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from leadhand.app.commands import send_command
+from leadhand.cli.approval_prompt import ApprovalPrompt
 from leadhand.cli.background import launch
 from leadhand.cli.commands.watch import Follower
 from leadhand.cli.foreground import print_end
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from leadhand.app.reader import Reader
     from leadhand.cli.console import Console
     from leadhand.cli.foreground import HostedJob
+    from leadhand.core.events import Event
+    from leadhand.core.plan.model import Doc
     from leadhand.core.state.model import State
     from leadhand.settings import Settings
 
@@ -40,6 +44,7 @@ def hand_over(console: Console, job: HostedJob) -> int:
     following = _Following(
         console, job.settings, started.run, started.pid, quiet=job.quiet, why=job.why
     )
+    following.asks_as = "" if job.approve_as else job.actor
     return following.shown(job.after, announced=not job.quiet, interrupted=bool(came))
 
 
@@ -73,12 +78,45 @@ def follow(
     after: int = 0,
     quiet: bool = False,
     why: bool = False,
+    asks_as: str = "",
 ) -> int:
     """Show a run that another process drives until it ends or waits; return its exit code.
 
-    `after`: events up to this seq were already shown. Ctrl-C only ends the display.
+    `after`: events up to this seq were already shown. `asks_as`: the person at the terminal, who is
+    asked about approvals. Ctrl-C only ends the display.
     """
-    return _Following(console, settings, run, pid, quiet=quiet, why=why).shown(after)
+    following = _Following(console, settings, run, pid, quiet=quiet, why=why)
+    following.asks_as = asks_as
+    return following.shown(after)
+
+
+class _Asked:
+    """A run that another process drives, for the prompt."""
+
+    def __init__(self, settings: Settings, run: str, follower: Follower, actor: str) -> None:
+        self._settings = settings
+        self._ident = run
+        self._follower = follower
+        self._actor = actor
+
+    @property
+    def state(self) -> State:
+        return self._follower.newest()
+
+    def log(self) -> list[Event]:
+        """Return the events of the run."""
+        return self._follower.events()
+
+    def stale(self) -> str:
+        """Return "": the process that drives the run has loaded what was shown."""
+        return ""
+
+    async def send(self, verb: str, details: Doc) -> Doc:
+        """Send a command of the person to the run."""
+        place, anchoring = self._settings.store, self._settings.anchoring
+        return await send_command(
+            place, self._ident, verb, actor=self._actor, anchoring=anchoring, **details
+        )
 
 
 class _Following:
@@ -91,6 +129,9 @@ class _Following:
         self._pid = pid
         self._quiet = quiet
         self._why = why
+        self.asks_as = ""
+        """The person at the terminal who is asked about approvals; empty: nobody is."""
+        self._signals: Signals | None = None
         self._follower: Follower | None = None
         self._code: int | None = None
         """The exit code, once the run has ended or waits and that was printed."""
@@ -116,6 +157,7 @@ class _Following:
         reader = Reader(self._settings.store)
         try:
             with Signals(self._let_go, lambda: None) as signals:
+                self._signals = signals
                 follow = asyncio.create_task(self._followed(reader, after))
                 told = asyncio.create_task(signals.came.wait())
                 await asyncio.wait([follow, told], return_when=asyncio.FIRST_COMPLETED)
@@ -143,6 +185,14 @@ class _Following:
             self._console, self._settings, reader, ident, after=after
         )
         follower.records = False
+        if self.asks_as:
+            prompt = ApprovalPrompt(self._console, self._settings, self.asks_as)
+            signals = self._signals
+
+            async def ask(followed: Follower) -> None:
+                await prompt.ask(_Asked(self._settings, ident, followed, self.asks_as), signals)
+
+            follower.ask, follower.wants = ask, prompt.wants
         hosted = await follower.follow(leave_when_asked=True, quiet=self._quiet, why=self._why)
         return follower.state, hosted
 

@@ -82,7 +82,9 @@ def resume(console: Console, run: str, **options: Any) -> int:
             return lifted
         from leadhand.cli.guest_run import follow
 
-        return follow(console, settings, ident, driver, after=state.seq, quiet=options["quiet"])
+        asks_as = "" if options["yes"] else actor
+        told = {"after": state.seq, "quiet": options["quiet"], "asks_as": asks_as}
+        return follow(console, settings, ident, driver, **told)
     log = log_of_run(ident)
     if log is not None and settings.store == log.store(settings):
         raise UsageError(

@@ -27,6 +27,8 @@ from leadhand.engine.results import result_of
 from leadhand.errors import Conflict, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from leadhand.app.reader import Reader
     from leadhand.cli.rendering.live import View
     from leadhand.core.events import Event
@@ -128,6 +130,10 @@ class Follower:
         self._hosting = host_status(settings, reader)
         self._seq = 0
         self._told: set[str] = set()
+        self.ask: Callable[[Follower], Awaitable[None]] | None = None
+        """Asks the person at the terminal about what waits, while the view is paused."""
+        self.wants: Callable[[State], bool] = lambda _state: False
+        """Whether there is something to ask about."""
         self.records = True
         """Whether `--json` prints each event."""
         for entry, event in reader.events(ident) if after else ():
@@ -157,6 +163,9 @@ class Follower:
                 if run_status(self.state) in ENDED or missed == 2:
                     return bool(driver)
                 self._say_what_keeps_it()
+                if self.ask is not None and self.wants(self.state):
+                    await self._asked_by_person(view)
+                    continue
                 if asked.long(self.state):
                     if leave_when_asked:
                         return bool(driver)
@@ -165,6 +174,23 @@ class Follower:
         finally:
             view.close()
             self._say_what_keeps_it(last=True)
+
+    async def _asked_by_person(self, view: View) -> None:
+        """Ask the person at the terminal, in place of the live view."""
+        assert self.ask is not None
+        view.pause()
+        await self.ask(self)
+        if run_status(self.state) != "waiting":
+            view.go_on()
+
+    def newest(self) -> State:
+        """Return the state of the run with all that its log holds by now."""
+        self._read()
+        return self.state
+
+    def events(self) -> list[Event]:
+        """Return the events of the run."""
+        return [event for _entry, event in self._reader.events(self._ident)]
 
     def _say_what_keeps_it(self, *, last: bool = False) -> None:
         """Print each note once; a live picture is not written into."""
