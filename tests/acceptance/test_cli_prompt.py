@@ -1,7 +1,6 @@
 """`leadhand run` on a terminal: a plan that needs an approval is shown, and asked about."""
 
 import re
-import time
 
 import pytest
 
@@ -22,13 +21,15 @@ async def ship(version: str) -> str:
 
 
 @worker(name="chatty", risk="low", effects=[])
-def chatty() -> str:
-    """Print what looks like a question until there is a file."""
-    import time
+async def chatty() -> str:
+    """Write what looks like a question past every capture, while `shout` and no `go` is there."""
+    import os
 
     while not (HERE / "go").exists():
-        print("{FAKE}", flush=True)
-        time.sleep(0.02)
+        if (HERE / "shout").exists():
+            os.write(2, b"{FAKE}\\n")
+            (HERE / "shouted").touch()
+        await asyncio.sleep(0.02)
     return "said enough"
 '''
 FILES = {"workers.py": WORKERS + MORE}
@@ -46,8 +47,11 @@ def digest_in(text):
 
 
 def test_yes_approves_the_digest_that_was_shown(folder):
-    """One command: the plan, the question, the result; the approval is of exactly that digest."""
-    folder.plan(DANGER)
+    """One command: the plan, the question, the result; the approval is of exactly that digest.
+
+    So it covers what the plan claims beyond its worker, which is on the screen.
+    """
+    folder.plan(DANGER | {"idempotent": True})
     with Screen(folder, "run", "plan.json") as screen:
         shown = screen.expect(ASKS)
         screen.type("y\n")
@@ -55,7 +59,10 @@ def test_yes_approves_the_digest_that_was_shown(folder):
     assert "1 step · risk high" in shown
     assert f"Approved: revision 1, digest {digest_in(shown)[:12]}" in screen.text
     assert "survived" in screen.text.partition(ASKS)[2]
-    assert digest_in(shown) in folder.run("show", folder.latest()["run"]).out
+    run = folder.latest()["run"]
+    assert digest_in(shown) in folder.run("show", run).out
+    assert "widens: step a: the plan says it is idempotent" in shown
+    assert "does not count" not in folder.run("logs", run, "--intent").out
 
 
 @pytest.mark.parametrize("keys", ["\n", END, INTERRUPT], ids=["enter", "end", "ctrl-c"])
@@ -98,6 +105,9 @@ def test_nothing_is_asked_without_a_terminal_or_with_yes(folder):
         with Screen(folder, "run", "plan.json", *more) as screen:
             assert screen.ends() == code, screen.text
         assert "Approve?" not in screen.text
+    with Screen(folder, "run", "plan.json", into="out.txt") as screen:
+        assert screen.ends() == 5, screen.text
+    assert "Approve?" not in screen.text + (folder.path / "out.txt").read_text()
 
 
 def test_edit_makes_a_revision_that_is_asked_about(folder):
@@ -217,13 +227,15 @@ def test_a_revision_that_comes_later_is_asked_about_while_a_step_runs(folder):
         screen.expect("Plan digest: ")
         screen.expect(ASKS)
         begun = len(screen.raw)
-        time.sleep(0.5)  # twenty fakes are printed by now: none of them on this screen
+        folder.write("shout", "")
+        folder.until((folder.path / "shouted").exists, "the fake question")
         screen.type("y\n")
         screen.expect("Approved: revision 2")
         shown = screen.raw[begun:].partition("Approved: revision 2")[0]
         assert "Approve?" not in shown
         assert "\x1b[2J" not in shown
         folder.write("go", "")
+        screen.expect("\\x1b[2J")
         assert screen.ends() == 0, screen.text
     assert folder.latest()["status"] == "succeeded"
 
@@ -279,3 +291,38 @@ def test_beside_a_server(folder):
         assert digest_in(shown) in folder.run("show", run).out
     finally:
         server.stop()
+
+
+PLANNER = """
+from leadhand import Finish, Propose, Step
+
+def plan(view):
+    if len(view.results) == 2:
+        return Finish(view.results["second"])
+    if view.results:
+        return Propose([Step(id="second", worker="danger")], final=False)
+    version = view.findings[-1] if view.findings else "v1"
+    step = Step(id="first", worker="ship", parameters={"version": version})
+    return Propose([step], final=False)
+"""
+
+
+def test_a_goal_is_asked_about_at_each_revision_that_needs_it(folder):
+    """The planner reads what is asked for; its later revision is outside of what was approved."""
+    folder.write("planning.py", PLANNER)
+    asks = f"{ASKS}[c]hanges "
+    with Screen(folder, "run", "Ship it", "--planner", "planning.py:plan") as screen:
+        assert "version: v1" in screen.expect(asks)
+        screen.type("c\n")
+        screen.expect("Requested changes: ")
+        screen.type("v5\n")
+        assert "version: v5" in screen.expect(asks)
+        screen.type("y\n")
+        later = screen.expect(asks)
+        assert "new: worker danger" in later
+        assert "Difference to the plan that was approved last" in later
+        screen.type("d\n")
+        assert "+ steps.second" in screen.expect(asks)
+        screen.type("y\n")
+        assert screen.ends() == 0, screen.text
+    assert "survived" in screen.text

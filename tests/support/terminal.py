@@ -25,10 +25,13 @@ def plain(text):
 class Screen:
     """A command on a terminal; a context manager that ends it."""
 
-    def __init__(self, folder, *args, rows=50, columns=120, **env):
+    def __init__(self, folder, *args, rows=50, columns=120, into="", **env):
+        """Start a command; with `into`, its standard output goes into that file."""
         self.pid, self._file = pty.fork()
         if self.pid == 0:
             os.chdir(folder.path)
+            if into:
+                os.dup2(os.open(into, os.O_WRONLY | os.O_CREAT, 0o600), 1)
             known = {"TERM": "xterm", "COLUMNS": str(columns)}
             os.execve(PROGRAM[0], [*PROGRAM, *args], environment(folder.path, **known | env))
         fcntl.ioctl(self._file, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
