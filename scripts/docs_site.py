@@ -472,7 +472,7 @@ def is_fenced(mark: str) -> bool:
     return not mark.strip()
 
 
-def stage(*, draft: bool = False) -> tuple[dict[str, Page], list[Any]]:
+def stage(into: Path, *, draft: bool = False) -> tuple[dict[str, Page], list[Any]]:
     pages = collect()
     for page in pages.values():
         if page.target.startswith("releases/"):
@@ -483,7 +483,7 @@ def stage(*, draft: bool = False) -> tuple[dict[str, Page], list[Any]]:
     nav = navigation(pages)
     if staged.problems:
         raise Broken("\n".join(staged.problems))
-    folder = BUILD / "site-src"
+    folder = into / "site-src"
     shutil.rmtree(folder, ignore_errors=True)
     for page in pages.values():
         path = folder / page.target
@@ -498,27 +498,28 @@ def stage(*, draft: bool = False) -> tuple[dict[str, Page], list[Any]]:
     return pages, nav
 
 
-def build(nav: list[Any]) -> None:
+def build(into: Path, nav: list[Any]) -> None:
     # JSON is YAML.
-    (BUILD / "site.yml").write_text(json.dumps(config(nav), indent=1))
-    shutil.rmtree(BUILD / "site", ignore_errors=True)
+    (into / "site.yml").write_text(json.dumps(config(nav), indent=1))
+    shutil.rmtree(into / "site", ignore_errors=True)
     program = Path(sys.executable).with_name("zensical")
-    command = [str(program), "build", "--strict", "--clean", "--config-file", "build/site.yml"]
-    done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
+    command = [str(program), "build", "--strict", "--clean", "--config-file", "site.yml"]
+    done = subprocess.run(command, cwd=into, check=False, capture_output=True, text=True)
     if done.returncode:
-        raise Broken(done.stdout + done.stderr)
-    for path in (BUILD / "site").rglob("*.html"):
+        said = re.sub(r"\x1b\[[\d;]*m", "", done.stdout + done.stderr)
+        found = re.findall(r"^Warning: (.+)\n.*\[ (\S+) \]", said, re.MULTILINE)
+        raise Broken("\n".join(f"{place}: {what}" for what, place in found) or said)
+    for path in (into / "site").rglob("*.html"):
         # Zensical has pages load this from another host, for search from the file system.
-        up = os.path.relpath(BUILD / "site" / "assets" / "worker.js", path.parent)
+        up = os.path.relpath(into / "site" / "assets" / "worker.js", path.parent)
         path.write_text(path.read_text().replace("https://unpkg.com/iframe-worker/shim", up))
 
 
 # --- for language models -----------------------------------------------------
 
 
-def write_llms(pages: dict[str, Page], nav: list[Any]) -> None:
+def write_llms(site: Path, pages: dict[str, Page], nav: list[Any]) -> None:
     """Write llms.txt, llms-full.txt and the pages as Markdown."""
-    site = BUILD / "site"
     about = project()
     index = [f"# Leadhand\n\n> {about['description']}\n"]
     whole = [f"# Leadhand {about['version']}: all pages\n"]
@@ -609,19 +610,22 @@ def check(site: Path) -> list[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Build the documentation site into build/site.")
     parser.add_argument("--draft", action="store_true", help="leave every picture empty")
+    parser.add_argument("--into", type=Path, default=BUILD, help="another folder than build")
     options = parser.parse_args()
+    into: Path = options.into.resolve()
+    into.mkdir(parents=True, exist_ok=True)
     try:
-        pages, nav = stage(draft=options.draft)
-        build(nav)
-        write_llms(pages, nav)
-        problems = check(BUILD / "site")
+        pages, nav = stage(into, draft=options.draft)
+        build(into, nav)
+        write_llms(into / "site", pages, nav)
+        problems = check(into / "site")
         if problems:
             raise Broken("\n".join(problems))
     except Broken as trouble:
         print(f"leadhand: the site is broken\n{trouble}", file=sys.stderr)
         return 1
     listed = sum(not page.hidden for page in pages.values())
-    print(f"{listed} pages: build/site/index.html")
+    print(f"{listed} pages: {into / 'site' / 'index.html'}")
     return 0
 
 

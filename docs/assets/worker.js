@@ -11,7 +11,11 @@ if (location.protocol === "file:") {
       frame.title = "Search";
       document.body.append(frame);
       const inside = frame.contentWindow;
-      inside.postMessage = (data) => queueMicrotask(() => this.onmessage?.({ data }));
+      // A Worker gets and gives copies, after the present event.
+      inside.postMessage = (data) => {
+        const copy = structuredClone(data);
+        setTimeout(() => this.onmessage?.({ data: copy }));
+      };
       const script = inside.document.createElement("script");
       script.src = new URL(address, location.href);
       this.loaded = new Promise((resolve) => {
@@ -23,8 +27,9 @@ if (location.protocol === "file:") {
     }
 
     async postMessage(data) {
+      const copy = structuredClone(data);
       await this.loaded;
-      this.frame.contentWindow?.onmessage?.({ data });
+      setTimeout(() => this.frame.contentWindow?.onmessage?.({ data: copy }));
     }
 
     terminate() {
