@@ -32,7 +32,7 @@ pytestmark = pytest.mark.slow
 def copy_project(place: Path) -> Path:
     """Copy what tests need, as it stands in the work tree."""
     ignore = shutil.ignore_patterns(*SKIPPED)
-    for name in ("src", "tests", "docs", "examples", "bench", "requirements"):
+    for name in ("src", "tests", "docs", "examples", "bench", "requirements", "scripts"):
         shutil.copytree(ROOT / name, place / name, ignore=ignore)
     for path in ROOT.glob("*.*"):
         if path.is_file():

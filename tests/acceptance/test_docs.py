@@ -353,15 +353,6 @@ TABLES = {
     ("agents.md", "Models"): ModelName._fields,
     ("mcp.md", "Settings"): {*keys(ServerTable), *keys(ToolTable)},
     ("recovery.md", "The ladder"): FAILURE_CLASSES,
-    ("hosting.md", "Settings"): [
-        *(f"{table}.{key}" for table, schema in SCHEMAS.items() for key in keys(schema)),
-        *(
-            f"{table}.{key}"
-            for table in ("server", "temporal")
-            for key in keys(section_of(table).tables[table])
-        ),
-    ],
-    ("fleet.md", "Settings"): keys(section_of("fleet").tables["fleet"]),
     ("hosting.md", "Exit codes"): [str(code) for code in CODES],
 }
 

@@ -311,10 +311,11 @@ class CoderTable(TableSchema, kw_only=True):
     tier: Annotated[int, TIER] = 1
     """The order of strength: a task goes to the lowest tier first."""
     program: str = ""
-    """The path of Claude Code or Codex. Default: found in `PATH`."""
+    """The path of Claude Code or Codex. Default: found in `PATH`. In the sandbox the agent sees
+    that file, or the npm or Python package that holds it."""
     command: tuple[str, ...] = ()
-    """The arguments of kind `command`; placeholders such as `{brief_file}`, `{task}`, `{model}` and
-    `{root}` are replaced."""
+    """The arguments of kind `command`, with `{brief_file}`, `{task}`, `{attempt}`, `{session}`,
+    `{model}`, `{slot}`, `{home}`, `{run}`, `{gateway}`; `{root}` is the folder of the settings."""
     hosts: tuple[str, ...] = ()
     """Hosts, as `host:port`, that the agent may contact through the proxy."""
     url: str = ""

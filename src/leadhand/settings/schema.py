@@ -125,7 +125,8 @@ class PolicyTable(
     outage_s: Duration = DEFAULTS.outage_s
     """The longest time in all that a step may be parked."""
     restarts_free: Count = DEFAULTS.restarts_free
-    """How often an idempotent step may be lost with its host before that uses up an attempt."""
+    """How often an idempotent step may be lost with its host before that uses up an attempt; in a
+    fleet 50 by default."""
     splits_max: Count = DEFAULTS.splits_max
     """How often the parts of a step may be split again."""
     jitter: Share = DEFAULTS.jitter
@@ -147,7 +148,8 @@ class PolicyTable(
     wall_s: Duration | None = DEFAULTS.wall_s
     """The longest time that a run may take; without it there is no limit."""
     budget: Number | None = DEFAULTS.budget
-    """The highest cost of a run: US dollars of models and cost units of workers together."""
+    """The highest cost of a run: US dollars of models and cost units of workers together. Without
+    it there is no limit, or that of `planner.budget` where models are called."""
     auto_risk: Risk = "medium"
     """The highest risk level that runs without an approval."""
     review: bool = DEFAULTS.review
