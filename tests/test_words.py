@@ -26,8 +26,13 @@ TEXTS_MIN = 100
 PRODUCTS = ("server", "fleet", "audit")
 """Folders of `src/leadhand` that are parts of their own; the others are `terminal`."""
 
-SPEAKS_TO_MODELS = ("planners/model/prompts", "planners/model/prompt.py")
-"""Instructions to models: recorded sessions are found by them."""
+SPEAKS_TO_MODELS = (
+    "planners/model/prompts",
+    "planners/model/prompt.py",
+    "fleet/agents/brief.py",
+    "fleet/review.py",
+)
+"""Instructions to models and agents: recorded sessions are found by them."""
 
 HISTORY = ("CHANGELOG.md", "docs/releases/", "docs/decisions/")
 """What was written about earlier versions stays as it was written."""
@@ -35,7 +40,9 @@ HISTORY = ("CHANGELOG.md", "docs/releases/", "docs/decisions/")
 STRICT: tuple[str, ...] = ("page", "server", "audit")
 """The parts in which no phrase may be found."""
 
-ALLOWED: dict[str, str] = {}
+ALLOWED: dict[str, str] = dict.fromkeys(
+    ("AGENTS.md: nobody", "AGENTS.md: whoever"), "the rule that names the words to avoid"
+)
 """`FILE: PHRASE` -> why it stays."""
 
 

@@ -37,7 +37,7 @@ def test_a_run_taken_off_the_end_shows(folder):
     (folder.path / ".leadhand" / "leadhand.db.anchors").unlink()
     done = folder.run("verify", "--all")
     assert done.code == 0, done
-    assert "cannot be shown: that nobody cut off its end" in done.err
+    assert "cannot be shown: that the log was not truncated" in done.err
     assert "there is no anchor" in done.err
 
 

@@ -96,7 +96,7 @@ def test_no_way_is_explained(folder):
     """What is missing and who would need it; exit 1, since it is no matter of usage."""
     done = folder.run("plan", "Sum it up", "--want", "summary")
     assert done.code == 1
-    assert "nobody gives topic" in done.err
+    assert "no worker gives topic" in done.err
     doc = folder.run("plan", "Sum it up", "--want", "summary", "--json").doc
     assert doc["error"]["code"] == "no-plan"
     assert folder.run("plan", "Sum it up").code == 2
@@ -158,6 +158,6 @@ def test_facts_may_be_given_with_commas_between_them(folder):
     )
     assert done.doc["plan"] == both.doc["plan"]
     done = folder.run("plan", "x", "--have", "topic=t", "--want", "tabel")
-    assert (done.code, "nobody gives tabel (did you mean table?)" in done.err) == (1, True), done
+    assert (done.code, "no worker gives tabel (did you mean table?)" in done.err) == (1, True), done
     done = folder.run("plan", "x", "--have", "topic=t", "--want", "coffee")
     assert "did you mean" not in done.err

@@ -187,7 +187,7 @@ def test_direct_says_why_it_is_not_for_this_goal():
     """Several, or nobody."""
     with pytest.raises(UsageError, match="far, near can give it"):
         pursued([near, far], Goal(want="raw", have=HAVE), "direct")
-    with pytest.raises(UsageError, match="nobody can give it"):
+    with pytest.raises(UsageError, match="no worker can give it"):
         pursued([clean], Goal(want="table", have=HAVE), "direct")
 
 

@@ -54,7 +54,7 @@ async def test_a_run_that_temporal_hosts_is_shown_as_hosted_and_what_it_waits_fo
         state = reader.state("waits")
         assert (await looking.driver(state)).drives(state)
         (note,) = looking.notes
-        assert "nobody asks for work of idle" in note
+        assert "no machine asks for work of idle" in note
         assert "Fix: leadhand worker --kinds idle" in note
         everything = host_status(settings, reader)
         while not (await everything.driver()).drives(state):  # a list comes a moment later

@@ -125,7 +125,7 @@ def test_an_empty_project_says_what_it_lacks(pages, tmp_path):
         page.get_by_label("Goal", exact=True).fill("Be done")
         page.get_by_label(re.compile("^Wanted facts")).fill("summary")
         page.get_by_role("button", name="Show plan").click()
-        expect(page.get_by_role("alert")).to_contain_text("nobody gives summary")
+        expect(page.get_by_role("alert")).to_contain_text("no worker gives summary")
         page.get_by_role("button", name="Library plan").click()
         expect(page.get_by_role("alert")).to_have_count(0)
         expect(page.get_by_text("The library is empty")).to_be_visible()

@@ -90,7 +90,7 @@ def prepare(target: StoreLocation, readers: Sequence[str] = (), writers: Sequenc
     make_store_folder(target)
     if not isinstance(target, Address):
         if readers or writers:
-            raise UsageError("a file has no roles: whoever may write to it may change it")
+            raise UsageError("a file has no roles: write permission for the file allows any change")
         from leadhand.stores.sqlite.store import SqliteStore
 
         asyncio.run(_opened_and_closed(lambda: SqliteStore(target, copying=True)))

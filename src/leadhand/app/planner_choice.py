@@ -102,7 +102,7 @@ def _direct(goal: Goal, catalog: Catalog) -> DirectPlanner:
     if len(found) == 1:
         return DirectPlanner(one_step(found[0], goal))
     wanted = ", ".join(goal.want) or "nothing"
-    names = ", ".join(each.name for each in found) or "nobody"
+    names = ", ".join(each.name for each in found) or "no worker"
     raise UsageError(
         f"mode direct is for a goal that exactly one worker reaches from what is there; wanted is "
         f"{wanted}, and {names} can give it. Fix: say --want and --have, or take mode auto."

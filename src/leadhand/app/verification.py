@@ -86,7 +86,7 @@ class Verification:
         return [*self._unanchored(), *self.signatures.unshown()]
 
     def _unanchored(self) -> list[str]:
-        rewritten = "that nobody cut off its end, or wrote all of it anew with fitting hashes"
+        rewritten = "that the log was not truncated, or rewritten with matching hashes"
         if not self.lines:
             return [f"{rewritten}: there is no anchor ({self.file})"]
         if self.since:

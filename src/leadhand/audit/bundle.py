@@ -502,8 +502,8 @@ To check it, without the database it came from:
 Install it with pip, from the package or the repository that the sender works with; this file was
 made by {made_by}. Checking needs no account, no network and no database.
 
-Without signature.json this file is not signed: its parts fit together, but whoever could write it
-could have made it up whole. Then ask the sender for a signed export ([audit] key in leadhand.toml,
+Without signature.json this file is not signed: its parts fit together, but a writer of the file
+could have made all of it up. Then ask the sender for a signed export ([audit] key in leadhand.toml,
 made by `leadhand audit-key`; get the public half by another way than this file), or for the anchor
 file that is kept apart from the database, or compare the head of the log on index.html with the one
 that `leadhand verify` prints beside the database.

@@ -589,7 +589,7 @@ class EmbeddedHost:
             case Notify():
                 self.notice(effect.kind, run.id, effect.text)
             case _:
-                self.fail(Bug(f"nobody performs {type(effect).__name__}"))
+                self.fail(Bug(f"no handler for effect {type(effect).__name__}"))
 
     def _run_task(self, run: Run, key: str, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

@@ -52,7 +52,7 @@ def submit(
     if path.suffix != ".md":
         raise UsageError(f"{path}: an epic is a Markdown file. Fix: call it {path.stem}.md")
     if path.name.startswith("."):  # a file that is being written is called so
-        raise UsageError(f"{path}: nobody looks at a hidden file. Fix: call it {path.name[1:]}")
+        raise UsageError(f"{path}: hidden files are ignored. Fix: rename it to {path.name[1:]}")
     try:
         text = text_of(data)
     except UnicodeDecodeError as error:

@@ -146,7 +146,7 @@ def _duration(value: Any) -> float:
 
 def _limit(value: Any) -> float:
     if not (found := _duration(value)) > 0:
-        raise ValueError("must be above 0: nobody would have time for anything")
+        raise ValueError("must be above 0")
     return found
 
 

@@ -173,7 +173,7 @@ class Station:
             return found[0], at_work[found[0]]
         if found:
             raise UsageError(f"{task} could be any of: {', '.join(sorted(found)[:8])}")
-        names = ", ".join(sorted(at_work)[:8]) or "nobody"
+        names = ", ".join(sorted(at_work)[:8]) or "none"
         raise Conflict(f"no agent works on {task}; at work: {names}")
 
     async def drain(self, grace_s: float) -> int:

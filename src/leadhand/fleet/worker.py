@@ -427,7 +427,7 @@ class CoderWorker:
             try:
                 change = await review.change_of(shop.hub, left, kept)
             except review.DiffTooLarge as error:
-                words = f"{error}: nobody could read it. Split it"
+                words = f"{error}: too large to review. Split it"
                 return paid.failed("criteria_unmet", words, None, handoff), ""
             ref = ref_of("task", assignment.run, assignment.task, assignment.attempt)
             await shop.hub.submit(ref, left.head)

@@ -35,7 +35,7 @@ class DirectPlanner:
 
     async def decide(self, _view: PlannerView) -> Decision:
         """Give up: the whole plan was part of the start."""
-        return GiveUp("one worker was to do it, and nobody plans beyond that (mode direct)")
+        return GiveUp("mode direct plans one step, and that step is done")
 
 
 def able(catalog: Catalog, goal: Goal) -> list[Operator]:

@@ -374,7 +374,7 @@ class EngineActivities:
         except Fenced:
             raise
         except Conflict as error:  # another try of this batch was first: the next one compares
-            raise StoreError(f"somebody else is writing: {error}") from error
+            raise StoreError(f"another process is writing: {error}") from error
 
     async def _deputy(self, look: StateRequest) -> RemoteRun:
         state = fold(await self._read(look.run, look.place))

@@ -103,7 +103,7 @@ async def missing(client: Client, prefix: str, workers: Iterable[str]) -> list[s
             last = f" ({silent_since(seen)}, has ended or is busy)" if seen else ""
             fix = f"Fix: leadhand worker --kinds {name}"
             found.append(
-                f"nobody asks for work of {name}{last}: its steps wait for a machine. {fix}"
+                f"no machine asks for work of {name}{last}: its steps wait for a machine. {fix}"
             )
     return found
 

@@ -143,7 +143,7 @@ class Dispatch:
             case Notify():
                 self._flow.pipe.tell(effect.kind, effect.text)
             case _:
-                raise Bug(f"nobody performs {type(effect).__name__}")
+                raise Bug(f"no handler for effect {type(effect).__name__}")
 
     def _begin(self, key: str, epoch: int, work: Any, effect: Any) -> None:
         before = list(self._tasks.get(key, ()))
@@ -268,7 +268,7 @@ class Dispatch:
     def _broken(self, effect: StartAttempt | StartProbe, cause: BaseException | None) -> Said:
         """Return the outcome of an activity without a result."""
         if isinstance(cause, TimedOut) and cause.type is TimeoutType.SCHEDULE_TO_START:
-            reason = f"no machine took it: nobody serves {effect.worker}, or all are busy"
+            reason = f"no machine took it: none serves {effect.worker}, or all are busy"
             return self._failed(effect, "unavailable", reason, "none")
         if isinstance(cause, Cancelled):
             return self._unbegun(effect, barred=False)
@@ -341,7 +341,7 @@ class Dispatch:
             try:
                 said = await self._see(call, PLAN, look, PlannerReply) or said
             except ActivityError as error:
-                said = PlannerReply(reason=f"nobody heard from it: {error.cause}"[:2000])
+                said = PlannerReply(reason=f"no answer was received: {error.cause}"[:2000])
 
         def heard(state: State, now: Now) -> Move:
             self.money.back("", effect.epoch)

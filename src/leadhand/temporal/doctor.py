@@ -115,6 +115,6 @@ async def _queue(client: Client, what: str, queue: str, without: str, fix: str) 
     if there:
         return (what, ", ".join(there), "", "")
     if not seen:
-        return (what, "nobody", without, fix)
+        return (what, "none", without, fix)
     why = "it has ended" if engine else "it has ended, or has all the work that it may take"
     return (what, silent_since(seen), f"{why}: {without}", fix)

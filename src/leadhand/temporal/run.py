@@ -147,7 +147,7 @@ class TemporalRun:
             while not (await asyncio.wait([task], timeout=ENGINE_WAIT_S))[0]:
                 if gone := await missing(self.host.client, self.host.ways.prefix, ()):
                     raise Unreachable(
-                        f"nobody has taken it yet, and it may still be carried out: {gone[0]}"
+                        f"no process has taken it yet, and it may still be carried out: {gone[0]}"
                     )
             told: Doc = task.result()
             return told
@@ -177,7 +177,7 @@ class TemporalRun:
             return UsageError(f"there is no run {self.id}")
         if state.ended is not None:
             return Conflict(f"run {self.id} has ended ({state.ended.status})")
-        return Conflict(f"nobody hosts run {self.id}. Fix: leadhand resume {self.id}")
+        return Conflict(f"no process hosts run {self.id}. Fix: leadhand resume {self.id}")
 
     async def wait_idle(self) -> str:
         """Wait until the run has ended or waits for a person."""
@@ -210,7 +210,7 @@ class TemporalRun:
         await self.give_up(reason)
         if (await self.look()).started is not None:
             raise Conflict(
-                f"an engine had just begun run {self.id}, and nobody hosts it now. "
+                f"an engine had just begun run {self.id}, and no process hosts it now. "
                 f"Fix: leadhand resume {self.id}, and cancel it then"
             )
         return True

@@ -268,7 +268,7 @@ def test_needs_info_that_nobody_has_is_asked_of_a_person():
     run = Run([ask], ["answer"], attempt=failing(ask=[Failure("needs_info", "Which region?")]))
     asked = run.to_the_end(GoalPlanner())
     assert isinstance(asked, Ask)
-    assert "nobody gives region" in asked.question
+    assert "no worker gives region" in asked.question
     answer = {"question": asked.question, "choice": "give", "text": "EU", "data": None}
     run.answers.append(answer | {"facts": ["region"], "at": 0})
     run.facts.add("region")
@@ -284,7 +284,7 @@ def test_no_way_is_explained_down_to_what_nobody_gives():
     asked = first(Run([CLEAN, Does("sum_up", ("table",), ("summary",))], ["summary"]))
     assert asked.question == (
         "There is no way to summary: summary needs table; clean gives table but needs raw; "
-        "nobody gives raw. Can you give raw?"
+        "no worker gives raw. Can you give raw?"
     )
     assert asked.choices == ("give", "stop")
 
@@ -296,7 +296,7 @@ def test_an_answer_with_data_is_used_and_asked_for_once_only():
     answer = {"question": asked.question, "choice": "give", "text": "", "actor": "Ann"}
     answer |= {"facts": ["raw"], "at": 0}
     run.answers.append(answer | {"data": None})
-    assert run.ask(GoalPlanner()).reason == "table needs raw; nobody gives raw"
+    assert run.ask(GoalPlanner()).reason == "table needs raw; no worker gives raw"
     run.answers[0] = answer | {"data": [1, 2]}
     run.facts.add("raw")
     assert run.ask(GoalPlanner()).steps[0]["parameters"] == {"raw": [1, 2]}

@@ -101,7 +101,7 @@ async def test_a_goal_without_facts_is_refused():
     lead = Lead(ALL, store=MemoryStore())
     with pytest.raises(UsageError, match="names no facts"):
         await lead.run(Goal(text="A table, please"))
-    with pytest.raises(NoPlan, match="nobody gives magic"):
+    with pytest.raises(NoPlan, match="no worker gives magic"):
         await lead.plan("Do it", want="magic")
 
 
@@ -168,7 +168,9 @@ def test_on_the_command_line(tmp_path):
     waits = folder.run("run", "it", "--workers", "workers.py", "--want", "report", "--json")
     assert waits.code == 5, waits
     (open_,) = waits.doc["waiting_for"]
-    assert "nobody gives title, topic" in open_["text"] or "nobody gives title" in open_["text"]
+    assert (
+        "no worker gives title, topic" in open_["text"] or "no worker gives title" in open_["text"]
+    )
     run, _, ident = open_["id"].partition("/")
     folder.run("answer", open_["id"], "stop")
     again = folder.run("resume", run)

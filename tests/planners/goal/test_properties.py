@@ -65,14 +65,14 @@ def test_every_run_is_valid_and_ends_as_it_must(world, seed):
 
 @given(worlds())
 def test_what_cannot_be_reached_is_explained(world):
-    """The reason names a wanted fact, and either nobody gives something or it is impossible."""
+    """The reason names a wanted fact, and either no worker gives something or it is impossible."""
     workers, have, want = world
     decision = Run(workers, want, have).ask(GoalPlanner())
     if isinstance(decision, Propose | Finish):
         return
     text = decision.question if isinstance(decision, Ask) else decision.reason
     assert any(fact in text for fact in want)
-    assert "nobody gives" in text or "impossible" in text or "needs" in text
+    assert "no worker gives" in text or "impossible" in text or "needs" in text
 
 
 @given(worlds())

@@ -144,7 +144,9 @@ def _check_use(book: _Book, out: Findings) -> None:
         given = whole.facts(step, "gives")
         idle = all(fact in book.have or fact not in book.needed for fact in given)
         if given and idle and ident not in waited_for and not whole.effects(step):
-            message = f"step {shown(ident)} gives {listed(given, 3)}, which nobody needs"
+            message = (
+                f"step {shown(ident)} gives {listed(given, 3)}, which no step and no goal needs"
+            )
             out.add("gives-useless", whole.place(ident), message, "Leave the step out.")
     for fact in book.want:
         able = _providers(book.catalog, fact)

@@ -257,7 +257,7 @@ def _check_planner(
     if "mode" in plan:
         out.add("field-later", join(prefix, "mode"), _NO_PLANNER)
     if plan.get("final") is False:
-        message = f"{_NO_PLANNER}: nobody adds to a document, and its run fails at the end"
+        message = f"{_NO_PLANNER}: no planner adds to a plan file, and its run fails at the end"
         out.add("field-later", join(prefix, "final"), message, "Take it out, or name a planner.")
     for i, step in steps:
         if failure_action_of(step.get("failure_action")) == "replan":

@@ -104,7 +104,7 @@ _STRUCTURE = {
 _SEMANTICS = {
     "need-unmet": ("LH201", _E, "a step needs a fact that nothing before it gives"),
     "goal-undone": ("LH202", _E, "a wanted fact is given and may be taken back before the end"),
-    "gives-useless": ("LH203", _W, "a step gives only facts that are there or that nobody needs"),
+    "gives-useless": ("LH203", _W, "a step gives only facts that are there or not needed"),
     "fact-dropped": ("LH204", _E, "a step takes back a fact that a later or concurrent one needs"),
     "rollback-partial": ("LH205", _W, "a rollback is asked for, and a step cannot be taken back"),
     "fact-unchecked": ("LH206", _N, "a step needs a fact that is claimed and never checked"),

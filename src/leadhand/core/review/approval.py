@@ -233,7 +233,7 @@ class ApprovalRow(msgspec.Struct, kw_only=True):
     revision: int
     """The number of the revision."""
     digest: str
-    """What was shown to whoever allowed it."""
+    """The digest that was shown to the approver."""
     by: str
     """A person, or `policy`."""
     at: str

@@ -133,7 +133,7 @@ class ReviewDocument(Assessment, kw_only=True):
     envelope: Doc | None
     """The limits within which later revisions need no new approval."""
     revisable: Revisable | None
-    """Who may revise the plan, and within which envelope once this is allowed; null: nobody."""
+    """The planner that may revise the plan, and its envelope once approved; null if none."""
     outside: list[str]
     """What is outside the envelope, in words."""
     untrusted: bool
@@ -177,7 +177,7 @@ class PlanReview(Assessment, kw_only=True):
     lookalikes: list[str]
     """Texts that cannot be told by looking, each with its path, escaped as `\\u....`."""
     revisable: Revisable | None
-    """Who may revise the plan, and within which envelope once it is allowed; null: nobody."""
+    """The planner that may revise the plan, and its envelope once it is approved; null if none."""
     widens: list[str]
     """What steps claim beyond their workers, in words: an approval allows it too."""
     overclaims: list[str]

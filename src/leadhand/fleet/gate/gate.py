@@ -646,7 +646,7 @@ class Soundness:
             return
         self.log = verdict.log[-SAID_CHARS:]
         self.against = (
-            f"main itself does not pass {verdict.failed}, so no change could; nobody is sent"
+            f"main itself does not pass {verdict.failed}, so no change could; no agent is started"
         )
 
     def _rules(self) -> str:

@@ -361,7 +361,7 @@ class Conductor:
         async with self._merging:
             waiting = self._waiting.get(name)
             if waiting is None:
-                raise Bug(f"the train holds a change that nobody waits for: {name}")
+                raise Bug(f"the merge queue holds a change that no task waits for: {name}")
             if onto not in waiting.merged:
                 waiting.merged[onto] = await self._merge(waiting.change, onto)
             return waiting.merged[onto]

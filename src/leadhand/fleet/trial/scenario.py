@@ -172,7 +172,7 @@ async def lay_out(places: Places, trial: Trial) -> None:
             "outside": str(places.outside),
         }
         (places.told / f"{task}.json").write_text(json.dumps(about))
-    places.outside.write_text("nobody writes here\n")
+    places.outside.write_text("no agent writes here\n")
     await _repository(places)
     lines = [
         f"  - {{id: {name}, goal: write the module {name} and its check,"

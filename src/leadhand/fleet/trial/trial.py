@@ -207,7 +207,7 @@ class Desk:
         entry = f"100644,{blob},modules/{task}.py"
         await git("update-index", "--add", "--cacheinfo", entry, index=index)
         tree = (await git("write-tree", index=index)).text
-        words = f"Somebody writes {task} too"
+        words = f"Another person writes {task} too"
         sha = (await git("commit-tree", tree, "-p", "main", "-m", words)).text
         await git("update-ref", "refs/heads/main", sha)
         return sha

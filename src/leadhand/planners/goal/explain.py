@@ -46,7 +46,7 @@ def why_not(
     for fact in queue:
         givers = operators.givers.get(fact, [])
         if not givers:
-            clauses.append(f"nobody gives {fact}{_meant(fact, operators)}")
+            clauses.append(f"no worker gives {fact}{_meant(fact, operators)}")
             missing.append(fact)
             continue
         barred = [name for name in givers if prices.of.get(name) == inf]

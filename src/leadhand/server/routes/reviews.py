@@ -126,7 +126,7 @@ async def reassign(request: Request, run: str, step: str, form: ReassignForm) ->
             raise Conflict(f"step {step} cannot be reassigned: it is {what}")
         others = others_for(state, found)
         if form.worker not in others:
-            named = ", ".join(others) or "nobody"
+            named = ", ".join(others) or "none"
             raise UsageError(f"worker {form.worker} cannot do step {step}; available: {named}")
         before, heirs = plan_of(state)
         sets: list[tuple[str, Any]] = [(f'steps["{step}"].worker', form.worker)]
