@@ -66,6 +66,17 @@ lead = Lead(workers=[hello])
 outcome = lead.run_sync("plan.json")
 assert outcome.status == "succeeded", outcome
 """,
+    "temporal_run.py": """
+import signal, subprocess, sys
+
+words = ["--temporal", sys.argv[1], "--store", "runs.db"]
+command = [sys.executable, "-m", "leadhand.cli"]
+engine = subprocess.Popen([*command, "worker", "--engine", *words])
+run = subprocess.run([*command, "run", "plan.json", "--trust", "--quiet", *words])
+engine.send_signal(signal.SIGTERM)
+engine.wait(60)
+assert run.returncode == 0, run
+""",
     "model_plan.py": """
 from leadhand import Lead, ModelPlanner
 from leadhand.testing import ScriptedModel
@@ -121,10 +132,26 @@ def touched(job: str, source: Path) -> set[str]:
         return {name for file in out.iterdir() for name in file.read_text().splitlines()}
 
 
+def temporal_run(source: Path) -> set[str]:
+    """Return the modules of one run on a real Temporal server: the command and its engine."""
+    sys.path.insert(0, str(ROOT))
+    from tests.support.temporal import Server
+
+    server = Server()
+    server.start()
+    try:
+        JOBS["one Temporal run"] = [["temporal_run.py", server.address]]
+        return touched("one Temporal run", source)
+    finally:
+        server.stop()
+
+
 def main() -> None:
     """Print the number of modules for each job, as JSON."""
     source = Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else ROOT / "src"
-    print(json.dumps({job: len(touched(job, source)) for job in JOBS}, indent=2))
+    found = {job: len(touched(job, source)) for job in JOBS}
+    found["one Temporal run"] = len(temporal_run(source))
+    print(json.dumps(found, indent=2))
 
 
 if __name__ == "__main__":
