@@ -178,7 +178,7 @@ def approved(folder, *sets):
     """The reviewed plan, approved before it runs and applied."""
     approval = ("approve", *sets, "-o", "approval.json")
     shown = folder.run("review", "plan.yaml", *sets)
-    assert 'may be revised by "planner.py:revise" within this envelope' in shown.out, shown
+    assert "may be revised by planner.py:revise within this envelope" in shown.out, shown
     assert folder.run("review", "plan.yaml", *approval).code == 0
     return folder.run("apply", "plan.yaml", *sets, "--approval", "approval.json", "--json")
 
@@ -213,8 +213,8 @@ def test_a_reviewed_plan_waits_when_its_planner_leaves_what_was_allowed(tmp_path
     assert waits.code == 5, waits
     run = waits.doc["run"]
     shown = folder.run("review", run).out
-    assert "new        worker ask_by_letter" in shown
-    assert "new        effect post" in shown
+    assert "new: worker ask_by_letter" in shown
+    assert "new: effect post" in shown
     assert "Difference to the plan that was approved last" in shown
     assert "> steps.read_a is now steps.letter_a" in shown
     assert '~ steps.letter_a.worker: "read_page" → "ask_by_letter"' in shown
