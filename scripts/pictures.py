@@ -496,7 +496,7 @@ class Camera:
             page.locator("h1").first.wait_for()
             page.goto(f"{entry.partition('#')[0]}#/{place}")
             page.locator(wanted).first.wait_for()
-            page.wait_for_function("!document.querySelector('.loading')")
+            page.locator(".loading").first.wait_for(state="detached")
             page.wait_for_timeout(400)  # what moves has come to rest
             page.screenshot(path=str(OUT / f"{name}-{look}.png"))
             context.close()
