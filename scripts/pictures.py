@@ -319,6 +319,8 @@ class Command:
     """What the picture shows, in words, for a reader who does not see it."""
     answers: tuple[tuple[str, str], ...] = ()
     """What is typed, each after a text that the command has printed."""
+    cut: tuple[str, str] | None = None
+    """How two lines begin between which all is left out; an ellipsis says so."""
     exits: int = 0
 
 
@@ -364,6 +366,16 @@ STORIES = (
                 ("review", "plan.yaml"),
                 "review",
                 "A terminal: leadhand review shows a plan with its risk, side effects and steps.",
+                cut=("Plan\n", "Plan digest"),
+            ),
+            Command(
+                ("run", "plan.yaml", "--review"),
+                "approval",
+                "A terminal: leadhand run shows the plan and asks for approval. One page is "
+                "missing; the planner revises the plan within what was approved, and the run "
+                "succeeds.",
+                answers=(("Approve?", "y\n"),),
+                cut=("Steps", "Plan digest"),
             ),
         ),
     ),
@@ -404,8 +416,11 @@ def wait_for(port: int) -> None:
     raise RuntimeError(f"nothing listens on port {port}")
 
 
-def play(story: Story) -> Iterator[tuple[Command, list[Row]]]:
-    """Run the commands of a story; give what the terminal shows of each that has a picture."""
+def play(story: Story, until: str = "") -> Iterator[tuple[Command, list[Row]]]:
+    """Run the commands of a story; give what the terminal shows of each that has a picture.
+
+    The story ends with the picture `until`.
+    """
     run = ""
     with project(story) as (folder, api):
         for command in story.commands:
@@ -418,7 +433,19 @@ def play(story: Story) -> Iterator[tuple[Command, list[Row]]]:
             terminal.feed(f"\x1b[2m$\x1b[0m \x1b[1mleadhand {' '.join(typed)}\x1b[0m\r\n")
             terminal.feed(said)
             if command.picture:
-                yield command, terminal.shown()
+                yield command, shortened(terminal.shown(), command.cut)
+            if until and command.picture == until:
+                return
+
+
+def shortened(rows: list[Row], cut: tuple[str, str] | None) -> list[Row]:
+    """Return the lines with those between two others left out."""
+    if cut is None:
+        return rows
+    texts = ["".join(piece for piece, _ in row) for row in rows]
+    first = next(number for number, text in enumerate(texts) if f"{text}\n".startswith(cut[0]))
+    last = next(number for number, text in enumerate(texts) if f"{text}\n".startswith(cut[1]))
+    return [*rows[: first + 1], [("  …", Style(dim=True))], *rows[last:]]
 
 
 def spoken(words: Sequence[str], command: Command, folder: Path) -> str:
@@ -437,6 +464,8 @@ def spoken(words: Sequence[str], command: Command, folder: Path) -> str:
         stdout=theirs,
         stderr=theirs,
         start_new_session=True,
+        # The terminal becomes the one that controls the command, as in a shell.
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509
     )
     os.close(theirs)
     try:
