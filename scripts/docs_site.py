@@ -11,7 +11,8 @@
 5. Write llms.txt and llms-full.txt, and each page as Markdown beside its HTML.
 
 Pictures come from build/pictures, which `make pictures` fills from real runs (scripts/pictures.py).
-A page names one as `![What it shows](../img/NAME.svg)`; the site shows the light or the dark one.
+The site shows the light or the dark one. A page names one as `<!-- picture NAME: words -->`, which
+code hosts leave out; one that is committed in docs/img, also as `![words](../img/NAME.svg)`.
 With `--draft`, every picture is left empty, so that none must be made.
 """
 
@@ -62,6 +63,7 @@ HEADING = re.compile(r"^(#{1,6}) +(.+?) *#*$", re.MULTILINE)
 MATTER = re.compile(r"\A---\n(.*?)\n---\n", re.DOTALL)
 COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 CHANGES = "<!-- changelog -->"
+PICTURE = re.compile(r"<!-- picture ([\w-]+): (.*?) -->", re.DOTALL)
 LANGUAGES = {
     ".py": "python",
     ".toml": "toml",
@@ -160,22 +162,27 @@ class Stage:
         marked = blank(page.text)
         code = [found.span() for found in CODE.finditer(marked)]
         parts, last = [], 0
-        for found in LINK.finditer(marked):
+        for found in re.finditer(f"{LINK.pattern}|{PICTURE.pattern}", marked, re.DOTALL):
             if any(start <= found.start() and found.end() <= end for start, end in code):
                 continue
             parts.append(page.text[last : found.start()])
-            parts.append(self.link(page, source, page.text[found.start() : found.end()], found))
+            if found[4]:
+                parts.append(self.picture(page, found[4], found[5]))
+            else:
+                parts.append(self.link(page, source, page.text[found.start() : found.end()], found))
             last = found.end()
         page.text = "".join(parts) + page.text[last:]
 
     def link(self, page: Page, source: Path, written: str, found: re.Match[str]) -> str:
-        mark, label, address = found.groups()
+        mark, label, address = found[1], found[2], found[3]
         if urlsplit(address).scheme or address.startswith("#"):
             return written
         name, _, anchor = address.partition("#")
         path = Path(os.path.normpath(source.parent / unquote(name)))
         if mark:
-            return self.picture(page, label, path)
+            if not path.exists():
+                self.problems.append(f"{page.target}: {address} is not committed: <!-- picture")
+            return self.picture(page, path.stem, label)
         label = written[1 : written.rindex("](")]
         target = self.place(path)
         if target is None:
@@ -184,9 +191,9 @@ class Stage:
         away = os.path.relpath(target, Path(page.target).parent)
         return f"[{label}]({away}{'#' + anchor if anchor else ''})"
 
-    def picture(self, page: Page, label: str, path: Path) -> str:
+    def picture(self, page: Page, name: str, label: str) -> str:
         """Write a picture as two, for the light and for the dark look."""
-        name = path.stem
+        label = " ".join(label.split())
         known = name in pictures.NAMES_ALL
         ending = ".svg" if name in pictures.TERMINAL or self.draft else ".png"
         made = all((PICTURES / f"{name}-{look}{ending}").exists() for look in LOOKS)

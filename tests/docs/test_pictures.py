@@ -70,7 +70,11 @@ def test_a_picture_loads_nothing():
     assert "url(" not in drawn
 
 
-RUN = "run k3x9w2m7q4pz  Goal\r\n\x1b[32m✓ succeeded\x1b[0m  a  1.5s\r\n━━━✗──✓  hash 0123456789abcdef\r\n"
+RUN = (
+    "run k3x9w2m7q4pz  Goal\r\n"
+    "\x1b[32m✓ succeeded\x1b[0m  a  1.5s\r\n"
+    "━━━✗──✓  hash 0123456789abcdef\r\n"
+)
 
 
 @pytest.mark.parametrize(

@@ -213,9 +213,11 @@ def test_a_new_page_appears_under_the_heading_that_links_it():
     [
         ("[x](missing.md)", "missing.md does not exist"),
         ("[x](../../../outside.md)", "outside.md does not exist"),
-        ("![x](../img/nothing.svg)", "makes no picture nothing"),
+        ("![x](../img/review.svg)", "review.svg is not committed"),
+        ("<!-- picture nothing: x -->", "makes no picture nothing"),
         ("![](../img/run.svg)", "picture run has no words"),
         ("`[x](missing.md)`", ""),
+        ("`<!-- picture nothing: x -->`", ""),
         ("```\n[x](missing.md)\n```", ""),
         ("[x](https://example.org/a)", ""),
     ],
