@@ -167,7 +167,7 @@ def test_the_report_is_one_file_and_the_same_figures_as_json(folder):
     page = (folder.path / "out.html").read_text()
     doc = json.loads((folder.path / "out.json").read_text())
     assert doc["landed"]["in_window"] == 2
-    assert "Yes: every task that the log calls done is one commit on main" in page
+    assert "They agree: every finished task is exactly one commit on main" in page
     for word in ("<script", "http://", "https://", str(folder.path)):
         assert word not in page, "nothing from elsewhere, and nothing of this machine"
     wrong = folder.run("fleet", "report", "--since", "soon")

@@ -78,7 +78,7 @@ def test_how_long_an_approval_holds_is_said_as_it_will_be(pages, tmp_path):
         )
         page.get_by_role("button", name=re.compile("^Approve")).click()
         page.get_by_role("dialog").get_by_role("button", name="Approve").click()
-        expect(state_of(page)).not_to_contain_text("Waiting for input")
+        expect(state_of(page)).not_to_contain_text("Waiting")
         page.goto(f"{served.url}#/runs/{run}/plan?rev=1")
         expect(page.locator(".allowed li")).to_contain_text("until ")
         expect(page.locator(".run-head .figures")).to_contain_text("1 from plan file")
