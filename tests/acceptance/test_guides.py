@@ -255,7 +255,12 @@ def test_a_guide_that_lies_is_found(tmp_path):
     """A wrong output, a wrong end, a command or an option that is not there."""
     reader = Reader(tmp_path)
     reader.console("$ echo one && echo two\none\nt…o\n$ false  # exit 1\n", "page")
-    for lie in ["$ echo one\ntwo\n", "$ false\n", "$ leadhand fly\n", "$ leadhand ls --wings\n"]:
+    for lie in [
+        "$ echo one\ntwo\n",
+        "$ false\n",
+        "$ leadhand fly  # exit 2\n",
+        "$ leadhand ls --wings\n",
+    ]:
         with pytest.raises(AssertionError):
             reader.console(lie, "page")
     with pytest.raises(AssertionError):
