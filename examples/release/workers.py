@@ -1,6 +1,6 @@
 """The workers of the release: real tests, a real backup, a real switch of slots.
 
-What must not be done twice blindly says how to find out whether it happened: `probe`.
+What must not be done twice blindly says how to find out whether it took effect: `probe`.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def test_high_risk_waits_for_a_person(folder):
     assert f"leadhand review {run} approve --hash " in folder.run("inbox").out
     wrong = folder.run("answer", "review-1", "maybe")
     assert wrong.code == 2
-    assert "choose: approve, reject" in wrong.err
+    assert "is not one of: approve, reject" in wrong.err
     silent = folder.run("answer", "review-1")
     assert silent.code == 2
     assert "needs an answer" in silent.err

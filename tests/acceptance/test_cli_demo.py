@@ -20,7 +20,7 @@ def test_the_demo_recovers_from_everything(tmp_path):
         "fetch_stations: rate_limited, so retry",
         "fetch_rides: unavailable, so reroute with fetch_archive",
         "measure: too_complex, so simplify",
-        "question q1 answered by nobody: done",
+        "Question q1 answered by nobody: done",
         "For the town council: where a week of bicycles ran out.",
         "Timeline:",
         "every hash and every rule holds",
@@ -54,7 +54,7 @@ def test_the_demo_kills_and_finishes(tmp_path):
     told = done.doc
     assert "kill -9" in done.err
     assert "step-2: probing whether attempt 1 happened" in done.err
-    assert "step-2: probe says done" in done.err
+    assert "step-2: probe result: done" in done.err
     assert "was adopted as done" in done.err
     assert "every hash and every rule holds" in done.err
     place = Folder(tmp_path / "show")

@@ -223,7 +223,7 @@ def test_timeouts_and_retries_say_how_long(tmp_path):
     folder = Folder(tmp_path)
     told = folder.run("logs", outcome.run, "--store", "x.db").out
     assert "no report within 1s, its timeout" in told
-    assert "try 2 of 2 in 3" in told  # 300 ms and its jitter
+    assert "attempt 2 of 2 in 3" in told  # 300 ms and its jitter
 
 
 # --- metrics ---------------------------------------------------------------------------------

@@ -31,8 +31,8 @@ def test_the_story_stands_above_the_picture(tmp_path):
     ]
     plan = folder.plan(*steps)
     seen = plain(typed(folder, "run", plan, "--workers", "workers.py", "--why").out)
-    assert "✗ shake: transient → retry   (busy; try 2 of 2 in 1" in seen
-    assert "? Step who is yours: Who is it?" in seen
+    assert "✗ shake: transient → retry   (busy; attempt 2 of 2 in 1" in seen
+    assert "? Task who: Who is it?" in seen
     assert "yours to do; the default counts in" in seen
     assert "? nobody answered: done" in seen
     seen = plain(typed(folder, "run", plan, "--workers", "workers.py").out)
@@ -55,7 +55,7 @@ def test_the_story_stands_above_the_picture(tmp_path):
         (ev.RevisionProposed(number=2, author="p", base="", hash="", add=[]), ""),
         (ev.AttemptReported("a", 1, 1, True), ""),
         (ev.AttemptReported("a", 1, 1, True, surprise="odd"), "! a: odd"),
-        (ev.StopDecided("failed", "no way"), "stopping as failed: no way"),
+        (ev.StopDecided("failed", "no way"), "Stopping as failed: no way"),
         (ev.RunHosted(1), ""),
     ],
 )

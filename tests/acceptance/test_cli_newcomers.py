@@ -45,7 +45,7 @@ def test_the_first_of_two_people_hears_that_it_still_waits(folder):
     folder.plan({"id": "a", "worker": "danger"})
     done = folder.run("run", "plan.json")
     run = folder.latest()["run"]
-    assert "the policy says so (rule for risk high or higher)" in done.err
+    assert "required by the policy (rule for risk high or higher)" in done.err
     first = folder.run("review", run, "approve")
     assert "It still waits: allowed by ann; 1 more person must" in first.err
     assert "leadhand resume" not in first.err
@@ -93,7 +93,7 @@ def test_a_time_is_said_when_it_is_known(folder):
     run = folder.run("run", "plan.json", "--detach").out.strip()
     try:
         told = folder.run("logs", run).out
-        why = "its risk is not declared, which the policy counts as low, and runs without a person"
+        why = "its risk is not declared, which the policy counts as low, and runs without approval"
         assert f"approved by policy: {why}; a starts at 2999-01-01" in told
         assert "risk not declared" in told
         assert "risk low" not in told

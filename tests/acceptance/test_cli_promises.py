@@ -64,7 +64,7 @@ def test_without_a_person_who_saw_it_nothing_is_widened(folder, options):
     assert (done.code, calls(folder)) == (5, 1), done
     assert "promise-widened" in done.err or "the plan says it is idempotent" in done.err
     run = folder.latest()["run"]
-    assert f"no person was shown and allowed it: {CLAIM}" in log(folder, run)
+    assert f"no approver has seen it: {CLAIM}" in log(folder, run)
     assert folder.run("verify", "--all").code == 0
 
 

@@ -100,7 +100,7 @@ def test_an_approval_that_ended_holds_the_steps(folder):
     time.sleep(1.1)
     done = folder.run("resume", run)
     assert done.code == 5, done
-    assert "the time of its approval is up" in done.err
+    assert "its approval has expired" in done.err
 
 
 def test_a_rejection_needs_a_reason(folder):
@@ -194,7 +194,7 @@ def test_a_replan_inside_the_envelope_does_not_ask_and_one_outside_does(folder):
     assert "new: worker pay" in shown
     assert "+ steps.pay" in shown, "different from what was approved last"
     told = folder.run("logs", run, "--intent").out
-    assert "revision 2 approved by policy: inside what ann allowed" in told
+    assert "Revision 2 approved by the policy: within the approval by ann" in told
     assert 'Approve revision 3 of plan "' in told
     assert "its risk is high; new: worker pay" in told
     assert folder.run("review", run, "approve").code == 0
@@ -502,8 +502,8 @@ def test_an_approval_for_a_budget_holds_for_no_larger_one(folder):
     [
         ("[]", "an approval is an object, not a list"),
         ("", "is empty"),
-        ("{}", "this is no approval"),
-        ('{"steps": []}', "this is no approval"),
+        ("{}", "this is not an approval"),
+        ('{"steps": []}', "this is not an approval"),
     ],
 )
 def test_a_file_that_is_no_approval_says_so(folder, content, said):

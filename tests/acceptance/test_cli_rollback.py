@@ -112,7 +112,7 @@ def test_what_cannot_be_taken_back_says_so(folder):
     ident = folder.latest()["run"]
     assert run.code == 0
     done = folder.run("rollback", ident)
-    assert (done.code, "nothing to take back" in done.err) == (0, True), str(done)
+    assert (done.code, "nothing to roll back" in done.err) == (0, True), str(done)
 
 
 def test_what_was_rolled_back_is_said_to_be(folder):
@@ -233,7 +233,7 @@ def test_with_nothing_to_undo_it_says_so_and_ends_as_the_run_did(folder):
     assert not [line for line in done.err.splitlines() if f"resume {run}" in line], str(done)
     assert f"redo {run}" not in done.err
     again = folder.run("rollback", run)
-    assert (again.code, "has nothing to take back" in again.err) == (1, True), str(again)
+    assert (again.code, "has nothing to roll back" in again.err) == (1, True), str(again)
     assert folder.run("rollback", run, "--json").doc["rollback"] is None
     shown = folder.run("show", run)
     assert "Its rollback is not finished" not in shown.out

@@ -167,7 +167,7 @@ def test_a_text_of_several_lines_is_told_by_its_ends_or_behind_a_bar():
     """The output of a test is no one-liner, and what a worker says is never a line of ours."""
     text = "make check is red:\nE\x1b[31m\n\nexit 1\n"
     assert gist(text) == "make check is red: … exit 1"
-    assert gist(text + "; try 2 of 2") == "make check is red: …; try 2 of 2"
+    assert gist(text + "; attempt 2 of 2") == "make check is red: …; attempt 2 of 2"
     assert gist("one\x1b") == clean("one\x1b")
     assert hanging_lines(text).splitlines()[1] == "      | E\\x1b[31m"
     assert hanging_lines(text).endswith("      | exit 1")

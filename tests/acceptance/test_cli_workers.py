@@ -28,7 +28,7 @@ def test_a_worker_that_is_added_is_usable_by_amend(folder):
     folder.write("leadhand.toml", "[project]\nworkers = ['workers.py', 'more.py']\n")
     done = folder.run("review", run, "amend", "--set", "steps.b.worker=new")
     assert done.code == 0, done
-    assert "workers were added: new (version" in folder.run("logs", run, "--intent").out
+    assert "Workers added: new (version" in folder.run("logs", run, "--intent").out
     assert folder.run("review", run, "approve").code == 0
     done = folder.run("resume", run, "--json")
     assert done.code == 0, done
@@ -58,7 +58,7 @@ def test_an_approval_of_the_old_version_is_void(folder):
     folder.write("workers.py", WORKERS + "\nx = 1\n")
     done = folder.run("resume", run, "--json")
     assert done.code == 5, done
-    assert "danger changed since it was allowed" in folder.run("inbox").out
+    assert "danger changed after the approval" in folder.run("inbox").out
     assert folder.run("release", run, "a").code == 0
     assert folder.run("resume", run, "--json").code == 0
     assert folder.run("verify", run).code == 0
@@ -73,7 +73,7 @@ def test_the_values_that_the_run_was_hosted_with_are_approved(folder):
         assert folder.run("review", run, "approve", MODE="another", CI="1").code == 0
         done = folder.run("resume", run, "--json", MODE=mode)
         assert done.code == (5 if held else 0), done
-    assert "danger changed since it was allowed" in folder.run("inbox").out
+    assert "danger changed after the approval" in folder.run("inbox").out
     assert folder.run("resume", run, "--json", MODE="evil").code == 5
 
 

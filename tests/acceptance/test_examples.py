@@ -201,7 +201,7 @@ def test_a_reviewed_plan_is_revised_after_page_not_found_without_asking_again(tm
     assert {steps[name]["attempts"] for name in ("search_a", "search_b", "read_a")} == {1}
     assert {steps[name]["attempts"] for name in ("read_b", "write")} == {0}
     intent = folder.run("logs", run, "--intent").out
-    assert re.search("revision 2 approved by policy: inside what .+ allowed", intent)
+    assert re.search("Revision 2 approved by the policy: inside what .+ allowed", intent)
     assert "question" not in intent
     assert folder.run("verify", run).code == 0
 

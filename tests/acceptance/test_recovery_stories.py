@@ -157,12 +157,12 @@ def test_retry(folder):
     plan = folder.plan(
         {"id": "a", "worker": "flaky", "retry": {"attempts": 3, "backoff": 3, "factor": 1}}
     )
-    run = killed_when(folder, lambda: said(folder, "", "try 2 of 3"), "the decision", plan)
+    run = killed_when(folder, lambda: said(folder, "", "attempt 2 of 3"), "the decision", plan)
     assert folder.lines("flaky.txt") == 1
     done = folder.run("resume", run)
     assert (done.code, done.out.strip()) == (0, "fetched"), done
     assert folder.lines("flaky.txt") == 3
-    log = settled(folder, run, "try 2 of 3", "try 3 of 3", "attempt 3 verified")
+    log = settled(folder, run, "attempt 2 of 3", "attempt 3 of 3", "attempt 3 verified")
     assert " lost" not in log, "nothing was in flight when the host died"
 
 
@@ -223,7 +223,7 @@ def test_escalate(folder):
     done = folder.run("resume", run)
     assert done.code == 0, done
     assert (folder.lines("locked.txt"), folder.lines("elsewhere.txt")) == (2, 2)
-    settled(folder, run, "permanent, so ask", "question q1 answered by", "it is there now")
+    settled(folder, run, "permanent, so ask", "Question q1 answered by", "it is there now")
 
 
 def test_a_long_outage(folder):
@@ -245,7 +245,7 @@ def test_an_answer_by_default(folder):
     run = killed_when(folder, lambda: said(folder, "", "Which colour?"), "the question", *goal)
     done = folder.run("resume", run)
     assert (done.code, done.out.strip()) == (0, "blue"), done
-    settled(folder, run, "question q1 answered by nobody")
+    settled(folder, run, "Question q1 answered by nobody")
 
 
 def test_a_person(folder):

@@ -125,8 +125,8 @@ class Told(frozenset):
 def test_why_a_worker_is_left_alone():
     """As far as anybody knows."""
     assert circuit_reason(Told({"w", "x"}), "w") == "asked for an hour"
-    assert circuit_reason(Told({"w", "x"}), "x") == "is left alone for now"
-    assert circuit_reason({"w"}, "w") == "is left alone for now"
+    assert circuit_reason(Told({"w", "x"}), "x") == "is unavailable for now"
+    assert circuit_reason({"w"}, "w") == "is unavailable for now"
 
 
 def test_a_circuit_needs_no_reason():

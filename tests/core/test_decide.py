@@ -270,7 +270,7 @@ def test_named_resources(uses, expected):
 
 
 def test_a_probe_holds_what_its_step_holds():
-    """While nobody knows whether it happened, the resource is not given to another."""
+    """While nobody knows whether it took effect, the resource is not given to another."""
     policy = Policy(resources={"db": 1})
     run = Drive(
         step("a", worker="probed", uses="db", timeout=5), step("b", uses="db"), policy=policy
@@ -459,11 +459,11 @@ def test_wall_time_stops_the_run():
     assert run.news == []
     run.later(0.000001)
     assert run.events == [
-        ev.StopDecided("failed", "the run took longer than it may", "wall time", origin="limits")
+        ev.StopDecided("failed", "the run reached its time limit", "wall time", origin="limits")
     ]
     run.done("a")
     assert run.news == ["report a met", "end failed wall time"]
-    assert run.state.ended.reason == "the run took longer than it may"
+    assert run.state.ended.reason == "the run reached its time limit"
 
 
 def test_wall_time_that_passed_after_the_stop_is_nothing():
@@ -570,7 +570,7 @@ def test_escalation_asks_a_person_and_the_rest_goes_on():
     """A question with choices; other steps do not wait for it."""
     run = Drive(step("a", action="go"), step("b"), step("c", "b"))
     run.fail("a", "permanent")
-    text = "Step a (w go) failed: it broke (permanent); nothing else is left to try. What now?"
+    text = "Step a (w go) failed: it broke (permanent); no recovery left. Choose how to continue."
     assert run.events[2] == ev.QuestionAsked(
         id="q1",
         kind="failure",
@@ -592,8 +592,8 @@ def test_an_unseen_outcome_is_asked_about_with_one_more_choice():
     asked = run.last(ev.QuestionAsked)
     assert (asked.kind, asked.choices) == ("unseen", ["done", "retry", "skip", "abort"])
     assert asked.text == (
-        "Step a (w): no report within 5s, its timeout; nobody saw whether it happened, so it is "
-        "not repeated unasked. Look whether it happened, then answer."
+        "Step a (w): no report within 5s, its timeout; it is unknown whether it took effect, "
+        "so it is not repeated unasked. Check whether it took effect, then answer."
     )
 
 
@@ -625,7 +625,7 @@ def test_the_probe_is_asked_with_the_steps_parameters():
             attempt=1,
             failure_class="timeout",
             strategy="probe",
-            reason="no report within 5s, its timeout; asking probed whether it happened",
+            reason="no report within 5s, its timeout; asking probed whether it took effect",
         ),
         ev.ProbeStarted("a", 1, 3, 7 * SECOND),
     ]
@@ -687,7 +687,7 @@ def test_a_probe_that_takes_too_long_is_unknown():
     run.later(2)
     assert run.news == ["probed a unknown", "recover a ask", "ask q1 a"]
     assert run.effects[0] == StopAttempt("a", 1, 3, "timeout")
-    assert run.all(ev.ProbeReported)[-1].reason == "the probe took too long"
+    assert run.all(ev.ProbeReported)[-1].reason == "the probe timed out"
 
 
 # A new host.
@@ -1000,7 +1000,7 @@ def test_rounds_in_a_row_are_bounded():
     )
     run = Drive(bare=True, policy=Policy(planner_rounds_max=1, no_input=True)).go()
     run.tell(ev.PlannerAnswered(1, 1, {}), ev.ProposalRefused(1, ["x", "y"])).go()
-    assert run.state.ended.reason.startswith("the planner failed 1 times in a row: x; y; no person")
+    assert run.state.ended.reason.startswith("the planner failed: x; y; no person")
 
 
 def refused_thrice(run):
@@ -1065,10 +1065,13 @@ def test_planner_calls_are_bounded():
     run.answer(propose(step("b"), final=False)).done("b")
     assert run.events[-2:] == [
         ev.StopDecided(
-            "failed", "the planner was asked 2 times", "planner calls", origin="planning"
+            "failed", "the limit of 2 planner calls is reached", "planner calls", origin="planning"
         ),
         ev.RunEnded(
-            "failed", "the planner was asked 2 times", limit="planner calls", origin="planning"
+            "failed",
+            "the limit of 2 planner calls is reached",
+            limit="planner calls",
+            origin="planning",
         ),
     ]
 
@@ -1200,12 +1203,12 @@ def test_what_a_person_says_to_a_planner_without_ideas(choice):
     run.answer({"kind": "nonsense"})
     (question,) = run.state.questions.values()
     assert question.choices == ["go_on", "hand_over", "abort"]
-    assert "out of ideas: the planner failed 1 times in a row" in question.text
+    assert "no way to continue: the planner failed" in question.text
     run.reply(choice, question.id, text="look at b")
     assert check(run.log) == []
     if choice == "abort":
         assert run.ended == "failed"
-        assert run.state.ended.reason.startswith("The planner is out of ideas")
+        assert run.state.ended.reason.startswith("aborted by ann: the planner found no way")
         return
     assert run.state.planner_name == ("goal" if choice == "hand_over" else "test")
     assert run.news[-1] == "consult answer"
@@ -1226,7 +1229,7 @@ def test_an_amendment_answers_a_planner_without_ideas():
 
 @pytest.mark.parametrize("how", ["supersedes", "cancel", "drop", "beside", "gives"])
 def test_no_planner_has_done_again_what_may_have_happened(how):
-    """A person is asked whether it happened; until they answer nothing repeats it."""
+    """A person is asked whether it took effect; until they answer nothing repeats it."""
     workers = [spec("pay", effects=("money",), gives=("paid",)), spec("pay2", gives=("paid",))]
     workers.append(spec("w"))
     goal = {"text": "g", "want": ["paid"]}
@@ -1526,7 +1529,7 @@ def test_cancel_has_a_grace_and_no_more():
     run.later(0.001)
     assert run.events == [
         ev.AttemptLost("a", 1, 2, "lost", "it did not stop in time when the run was cancelled"),
-        ev.ProbeReported("b", 1, 4, "unknown", reason="the probe took too long"),
+        ev.ProbeReported("b", 1, 4, "unknown", reason="the probe timed out"),
         ev.RecoveryDecided(
             step="a",
             attempt=1,
@@ -1540,7 +1543,7 @@ def test_cancel_has_a_grace_and_no_more():
             attempt=1,
             failure_class="timeout",
             strategy="abandon",
-            reason="no report within 3s, its timeout; probe: the probe took too long; "
+            reason="no report within 3s, its timeout; probe: the probe timed out; "
             "the run is stopping (cancelled by ann)",
         ),
         ev.RunEnded("cancelled", "cancelled by ann", origin="person"),

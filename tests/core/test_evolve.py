@@ -120,16 +120,16 @@ def test_a_state_that_knows_nothing_answers_all_the_same():
     state = State()
     assert state.planner_name == ""
     assert state.surprises_wait is False
-    assert state.feedback_refusal == "the plan is a given document, and only people change it"
+    assert state.feedback_refusal == "the plan comes from a file, and only people change it"
 
 
 @pytest.mark.parametrize(
     ("start", "handed", "expected"),
     [
-        ({}, "", "the plan is a given document, and only people change it"),
+        ({}, "", "the plan comes from a file, and only people change it"),
         ({"replans": True}, "", ""),
-        ({"replans": True, "deaf": True}, "", "its planner plans from facts and reads no words"),
-        ({"replans": True}, "goal", "its planner plans from facts and reads no words"),
+        ({"replans": True, "deaf": True}, "", "the planner plans from facts and reads no comments"),
+        ({"replans": True}, "goal", "the planner plans from facts and reads no comments"),
     ],
 )
 def test_who_can_act_on_words(start, handed, expected):
@@ -211,7 +211,7 @@ def test_the_end_settles_everything():
     run.later(5).cancel("late")
     assert run.status() == ["failed", "cancelled", "failed", "succeeded", "failed"]
     reasons = [run.state.steps[ident].reason for ident in "abcde"]
-    text = "it broke (permanent); nothing else is left to try"
+    text = "it broke (permanent); no recovery left"
     assert reasons == [
         text,
         "cancelled by ann: late",
@@ -924,14 +924,14 @@ def test_an_answer_to_the_planner_brings_it_back():
 @pytest.mark.parametrize("tolerated", [False, True])
 def test_a_skip(tolerated):
     """A person's skip may leave the run unharmed; dependents that mind are doomed."""
-    run = asking().tell(ev.StepSkipped("a", "ann said so", tolerated))
+    run = asking().tell(ev.StepSkipped("a", "skipped by ann", tolerated))
     assert (run.status("a", "b", "c"), run.state.blocking) == (
         ["skipped", "waiting", "ready"],
         0 if tolerated else 1,
     )
     assert run.state.steps["a"].tolerated is tolerated
     assert run.state.questions == {}
-    assert run.state.steps["a"].reason == "ann said so"
+    assert run.state.steps["a"].reason == "skipped by ann"
     assert list(run.state.to_skip) == ["b"]
 
 
@@ -952,7 +952,7 @@ def test_a_skip_of_another_step_leaves_the_doomed_alone():
     run.fail("c", "permanent")
     run.tell(ev.AttemptReported("a", 1, 2, False, failure=failure("permanent")))
     run.take(run.decide())
-    run.tell(ev.StepSkipped("c", "ann said so", tolerated=True))
+    run.tell(ev.StepSkipped("c", "skipped by ann", tolerated=True))
     assert list(run.state.to_skip) == ["b"]
     assert run.go().status() == ["failed", "skipped", "skipped"]
 

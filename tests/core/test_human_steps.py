@@ -25,7 +25,7 @@ def test_a_step_for_a_person_is_a_question():
     asked = run.last(ev.QuestionAsked)
     assert (asked.id, asked.kind, asked.step, asked.attempt) == ("q1", "task", "a", 1)
     assert asked.choices == ["done", "cannot"]
-    assert asked.text == "Step a is yours: Read it. Answer done or cannot."
+    assert asked.text == "Task a: Read it. Answer done, or cannot."
     assert (asked.default, asked.until) == ("", 0)
     assert run.effects[-1] == Notify("waiting", asked.text)
     assert (run.status("a"), run.running) == (["asking"], [])
@@ -144,7 +144,7 @@ def test_references_are_shown_and_must_resolve():
     """What it is about stands in the question; what cannot be had fails as for anybody."""
     read = step("b", "a", worker="hand", parameters={"task": "Read", "n": "${{ steps.a.data }}"})
     run = drive(step("a"), read).done("a", data=7)
-    text = 'Step b is yours: Read. With: {"n":7}. Answer done or cannot.'
+    text = 'Task b: Read. With: {"n":7}. Answer done, or cannot.'
     assert run.last(ev.QuestionAsked).text == text
     read = step("b", "a", worker="hand", parameters={"n": "${{ steps.a.data.x }}"})
     run = drive(step("a"), read).done("a", data=7)
@@ -165,7 +165,7 @@ def test_references_are_shown_and_must_resolve():
 def test_how_a_task_is_put(doc, parameters, what):
     """Its description, else the task among its parameters, else its action, else its name."""
     run = drive(step("a", worker="hand", **doc))
-    expected = f"Step a is yours: {what} Answer done or cannot."
+    expected = f"Task a: {what} Answer done, or cannot."
     assert task_text(run.state.steps["a"], HAND, parameters) == expected
 
 
@@ -215,7 +215,7 @@ def test_only_what_was_offered_is_an_answer():
     """Neither retry nor skip: it is not a failure."""
     run = drive(step("a", worker="hand"))
     for word in ("retry", "skip", "abort", "approve"):
-        with pytest.raises(UsageError, match="choose: done, cannot"):
+        with pytest.raises(UsageError, match="is not one of: done, cannot"):
             run.reply(word)
 
 

@@ -364,7 +364,7 @@ def asked(log, attempt=1, kind="permanent"):
 
 
 def probed(log, outcome, **more):
-    """An attempt timed out, and its worker was asked whether it happened."""
+    """An attempt timed out, and its worker was asked whether it took effect."""
     log.start("a").lose("a", kind="timeout", later=4000).decide("a", "probe", kind="timeout")
     log.epoch += 1
     log.add(ev.ProbeStarted("a", 1, log.epoch, log.at + 60 * SECOND))

@@ -30,7 +30,7 @@ def test_a_long_outage_parks_where_the_row_says_so(kind):
     state, failed = undecided(step("a", failure_action="abort"), failure(kind, retry_after=HOUR))
     got = choose(state, failed)
     if kind in PARKS:
-        words = "it broke; out for 1h, so it is parked without using up a try"
+        words = "it broke; unavailable for 1h, so the step is parked and no attempt is used"
         assert got == Recovery("park", words, HOUR, "w")
     else:
         assert got.strategy == "abort"
@@ -69,7 +69,7 @@ def test_a_parked_step_waits_and_uses_up_no_try():
         run.later(1)
         assert run.running == ["a"]
     run.fail("a").later(10)
-    assert run.last(ev.RecoveryDecided).reason == "it broke; try 2 of 2 in 1s"
+    assert run.last(ev.RecoveryDecided).reason == "it broke; attempt 2 of 2 in 1s"
     run.fail("a")
     assert run.last(ev.RecoveryDecided).strategy == "ask"
     assert run.state.steps["a"].attempts == 5
@@ -249,7 +249,7 @@ def test_a_step_that_others_may_do_is_given_to_them():
     run = Drive(step("a"), step("b", "a", alternatives=["other"]), step("c", "a"))
     down(run, "w").done("a")
     assert run.news[-3:] == ["refuse b unavailable", "recover b reroute", "start b 1 other"]
-    words = "worker w is left alone for now"
+    words = "worker w is unavailable for now"
     assert run.last(ev.StepRefused).reason == words
     assert run.status("b", "c") == ["running", "ready"]
     assert run.state.steps["b"].tries == {"w": 1}, "it is not asked again"
@@ -318,7 +318,7 @@ def test_a_host_that_ends_uses_up_no_try_where_the_policy_says_so():
         run.host_again().later(1)
         assert run.running == ["a"]
         assert run.state.steps["a"].attempts == attempt
-        assert run.last(ev.RecoveryDecided).reason.endswith("; that uses up no try")
+        assert run.last(ev.RecoveryDecided).reason.endswith("; this does not count as an attempt")
     run.host_again().later(1)
     assert run.last(ev.RecoveryDecided).strategy == "ask"
     assert check(run.log) == []
@@ -344,4 +344,4 @@ def test_only_a_host_that_ended_uses_up_no_try():
     run.fail("a", "transient", "unknown").later(5)
     assert run.last(ev.RecoveryDecided).strategy == "retry"
     run.host_again().later(1)
-    assert run.last(ev.RecoveryDecided).reason.endswith("; that uses up no try")
+    assert run.last(ev.RecoveryDecided).reason.endswith("; this does not count as an attempt")

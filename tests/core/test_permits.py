@@ -97,7 +97,7 @@ def test_the_envelope_ends_with_the_approval_that_drew_it():
     run.later(61).done("b")
     assert run.state.held == {"c"}
     run.reply("release").done("c").answer(propose(step("d", worker="risky"), final=False))
-    assert "the time of ann's approval is up" in run.state.questions["review-3"].text
+    assert "the approval by ann has expired" in run.state.questions["review-3"].text
     run.reply("approve")
     assert "expires" not in run.state.permits.envelope
     assert check(run.log) == []
@@ -110,7 +110,7 @@ def test_data_from_outside_keeps_an_ended_envelope_closed():
     steps = step("a", worker="risky"), step("b", worker="web")
     run = allowed(*steps, expires=MINUTE, catalog=catalog).done("a", "b")
     run.later(61).answer(propose(step("c", worker="web"), final=False))
-    assert "data from outside" in run.state.questions["review-2"].text
+    assert "untrusted data" in run.state.questions["review-2"].text
 
 
 def test_a_worker_that_changed_is_outside_the_envelope():
@@ -213,7 +213,7 @@ def test_a_step_cannot_talk_the_effects_of_its_worker_away():
 def test_only_people_approve(actor):
     """Whoever calls themselves as the log calls those who are none is refused."""
     run = Drive(step("a", worker="risky"))
-    with pytest.raises(NotAllowed, match="is no person"):
+    with pytest.raises(NotAllowed, match="is not a person"):
         run.reply("approve", actor=actor)
 
 
@@ -257,11 +257,11 @@ def test_no_envelope_covers_an_amendment(approvers):
     run = allowed(*steps, policy=signing)
     answer = {"steps": [instead("b.2", "b", parameters={"v": 2})], "cancel": [], "final": False}
     for name in ("test", "policy", "Policy", "N0body", ""):
-        with pytest.raises(NotAllowed, match="is no person"):
+        with pytest.raises(NotAllowed, match="is not a person"):
             commands.amend(run.state, answer, name, run.now)
     run.hear(commands.amend(run.state, answer, "eve", run.now)).done("a")
     assert run.running == ["b"]
-    assert "what ann allowed is not this" in run.state.questions["review-2"].text
+    assert "the approval by ann is for something else" in run.state.questions["review-2"].text
     run = allowed(*steps, policy=signing).done("a", "b")
     assert run.answer(propose(step("c", worker="risky"), final=False)).running == ["c"]
     assert check(run.log) == []
@@ -275,7 +275,7 @@ def test_a_hold_by_one_person_speaks_of_no_other():
     run = Drive(step("a"), step("b", "a"))
     run.hear(commands.hold(run.state, ["b"], "ann", ""))
     question = run.last(ev.QuestionAsked)
-    assert question.text == "Held before b: ann said so. Answer release to go on."
+    assert question.text == "Held: b: held by ann. Answer release to start."
     assert question.people == 1
 
 
@@ -287,7 +287,7 @@ def test_an_approval_ends_at_its_time():
     run.later(60)
     run.take_room()
     held = run.last(ev.StepsHeld)
-    assert (held.steps, held.reason) == (["a"], "the time of its approval is up")
+    assert (held.steps, held.reason) == (["a"], "its approval has expired")
     assert run.running == ["b"]
 
 
@@ -393,10 +393,10 @@ def test_who_lets_a_held_step_go(by, void, people, actor):
     run.state.steps["c"].void = void
     found = holds.people_for(run.state, run.state.questions["q1"])
     assert found.people == people
-    assert (found.reason == "a person held it") is (people == 1)
+    assert (found.reason == "held by a person") is (people == 1)
     run.reply("abort", "q1").done("b")
     assert run.ended == "failed"
     run.hear(commands.redo(run.state, "a", "ann", "so", run.now))
     again = run.last(ev.StepsHeld)
-    assert (again.steps, again.reason) == (["c"], "it was held when the run ended")
+    assert (again.steps, again.reason) == (["c"], "held when the run ended")
     assert again.actor == actor

@@ -93,7 +93,7 @@ def test_who_is_not_listed_decides_nothing():
 def test_a_name_that_is_no_persons_decides_nothing(choice, actor):
     """The same names as for an approval of a plan."""
     run = held()
-    with pytest.raises(NotAllowed, match=r"is no person|is not taken as the name of a person"):
+    with pytest.raises(NotAllowed, match=r"is not a person|cannot be the name of a person"):
         run.reply(choice, actor=actor, text="no", **SEEN)
     assert run.state.steps["a"].status == "asking"
 

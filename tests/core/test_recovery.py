@@ -68,7 +68,7 @@ final    unknown  yes         -     | last     last     last     last
 """
 
 
-UNSEEN = "it broke; nobody saw whether it happened"
+UNSEEN = "it broke; it is unknown whether it took effect"
 
 
 def cells():
@@ -129,11 +129,11 @@ def test_a_step_may_deny_idempotence_and_not_claim_it(doc, expected, widened):
 @pytest.mark.parametrize(
     ("action", "replans", "strategy", "reason"),
     [
-        (None, False, "ask", "it broke (permanent); nothing else is left to try"),
+        (None, False, "ask", "it broke (permanent); no recovery left"),
         (None, True, "replan", "it broke"),
-        ("escalate", False, "ask", "it broke (permanent); nothing else is left to try"),
-        ("escalate", True, "ask", "it broke (permanent); nothing else is left to try"),
-        ("replan", False, "ask", "it broke (permanent); nothing else is left to try"),
+        ("escalate", False, "ask", "it broke (permanent); no recovery left"),
+        ("escalate", True, "ask", "it broke (permanent); no recovery left"),
+        ("replan", False, "ask", "it broke (permanent); no recovery left"),
         ("replan", True, "replan", "it broke"),
         ("continue", False, "continue", "it broke; the plan says to continue"),
         ("continue", True, "continue", "it broke; the plan says to continue"),
@@ -141,8 +141,8 @@ def test_a_step_may_deny_idempotence_and_not_claim_it(doc, expected, widened):
         ("abort", True, "abort", "it broke"),
         ("abort_deployment", False, "abort", "it broke"),
         ("abort_deployment", True, "abort", "it broke"),
-        ("rollback", False, "abort", "it broke; what was done is to be taken back"),
-        ("rollback", True, "abort", "it broke; what was done is to be taken back"),
+        ("rollback", False, "abort", "it broke; the run will be rolled back"),
+        ("rollback", True, "abort", "it broke; the run will be rolled back"),
     ],
 )
 def test_the_failure_action_is_the_last_rung(action, replans, strategy, reason):
@@ -176,14 +176,14 @@ def test_a_planner_that_splits_is_asked_to(kind, splits):
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ({}, Recovery("ask", "unavailable (unavailable); nothing else is left to try")),
+        ({}, Recovery("ask", "unavailable (unavailable); no recovery left")),
         (
             {"class": "unavailable", "message": ""},
-            Recovery("ask", "unavailable (unavailable); nothing else is left to try"),
+            Recovery("ask", "unavailable (unavailable); no recovery left"),
         ),
         (
             {"class": "novel", "message": "odd"},
-            Recovery("ask", "odd (novel); nothing else is left to try"),
+            Recovery("ask", "odd (novel); no recovery left"),
         ),
     ],
 )
@@ -198,7 +198,7 @@ def test_a_step_without_a_failure_or_a_worker_goes_to_a_person():
     """Nothing of the kind is in a log that makes sense; a decision is found all the same."""
     state, failed = undecided(step("a"), failure("lost", "unknown"))
     failed.failure = None
-    expected = Recovery("ask", "unavailable (unavailable); nothing else is left to try", 0.0, "")
+    expected = Recovery("ask", "unavailable (unavailable); no recovery left", 0.0, "")
     assert choose(state, failed) == expected
     assert Recovery("ask", "x") == ("ask", "x", 0.0, "", False)
     state, failed = undecided(step("a", worker="safe"), failure("lost", "unknown"))
@@ -210,7 +210,7 @@ def test_a_step_without_a_failure_or_a_worker_goes_to_a_person():
 def test_what_was_printed_stays_as_it_was_printed():
     """The class of a failure of several lines gets a line of its own."""
     state, failed = undecided(step("a"), failure("permanent", message="one\ntwo"))
-    expected = "one\ntwo\n(permanent); nothing else is left to try"
+    expected = "one\ntwo\n(permanent); no recovery left"
     assert choose(state, failed) == Recovery("ask", expected)
 
 
@@ -227,7 +227,9 @@ def test_a_run_that_stops_decides_nothing_more():
 def test_the_words_of_an_unseen_outcome():
     """The probe is asked by name; without one the question says why it may not be repeated."""
     state, failed = undecided(step("a", worker="probed"), failure("lost", "unknown"))
-    assert choose(state, failed) == Recovery("probe", "it broke; asking probed whether it happened")
+    assert choose(state, failed) == Recovery(
+        "probe", "it broke; asking probed whether it took effect"
+    )
     expected = f"{UNSEEN}, so it is not repeated unasked"
     state, failed = undecided(step("a"), failure("lost", "unknown"))
     assert choose(state, failed) == Recovery("ask", expected)
@@ -254,12 +256,12 @@ def test_the_words_of_an_unseen_outcome():
         (
             "rollback",
             "abort",
-            "it broke; nobody saw whether it happened; what was done is to be taken back",
+            "it broke; it is unknown whether it took effect; the run will be rolled back",
         ),
         (
             "continue",
             "continue",
-            "it broke; nobody saw whether it happened; the plan says to continue",
+            "it broke; it is unknown whether it took effect; the plan says to continue",
         ),
     ],
 )
@@ -366,8 +368,8 @@ def test_waits_grow_with_each_try_and_end():
         waits.append((decided.strategy, (decided.until - run.now.at) / SECOND, decided.reason))
         run.later(100)
     assert waits == [
-        ("retry", 1.0, "it broke; try 2 of 3 in 1s"),
-        ("retry", 2.0, "it broke; try 3 of 3 in 2s"),
+        ("retry", 1.0, "it broke; attempt 2 of 3 in 1s"),
+        ("retry", 2.0, "it broke; attempt 3 of 3 in 2s"),
         ("abort", -200.0, "it broke"),
     ]
     assert run.state.steps["a"].attempts == 3
@@ -390,14 +392,14 @@ def test_retry_after_is_respected(asked, wait):
     """A worker that says when to come back is not asked before."""
     state, failed = undecided(step("a"), failure("rate_limited"))
     failed.failure["retry_after"] = asked
-    expected = Recovery("retry", f"it broke; try 2 of 3 in {text(wait)}", wait, "w")
+    expected = Recovery("retry", f"it broke; attempt 2 of 3 in {text(wait)}", wait, "w")
     assert choose(state, failed) == expected
 
 
 def test_a_retry_without_a_backoff_speaks_of_no_wait():
     """It starts at once, so there is no time to tell."""
     state, failed = undecided(step("a", retry={"backoff": 0}), failure())
-    assert choose(state, failed) == Recovery("retry", "it broke; try 2 of 3", 0.0, "w")
+    assert choose(state, failed) == Recovery("retry", "it broke; attempt 2 of 3", 0.0, "w")
 
 
 @pytest.mark.parametrize("kind", ROWS["result"])
@@ -406,7 +408,7 @@ def test_a_bad_result_is_retried_once(kind):
     run = Drive(step("a", worker="safe", retry=9, failure_action="abort"))
     run.fail("a", kind, "done").later(1)
     assert run.running == ["a"]
-    assert run.last(ev.RecoveryDecided).reason == "it broke; try 2 of 2 in 1s"
+    assert run.last(ev.RecoveryDecided).reason == "it broke; attempt 2 of 2 in 1s"
     run.fail("a", kind, "done")
     assert run.last(ev.RecoveryDecided).strategy == "abort"
 
@@ -414,9 +416,9 @@ def test_a_bad_result_is_retried_once(kind):
 @pytest.mark.parametrize(
     ("effect", "expected"),
     [
-        ("unknown", Recovery("park", "it broke; that uses up no try", 0.0, "safe")),
-        ("none", Recovery("retry", "it broke; try 2 of 3 in 1s", 1.0, "safe")),
-        ("done", Recovery("retry", "it broke; try 2 of 3 in 1s", 1.0, "safe")),
+        ("unknown", Recovery("park", "it broke; this does not count as an attempt", 0.0, "safe")),
+        ("none", Recovery("retry", "it broke; attempt 2 of 3 in 1s", 1.0, "safe")),
+        ("done", Recovery("retry", "it broke; attempt 2 of 3 in 1s", 1.0, "safe")),
     ],
 )
 def test_only_a_loss_that_nobody_saw_uses_up_no_try(effect, expected):
@@ -457,8 +459,8 @@ def test_alternatives_are_taken_in_order_each_once():
         if e.strategy == "reroute"
     ]
     assert decided == [
-        ("reroute", "other", 100_000_000, "it broke; other may do it instead"),
-        ("reroute", "third", 300_000_000, "it broke; third may do it instead"),
+        ("reroute", "other", 100_000_000, "it broke; other can do it instead"),
+        ("reroute", "third", 300_000_000, "it broke; third can do it instead"),
     ]
 
 
@@ -528,7 +530,7 @@ def test_what_may_have_happened_goes_only_to_a_worker_that_may_repeat_it(effect)
     doc = step("a", worker="safe", retry=1, alternatives=["other", "safe2"])
     state, failed = undecided(doc, failure("lost", effect), catalog=catalog)
     assert choose(state, failed) == Recovery(
-        "reroute", "it broke; safe2 may do it instead", 0.0, "safe2"
+        "reroute", "it broke; safe2 can do it instead", 0.0, "safe2"
     )
     doc = step("a", worker="w", retry=1, idempotent=True, alternatives=["other"])
     state, failed = undecided(doc, failure("lost", effect))

@@ -268,7 +268,7 @@ def test_nobody_is_asked_about_the_hold_of_a_step_that_was_given_up():
 
 
 def test_another_version_holds_what_people_allowed_of_it():
-    """Also where it only may do the step, or a person held it; not what is done, or another's."""
+    """Also where it only may do the step, or held by a person; not what is done, or another's."""
     risky = {"worker": "risky"}
     run = Drive(
         step("a", **risky),
@@ -282,7 +282,7 @@ def test_another_version_holds_what_people_allowed_of_it():
     run.hear(Move(*holds.workers_changed(run.state, changed)))
     found = run.last(ev.StepsHeld)
     assert (found.steps, found.actor) == (["b", "c", "d"], "policy")
-    assert found.reason == "risky changed since it was allowed"
+    assert found.reason == "risky changed after the approval"
     assert list(run.state.questions) == ["q2"]
 
 
@@ -404,7 +404,7 @@ def test_a_worker_that_changed():
     new = WorkerSpec(name="w", version="2", trusted=False, offers={"": Offer()})
     run.tell(ev.WorkersChanged([new]))
     voids = [run.state.steps[ident].void for ident in "abc"]
-    assert voids == ["", "w changed since it was allowed", ""]
+    assert voids == ["", "w changed after the approval", ""]
     assert run.state.permits.envelope == {"workers": ["other"]}
     assert run.state.permits.untrusted == {"w"}
 

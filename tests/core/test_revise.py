@@ -41,7 +41,7 @@ def going(*steps, **start):
 # A proposal that stands.
 
 
-UNDECLARED = "its risk is not declared, which the policy counts as low, and runs without a person"
+UNDECLARED = "its risk is not declared, which the policy counts as low, and runs without approval"
 
 
 def test_a_proposal_becomes_a_revision():
@@ -623,18 +623,22 @@ WANT = {"text": "g", "want": ["x"]}
 @pytest.mark.parametrize(
     ("start", "choices", "words"),
     [
-        ({}, ["go_on", "abort"], "some; abort ends the run. Or"),
-        ({"goal": WANT, "planner": "goal"}, ["go_on", "abort"], "some; abort ends the run. Or"),
-        ({"goal": WANT, "planner": "document"}, ["go_on", "abort"], "some; abort ends the run. Or"),
+        ({}, ["go_on", "abort"], "helps; abort ends the run. Or"),
+        ({"goal": WANT, "planner": "goal"}, ["go_on", "abort"], "helps; abort ends the run. Or"),
+        (
+            {"goal": WANT, "planner": "document"},
+            ["go_on", "abort"],
+            "helps; abort ends the run. Or",
+        ),
         (
             {"goal": WANT},
             ["go_on", "hand_over", "abort"],
-            "some; hand_over lets the goal planner go on; abort ends the run. Or",
+            "helps; hand_over continues with the goal planner; abort ends the run. Or",
         ),
         (
             {"plan": {"rollback_plan": "undo.yaml"}},
             ["go_on", "abort", "rollback"],
-            "some; abort ends the run, and rollback also takes back what was done. Or",
+            "helps; abort ends the run, and rollback also rolls it back. Or",
         ),
     ],
 )
@@ -643,8 +647,8 @@ def test_what_a_person_can_say_to_a_planner_without_ideas(start, choices, words)
     run = asked(policy=ONCE, **start)
     run.say(ev.PlannerFailed(1, 1, "it passed MAX."))
     text = (
-        "The planner is out of ideas: the planner failed 1 times in a row: it passed MAX. Answer "
-        f"go_on, with words for it if you have {words} amend the plan."
+        "The planner found no way to continue: the planner failed: it passed MAX. Answer "
+        f"go_on to call it again, with a comment if it {words} amend the plan."
     )
     question = run.last(ev.QuestionAsked)
     assert (question.kind, question.text, question.choices) == ("planning", text, choices)

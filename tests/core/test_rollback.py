@@ -59,7 +59,7 @@ def test_what_succeeded_is_undone_the_last_first_one_after_the_other():
         ("undo-a", [{"step": "undo-c", "if": "finished"}]),
     ]
     assert params == {}
-    assert plan["goal"].startswith("Take back what run r1 did")
+    assert plan["goal"].startswith("Roll back run r1")
     assert [f for f in lint(plan, run.state.catalog) if f.level == "error"] == []
 
 
@@ -130,7 +130,7 @@ def test_what_cannot_be_rolled_back_says_why():
     """A run that goes on, one that did nothing that can be undone, a rollback."""
     with pytest.raises(Conflict, match="has not ended"):
         rollback_of(Drive(step("a")).state, nowhere)
-    with pytest.raises(UsageError, match="nothing to take back"):
+    with pytest.raises(UsageError, match="nothing to roll back"):
         rollback_of(failed(step("a")).state, nowhere)
     back = failed(step("a", undo=undo("a")), run=rollback_id("r1"))
     with pytest.raises(UsageError, match="a rollback itself"):

@@ -248,7 +248,7 @@ def test_a_view_of_a_step():
     seen = views.step_view(run.state.steps["b"])
     assert (seen.status, seen.data, seen.attempts) == ("asking", None, 1)
     assert seen.error == Failure("permanent", "it broke", "none")
-    assert seen.reason == "it broke (permanent); nothing else is left to try"
+    assert seen.reason == "it broke (permanent); no recovery left"
 
 
 @pytest.mark.parametrize("value", [None, "x", 1, 1.5, True, [1, {"a": None}], {}])
@@ -357,7 +357,7 @@ def test_the_outcome_of_a_run_that_goes_on():
         "choices": [
             {"answer": "retry", "leads_to": "attempt 2 of step a starts, by worker w"}
             | {"command": "leadhand answer r1/q1 retry"},
-            {"answer": "skip", "leads_to": "step a is left out, and the run goes on"}
+            {"answer": "skip", "leads_to": "step a is skipped, and the run continues"}
             | {"command": "leadhand answer r1/q1 skip"},
             {"answer": "abort", "leads_to": "the run ends as failed, with 1 step unfinished"}
             | {"command": "leadhand answer r1/q1 abort"},
@@ -458,12 +458,12 @@ def test_the_summary():
     [
         (
             False,
-            "Step a (w go) failed: because. What now?",
+            "Step a (w go) failed: because. Choose how to continue.",
             ["retry", "skip", "abort"],
         ),
         (
             True,
-            "Step a (w go): because. Look whether it happened, then answer.",
+            "Step a (w go): because. Check whether it took effect, then answer.",
             ["done", "retry", "skip", "abort"],
         ),
     ],
@@ -530,69 +530,69 @@ def test_a_step_without_success_has_no_result():
 
 
 LEDGER = [
-    (ev.RunHosted(3), "host 3 took the run up"),
-    (ev.PlannerAsked(2, 9, 0, "report"), "planner asked (call 2): report"),
+    (ev.RunHosted(3), "Run picked up by host 3"),
+    (ev.PlannerAsked(2, 9, 0, "report"), "Planner call 2 (a step reported)"),
     (
         ev.PlannerAnswered(2, 9, propose(step("a"), because="so")),
-        "planner answered (call 2): propose 1 steps (a = w()): so",
+        "Planner call 2 → 1 step proposed (a = w()): so",
     ),
     (
         ev.PlannerAnswered(2, 9, {"kind": "propose", "revision": 4}),
-        "planner answered (call 2): propose revision 4",
+        "Planner call 2 → revision 4",
     ),
     (
         ev.PlannerAnswered(2, 9, {"kind": "ask", "question": "?"}),
-        "planner answered (call 2): ask: ?",
+        "Planner call 2 → question: ?",
     ),
     (
         ev.PlannerAnswered(2, 9, {"kind": "finish", "because": "done"}),
-        "planner answered (call 2): finish: done",
+        "Planner call 2 → finish: done",
     ),
     (
         ev.PlannerAnswered(2, 9, {"kind": "give_up", "reason": "no"}),
-        "planner answered (call 2): give_up: no",
+        "Planner call 2 → give_up: no",
     ),
-    (ev.PlannerFailed(2, 9, "it raised"), "planner call 2 failed: it raised"),
-    (ev.ProposalRefused(2, ["x", "y"]), "proposal refused (planner call 2): x; y"),
+    (ev.PlannerFailed(2, 9, "it raised"), "Planner call 2 failed: it raised"),
+    (ev.ProposalRefused(2, ["x", "y"]), "Proposal refused (planner call 2): x; y"),
     (
         ev.DraftRefused(
             call=2,
             findings=["x"],
             draft={"steps": [{"id": "a", "worker": "w", "parameters": {"n": 1}}]},
         ),
-        "draft refused (planner call 2): a = w(n=1): x",
+        "Draft refused (planner call 2): a = w(n=1): x",
     ),
     (
         ev.RevisionProposed(number=2, author="p", base="", hash="h", add=[step("a")], because="so"),
-        "revision 2 by p: 1 step (a), final, risk low: so",
+        "Revision 2 by p: 1 step (a), final, risk low: so",
     ),
     (
         ev.RevisionProposed(
             number=2, author="p", base="", hash="h", add=[], cancel=["a", "b"], final=False
         ),
-        "revision 2 by p: 0 steps, cancels a, b, to be continued, risk low",
+        "Revision 2 by p: 0 steps, cancels a, b, to be continued, risk low",
     ),
     (ev.ReviewRequested(2, "h", "look at it"), "look at it"),
-    (ev.RevisionApproved(2, "h", "ann", "fine"), "revision 2 approved by ann: fine"),
+    (ev.RevisionApproved(2, "h", "ann", "fine"), "Revision 2 approved"),
     (
         ev.RevisionApproved(2, "h", "ann", instants={"a": 1_700_006_400_000_000}),
-        "revision 2 approved by ann; a starts at 2023-11-15 00:00:00 UTC or later",
+        "Revision 2 approved; a starts at 2023-11-15 00:00:00 UTC or later",
     ),
     (
         ev.RevisionApproved(2, "h", "ann", instants={f"s{n}": 0 for n in range(7)}),
-        "revision 2 approved by ann"
+        "Revision 2 approved"
         + "".join(f"; s{n} starts at 1970-01-01 00:00:00 UTC or later" for n in range(5))
-        + "; 2 more have a time",
+        + "; 2 more have a start time",
     ),
-    (ev.RevisionRejected(1, "h", "ann", "amended"), "revision 1 amended by ann"),
-    (ev.RevisionRejected(2, "h", "ann"), "revision 2 rejected by ann"),
+    (ev.RevisionRejected(1, "h", "ann", "amended"), "Revision 1 amended by ann"),
+    (ev.RevisionRejected(2, "h", "ann"), "Revision 2 rejected by ann"),
     (
         ev.QuestionAsked(id="q1", kind="failure", text="What?", choices=["x", "y"]),
-        "question q1: What? [x / y]",
+        "Question q1: What? [x / y]",
     ),
     (
         ev.QuestionAnswered(id="q1", choice="x", actor="ann", text="so"),
-        "question q1 answered by ann: x: so",
+        "Question q1 answered by ann: x: so",
     ),
     (ev.AttemptStarted("a", 2, 9, "w", 0, "", ""), "a: attempt 2 started by w"),
     (ev.AttemptSpawned("a", 9, 4711, 0, ""), "a: process 4711"),
@@ -604,80 +604,80 @@ LEDGER = [
     ),
     (
         ev.ModelCalled(model="chat:m", step="a", input=3, output=4, cost=0.5),
-        "a: asked chat:m: 3 + 4 tokens, 0.500000",
+        "a: called chat:m: 3 + 4 tokens, 0.500000",
     ),
     (
         ev.ModelCalled(model="chat:m", input=3, failure="timeout"),
-        "planner: asked chat:m: 3 + 0 tokens, and failed (timeout)",
+        "planner: called chat:m: 3 + 0 tokens, and failed (timeout)",
     ),
-    (ev.ReportIgnored("a", 2, 9), "a: a late report of attempt 2 was ignored"),
+    (ev.ReportIgnored("a", 2, 9), "a: late report of attempt 2 ignored"),
     (ev.AttemptLost("a", 2, 9, "timeout", "too late"), "a: attempt 2 timeout: too late"),
-    (ev.ProbeStarted("a", 2, 9, 0), "a: probing whether attempt 2 happened"),
-    (ev.ProbeReported("a", 2, 9, "done", reason="seen"), "a: probe says done: seen"),
+    (ev.ProbeStarted("a", 2, 9, 0), "a: checking whether attempt 2 took effect"),
+    (ev.ProbeReported("a", 2, 9, "done", reason="seen"), "a: probe result: done: seen"),
     (ev.StepRefused("a", "permanent", "no value"), "a: could not start (permanent): no value"),
     (
         ev.RecoveryDecided(
             step="a", attempt=1, failure_class="lost", strategy="retry", reason="so", worker="w"
         ),
-        "a: lost, so retry with w: so",
+        "a failed (lost) → retrying with w: so",
     ),
-    (ev.PlannerWaits(3, ["a", "q1"]), "planner waits for a, q1"),
-    (ev.PlannerWaits(3), "planner waits"),
-    (ev.FinishAccepted(3), "finish accepted"),
-    (ev.FinishAccepted(3, {"a": "so"}), "finish accepted; dropped: a (so)"),
+    (ev.PlannerWaits(3, ["a", "q1"]), "Planner waits for a, q1"),
+    (ev.PlannerWaits(3), "Planner waits"),
+    (ev.FinishAccepted(3), "Finish accepted"),
+    (ev.FinishAccepted(3, {"a": "so"}), "Finish accepted; dropped: a (so)"),
     (ev.StepSkipped("a", "so"), "a: skipped: so"),
     (ev.StepCancelled("a", "so"), "a: cancelled: so"),
-    (ev.RevisionExamined(1, "h"), "reviewers looked at revision 1: nothing found"),
-    (ev.RevisionExamined(1, "h", ["x"]), "reviewers looked at revision 1: x"),
-    (ev.RevisionExamined(1, "h", [], "down"), "a reviewer of revision 1 failed: down"),
+    (ev.RevisionExamined(1, "h"), "Reviewers checked revision 1: no findings"),
+    (ev.RevisionExamined(1, "h", ["x"]), "Reviewers checked revision 1: x"),
+    (ev.RevisionExamined(1, "h", [], "down"), "A reviewer of revision 1 failed: down"),
     (
         ev.ApprovalGiven(number=1, hash="h", actor="ann", binding="b", reason="fine"),
-        "revision 1 allowed by ann: fine, not signed",
+        "Approval by ann for revision 1, not signed: fine",
     ),
-    (ev.ChangesRequested(1, "h", "ann", "less"), "ann asks for changes of revision 1: less"),
+    (ev.ChangesRequested(1, "h", "ann", "less"), "Changes to revision 1 requested by ann: less"),
     (
         ev.ChangeApproved(
             question="q1", step="a", commit="c" * 40, digest="d", actor="ann", reason="fine"
         ),
         "a: change cccccccccccc approved by ann: fine",
     ),
-    (ev.StepsHeld(["a", "b"], "wait", "ann", "q1"), "held by ann: a, b: wait"),
-    (ev.ReleaseGiven(question="q1", actor="ann", binding="h"), "q1 released by ann"),
-    (ev.StepsReleased(["a"], "ann"), "released by ann: a"),
-    (ev.ApprovalVoided(5, "not signed", [1]), "an approval does not hold: not signed"),
+    (ev.StepsHeld(["a", "b"], "wait", "ann", "q1"), "Steps a, b held by ann: wait"),
+    (ev.ReleaseGiven(question="q1", actor="ann", binding="h"), "Release of q1 by ann"),
+    (ev.StepsReleased(["a"], "ann"), "Step a released by ann"),
+    (ev.ApprovalVoided(5, "not signed", [1]), "Approval void: not signed"),
     (
         ev.WorkersChanged([WorkerSpec(name="w", version="2"), WorkerSpec(name="n")], ["n"]),
-        "workers have changed: w (version 2); workers were added: n",
+        "Workers changed: w (version 2); workers added: n",
     ),
-    (ev.RedoRequested("a", "ann", "fixed"), "a: ann wants it done again: fixed"),
-    (ev.RunReopened("a", "ann", "fixed"), "the run is reopened by ann: fixed"),
-    (ev.RunPaused("ann", "lunch"), "paused by ann: lunch"),
-    (ev.RunResumed("ann"), "resumed by ann"),
-    (ev.CancelRequested("ann", 0), "cancel asked by ann"),
-    (ev.StopDecided("failed", "so"), "stopping as failed: so"),
-    (ev.GoalCheckStarted(), "checking the goal's acceptance criteria"),
-    (ev.GoalChecked(met=True), "the goal is met"),
-    (ev.GoalChecked(met=False, findings=["x", "y"]), "not met: x; y"),
-    (ev.RunEnded("failed", "so", origin="planning"), "run failed (planning): so"),
-    (ev.RunEnded("succeeded"), "run succeeded"),
-    (HostOpened(1, 2, "0.1"), "host 1 opened (pid 2, leadhand 0.1)"),
-    (RunJoined("r1", 3, 7), "process 7 drives run r1 beside the host, as host 3"),
+    (ev.RedoRequested("a", "ann", "fixed"), "a: retry requested by ann: fixed"),
+    (ev.RunReopened("a", "ann", "fixed"), "Run reopened by ann: fixed"),
+    (ev.RunPaused("ann", "lunch"), "Paused by ann: lunch"),
+    (ev.RunResumed("ann"), "Resumed by ann"),
+    (ev.CancelRequested("ann", 0), "Cancellation requested by ann"),
+    (ev.StopDecided("failed", "so"), "Stopping as failed: so"),
+    (ev.GoalCheckStarted(), "Checking the goal's acceptance criteria"),
+    (ev.GoalChecked(met=True), "Goal met"),
+    (ev.GoalChecked(met=False, findings=["x", "y"]), "Goal not met: x; y"),
+    (ev.RunEnded("failed", "so", origin="planning"), "Run failed (planning): so"),
+    (ev.RunEnded("succeeded"), "Run succeeded"),
+    (HostOpened(1, 2, "0.1"), "Host 1 opened (pid 2, leadhand 0.1)"),
+    (RunJoined("r1", 3, 7), "Process 7 runs r1 beside the host, as host 3"),
     (
         ev.RunHosted(3, ev.GuestProcess(7, 1, "b", "/srv", "/bin/python")),
-        "host 3 took the run up in process 7, started in /srv",
+        "Run picked up by host 3 (process 7, started in /srv)",
     ),
-    (StopAllRequested("ann", "fire"), "stop-all by ann: fire"),
-    (StopAllLifted("ann"), "stop-all lifted by ann"),
-    (CircuitOpened("w", 9, 1, "it asked for 9 s"), "worker w is left alone: it asked for 9 s"),
-    (CircuitClosed("w"), "worker w is called again"),
-    (ApprovalUsed("a1", "r1", "ann"), "approval a1 by ann used up by run r1"),
-    (TemporalOpened("t:7", "ns", "p"), "runs are hosted by Temporal at t:7 (ns)"),
-    (TemporalLeft("ann", "home"), "runs taken back from Temporal by ann: home"),
+    (StopAllRequested("ann", "fire"), "Emergency stop by ann: fire"),
+    (StopAllLifted("ann"), "Emergency stop lifted by ann"),
+    (CircuitOpened("w", 9, 1, "it asked for 9 s"), "Worker w unavailable: it asked for 9 s"),
+    (CircuitClosed("w"), "Worker w available again"),
+    (ApprovalUsed("a1", "r1", "ann"), "Approval a1 by ann used by run r1"),
+    (TemporalOpened("t:7", "ns", "p"), "Runs hosted by Temporal at t:7 (ns)"),
+    (TemporalLeft("ann", "home"), "Runs moved back from Temporal by ann: home"),
     (
         PlanSaved(name="deploy", version=3, hash="h", document={}, actor="ann"),
-        "plan deploy@3 saved by ann",
+        "Plan deploy@3 saved by ann",
     ),
-    (PlanRemoved("deploy", "ann"), "plan deploy removed by ann"),
+    (PlanRemoved("deploy", "ann"), "Plan deploy removed by ann"),
 ]
 
 
@@ -690,9 +690,9 @@ def test_a_line_of_the_ledger(event, line):
 def test_the_first_line_of_a_ledger():
     """Who started what, by which planner."""
     run = Drive(bare=True, actor="ann")
-    assert describe(run.state.started) == "ann started the run: the goal (planner: test)"
+    assert describe(run.state.started) == "Run started by ann, plan by test: the goal"
     run = Drive(bare=True, goal={"text": "x"})
-    assert describe(run.state.started) == "somebody started the run: x (planner: test)"
+    assert describe(run.state.started) == "Run started, plan by test: x"
 
 
 def test_every_event_has_a_line_here():
@@ -731,7 +731,7 @@ def test_what_a_fleets_planner_offers_says_where_it_leads():
     question = Question("q1", "planner", "What now?", [AGAIN, DROP, GIVE_UP], "", 1)
     led = [leads_to(State(), question, choice) for choice in question.choices]
     assert led == [
-        "the planner is asked again, with this answer",
-        "the task is left out, and the planner goes on without it",
+        "the planner is called again with this answer",
+        "the task is dropped, and the planner continues without it",
         "the planner gives up, and the run ends as failed",
     ]

@@ -156,7 +156,7 @@ async def held(store, run, *, says, **more):
     assert (DONE, outcome.status) == ([], "waiting")
     [question] = outcome.waiting_for
     assert says in question.text, question.text
-    assert question.text.count("Held before ship") == 1
+    assert question.text.count("Held: ship") == 1
     again = await lead_of(store, **more).resume(run)
     assert (DONE, [each.id for each in again.waiting_for]) == ([], [question.id])
     return question.id

@@ -352,7 +352,7 @@ def test_one_429_is_told_as_what_it_is(benches):
     assert "again and again" not in refused[0].reason
     bench.mood = lambda _task: "ok"
     bench.passes(25)
-    assert circuit_reason(bench.host.breakers, "w") == "is left alone for now", "nothing is known"
+    assert circuit_reason(bench.host.breakers, "w") == "is unavailable for now", "nothing is known"
 
 
 def test_a_step_with_an_alternative_does_not_wait(benches):

@@ -96,7 +96,7 @@ def test_a_payment_that_nobody_saw_is_not_made_twice(claims):
     step = {"id": "p", "worker": "pay"} | ({} if claims is None else {"idempotent": claims})
     done = simulate({"goal": "g", "steps": [step]}, [lost])
     assert (done.outcome.status, len(lost.calls)) == ("waiting", 1)
-    assert "nobody saw whether it happened" in done.outcome.waiting_for[0].text
+    assert "it is unknown whether it took effect" in done.outcome.waiting_for[0].text
     assert done.violations == ()
 
 

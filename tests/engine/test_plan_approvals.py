@@ -418,7 +418,7 @@ def test_when_an_approval_ends():
 @pytest.mark.parametrize("doc", [{}, [], "x", {"form": "leadhand approval 2"}, {"id": 3}])
 def test_what_is_no_approval(doc):
     """A usage error, whatever it is."""
-    with pytest.raises(UsageError, match="this is no approval"):
+    with pytest.raises(UsageError, match="this is not an approval"):
         Approval.from_doc(doc)
 
 

@@ -179,7 +179,7 @@ def test_inside_the_envelope_nobody_is_asked_again():
     assert done.outcome.ok, done.lines()
     assert reviews == ["review-1"]
     second = events(done, ev.RevisionApproved)[1]
-    assert (second.actor, second.reason) == ("policy", "inside what person allowed")
+    assert (second.actor, second.reason) == ("policy", "within the approval by person")
 
 
 @pytest.mark.parametrize("policy", [REVIEW, Policy()])

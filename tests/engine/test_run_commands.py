@@ -62,7 +62,7 @@ async def test_a_failed_run_is_reopened(tmp_path: Path, kind: str) -> None:
         failed = await lead.run(PLAN)
         assert (failed.status, failed.steps["b"].status) == ("failed", "cancelled")
         (tmp_path / FLAG).touch()
-        with pytest.raises(UsageError, match="say why"):
+        with pytest.raises(UsageError, match="a reason is required"):
             await lead.redo(failed.run, "a", "")
         await lead.redo(failed.run, "a", "the file is there now")
         done = await lead.resume(failed.run)

@@ -87,7 +87,7 @@ def test_an_ended_approval_stays_ended_when_the_clock_goes_back(tmp_path, monkey
     monkeypatch.setattr("time.time_ns", lambda: now + 2 * hour)
     lead_of(store).run_sync({"goal": "Later", "steps": [{"id": "a", "worker": "ship"}]})
     monkeypatch.setattr("time.time_ns", lambda: now)
-    with pytest.raises(Conflict, match="the time of ann's approval is up"):
+    with pytest.raises(Conflict, match="the approval by ann has expired"):
         lead_of(store).run_sync(PLAN, approval=given)
     assert (DONE, seen[-1] > (now + hour) // 1000) == ([], True)
 

@@ -110,10 +110,15 @@ async def test_a_drop_that_cannot_be_is_sent_back(drop, words):
 
 def test_open_questions_are_told():
     """So that it can wait for the answer instead of asking again."""
-    asked = {"id": "q1", "kind": "failure", "text": "Step u failed. What now?", "step": "u"}
+    asked = {
+        "id": "q1",
+        "kind": "failure",
+        "text": "Step u failed. Choose how to continue.",
+        "step": "u",
+    }
     view = PlannerView(run="r", goal=Goal(text="g"), call=2, why="report", questions=(asked,))
     told = prompt.state_parts(view, 12_000)["now"]
-    assert "A person is asked (step u): Step u failed. What now?" in told
+    assert "A person is asked (step u): Step u failed. Choose how to continue." in told
 
 
 def test_the_published_schema_knows_both():

@@ -234,7 +234,7 @@ def jitter_is_drawn_by_the_fold(patch):
 
 @bug("I24.*never revised")
 def a_document_is_revised(patch):
-    """A plan that names no planner is changed by something that is no person."""
+    """A plan that names no planner is changed by something that is not a person."""
 
     async def decide(_self, view):
         return Propose([{**next(iter(view.steps.values())).planned, "id": f"again{view.call}"}])
@@ -539,7 +539,7 @@ def nobody_need_be_shown_what_is_widened(patch):
 
 @bug("L13|IllegalEvent")
 def the_policy_widens(patch):
-    """Widened promise: what runs without a person counts for what it claims."""
+    """Widened promise: what runs without approval counts for what it claims."""
     real = decisions.apply_ruling
 
     def ruled(of, revision, *args):

@@ -86,7 +86,7 @@ async def test_a_log_that_cannot_be_written_for_a_while_gets_every_event_once(te
             future = append(run, expected, entries, summary, alone=alone)
             if len(tries) % 3 == 1:  # it was written, and nobody hears of it
                 lost = asyncio.get_running_loop().create_future()
-                future.add_done_callback(lambda _: lost.set_exception(StoreError("no answer")))
+                future.add_done_callback(lambda _: lost.set_exception(StoreError("is not one of")))
                 return lost
             return future
 

@@ -65,7 +65,7 @@ def unsteady(store, dice: random.Random) -> None:
         future = append(run, expected, entries, summary, alone=alone)
         if luck < 0.6:
             lost = loop.create_future()
-            future.add_done_callback(lambda _: lost.set_exception(StoreError("no answer")))
+            future.add_done_callback(lambda _: lost.set_exception(StoreError("is not one of")))
             return lost
         return future
 

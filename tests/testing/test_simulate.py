@@ -57,7 +57,7 @@ def test_a_scripted_worker_gives_its_outcomes_in_order():
 
 
 def test_a_worker_that_hangs_meets_its_deadline():
-    """Nobody saw whether it happened, so a person is asked, and answers."""
+    """Nobody saw whether it took effect, so a person is asked, and answers."""
     hang = scripted("w", [HANG, 5])
     done = simulate(plan({**STEP, "timeout": 10}), [hang])
     assert done.outcome.status == "waiting"
@@ -172,7 +172,7 @@ def test_several_crashes_in_one_run():
     assert not done.violations
     hosted = [event for _, event in done.events if isinstance(event, ev.RunHosted)]
     assert len(hosted) <= done.hosts
-    assert "host 1 took the run up" in done.lines()
+    assert "Run picked up by host 1" in done.lines()
 
 
 def test_the_same_seed_gives_the_same_log():

@@ -391,7 +391,7 @@ async def test_what_was_done_is_not_done_again_by_a_retry():
 async def test_an_effectful_tool_that_breaks_in_the_middle_leaves_an_unknown_effect():
     @worker(effects="mail")
     async def post() -> str:
-        raise TimeoutError("no answer")
+        raise TimeoutError("is not one of")
 
     model = scripted([calls("post"), ModelFailure("transient", "cut off")])
     outcome = await run(Agent("hand", model, tools=[post]))

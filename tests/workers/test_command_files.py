@@ -294,7 +294,7 @@ async def test_a_script_swapped_under_a_living_host_is_held(place, change, comma
         outcome = await lead.run(PLAN, approve=True)
         assert outcome.status == "waiting"
         assert not (place / "ran").exists()
-        assert "deploy changed since it was allowed" in outcome.waiting_for[0].text
+        assert "deploy changed after the approval" in outcome.waiting_for[0].text
         ident = outcome.waiting_for[0].id.rpartition("/")[2]
         await lead.answer(outcome.run, ident, "release")
         again = await lead.resume(outcome.run)

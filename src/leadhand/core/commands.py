@@ -90,7 +90,7 @@ def move_of(verb: str, actor: str, details: Doc) -> Callable[[State, Now], Move]
         case "amend":
             return lambda state, now: amend(state, details["revision"], actor, now)
         case _:
-            raise UsageError(f"{verb} is nothing a run understands")
+            raise UsageError(f'"{verb}" is not a command for a run')
 
 
 def command_result(events: Sequence[Event]) -> Doc:
@@ -160,12 +160,10 @@ def answer(
     _open(state)
     question = state.questions.get(ident)
     if question is None:
-        known = ", ".join(state.questions) or "nothing is open"
-        raise Conflict(f"{ident} is not open in run {state.run}; open: {known}")
+        known = ", ".join(state.questions) or "none"
+        raise Conflict(f'No open question "{ident}" in run {state.run}. Open: {known}')
     if question.choices and choice not in question.choices:
-        raise UsageError(
-            f"{choice!r} is no answer to {ident}; choose: {', '.join(question.choices)}"
-        )
+        raise UsageError(f'"{choice}" is not one of: {", ".join(question.choices)}')
     more = _words(approval)
     if question.kind == "review":
         return _review(state, question, choice, actor, text, now, more)
@@ -175,7 +173,9 @@ def answer(
     if question.kind == "hold" and choice == "release":
         return Move(list(holds.release(state, question, actor, text, now, more)), [])
     if choice == "give" and not text and data is None:
-        raise UsageError("say what you give: with --data as JSON, or with --text in words")
+        raise UsageError(
+            "the answer has no value. Fix: give it with --data as JSON, or with --text"
+        )
     if choice == "give" and question.facts:
         _refuse_misgiven(question.facts, text if data is None else data)
     if choice == "done" and question.kind == "unseen":
@@ -219,11 +219,11 @@ def redo(state: State, ident: str, actor: str, reason: str, now: Now) -> Move:
             f"there is no step {ident} in run {state.run}. {did_you_mean(ident, state.steps)}"
         )
     if not reason:
-        raise UsageError("say why it should be done again: --reason")
+        raise UsageError("a reason is required. Fix: add --reason TEXT")
     stopping = state.stopping is not None and state.ended is None
     if step.status not in REDOABLE or step.failure is None or stopping:
         why = "the run is stopping" if stopping else f"it is {step.status}"
-        raise Conflict(f"step {ident} cannot be done again: {why}")
+        raise Conflict(f"step {ident} cannot be retried: {why}")
     wish = ev.RedoRequested(ident, actor, reason)
     if state.ended is None:
         return Move([wish], [])
@@ -237,14 +237,15 @@ def _refuse_final(state: State, ended: ev.RunEnded, now: Now) -> None:
     again = "Fix: run the plan again"
     if ended.status != "failed":
         raise Conflict(
-            f"run {state.run} has ended ({ended.status}), and only one that failed goes on. {again}"
+            f"run {state.run} has ended ({ended.status}), and only a failed run can be "
+            f"reopened. {again}"
         )
     if ended.rollback:
-        raise Conflict(f"what run {state.run} did is taken back, so it cannot go on. {again}")
+        raise Conflict(f"run {state.run} was rolled back, so it cannot be reopened. {again}")
     wall_s = state.policy.wall_s
     late = wall_s is not None and now.at >= state.started_at + int(wall_s * SECOND)
     if ended.limit or late:
-        limit = ended.reason if ended.limit else f"its time of {wall_s:g} s is over"
+        limit = ended.reason if ended.limit else f"its time limit of {wall_s:g} s"
         raise Conflict(f"run {state.run} has reached its limits ({limit}). {again}, with more")
 
 
@@ -259,7 +260,7 @@ def record_examination(state: State, number: int, found: list[str], failed: str,
     stale = _stale(state, revision)
     if not stale:
         return Move(events, effects)
-    reason = f"it was allowed, but it no longer fits: {'; '.join(stale)}"
+    reason = f"it was approved, but no longer fits: {'; '.join(stale)}"
     refused = ev.RevisionRejected(revision.number, revision.hash, "policy", reason)
     return Move([events[0], refused, ev.ProposalRefused(state.planner.calls, stale)], [])
 
@@ -269,13 +270,11 @@ def amend(state: State, answer: Doc, actor: str, now: Now) -> Move:
     _open(state)
     planners = (state.started.planner, state.planner_name) if state.started is not None else ()
     if same_person_key(actor) in NO_PERSON or actor in planners:
-        raise NotAllowed(f"{visible(actor)} is no person, and cannot amend anything")
+        raise NotAllowed(f"{visible(actor)} is not a person, and cannot amend a plan")
     waiting, events = state.pending, []
     seen, now_there = answer.get("base"), waiting.hash if waiting is not None else state.head
     if seen is not None and seen != now_there:
-        raise Conflict(
-            "the plan has changed since it was read. Fix: look at it again, then amend that"
-        )
+        raise Conflict("the plan has changed since it was read. Fix: read it again, then amend it")
     if waiting is not None:
         gone = ev.RevisionRejected(waiting.number, waiting.hash, actor, "amended")
         events.append(gone)
@@ -340,7 +339,7 @@ def _words(approval: Doc | None) -> ApprovalWords:
     try:
         return msgspec.convert(approval or {}, decisions.ApprovalWords)
     except msgspec.ValidationError as error:
-        raise UsageError(f"this is no approval: {error}") from None
+        raise UsageError(f"this is not an approval: {error}") from None
 
 
 def _review(

@@ -53,13 +53,13 @@ def rollback_of(state: State, library: Callable[[str], Doc]) -> Rollback:
     if started is None or state.ended is None:
         raise Conflict(f"run {state.run} has not ended: cancel it before it is rolled back")
     if state.run.endswith(SUFFIX):
-        raise UsageError(f"run {state.run} is a rollback itself: take it up again with resume")
+        raise UsageError(f"run {state.run} is a rollback itself. Fix: leadhand resume {state.run}")
     named = started.plan.get("rollback_plan")
     if named is not None:
         return _given_plan(state, dict(library(named) if isinstance(named, str) else named))
     undone = _undone(state)
     if not undone:
-        raise UsageError(f"run {state.run} has nothing to take back: {nothing_to_undo(state)}")
+        raise UsageError(f"run {state.run} has nothing to roll back: {nothing_to_undo(state)}")
     return _undo_plan(state, undone)
 
 
@@ -78,7 +78,7 @@ def nothing_to_undo(state: State) -> str:
     """Explain why a run has nothing to undo."""
     if any("undo" in step.doc for step in state.steps.values()):
         return "no step that can be undone has completed"
-    return "no step of it says how it is undone, and its plan has no rollback_plan"
+    return "no step has an undo, and the plan has no rollback_plan"
 
 
 def _given_plan(state: State, plan: Doc) -> Rollback:
@@ -176,6 +176,6 @@ def _known(state: State, ref: Ref) -> tuple[Json, str]:
 def _titled(state: State, plan: Doc, params: Doc) -> Rollback:
     plan.setdefault("plan_id", rollback_id(str(plan.get("plan_id") or state.run)))
     text = goal_of(state).text
-    what = f"Take back what run {state.run} did" + (f": {text}" if text else "")
+    what = f"Roll back run {state.run}" + (f": {text}" if text else "")
     plan.setdefault("goal", what[:500])
     return Rollback(plan, params)

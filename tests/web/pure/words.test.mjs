@@ -51,9 +51,9 @@ test("a time to come is said to come, to the minute and in full", () => {
 test("what was printed is kept apart from what is said about it, and no text is told twice", () => {
   assert.deepEqual(headed("it failed\n\n  line 1\n    line 2\n"), { head: "it failed", body: "  line 1\n    line 2" });
   assert.deepEqual(headed("just this"), { head: "just this", body: "" });
-  assert.equal(repeated("no key", ["Step a failed: no key. What now?"]), true);
+  assert.equal(repeated("no key", ["Step a failed: no key. Choose how to continue."]), true);
   assert.equal(repeated("", ["x"]), false);
-  assert.equal(beyond("no key; try 2 of 3", ["no key"]), "try 2 of 3");
+  assert.equal(beyond("no key; attempt 2 of 3", ["no key"]), "attempt 2 of 3");
   assert.equal(beyond("no key", ["no key"]), "");
 });
 

@@ -14,7 +14,7 @@ from leadhand.cli.options import reading, settings_of, store_option
 from leadhand.cli.rendering.text import clean_lines, clock, gist
 from leadhand.core import events as ev
 from leadhand.core.calendar import iso
-from leadhand.core.views.ledger import describe, ledger_of
+from leadhand.core.views.ledger import EventLines, describe, ledger_of
 from leadhand.errors import StoreError, UsageError
 
 if TYPE_CHECKING:
@@ -68,21 +68,21 @@ class _Printer:
         self._reader = reader
         self._step = step
         self._ledger = ledger
+        self._lines = EventLines()
         self.ended = False
 
     def print(self, logged: Iterable[tuple[Entry, ev.Event]]) -> None:
         for entry, event in logged:
             self.ended = isinstance(event, ev.RunEnded)  # a run may be reopened
-            ledger = ledger_of(event)
+            ledger, text = ledger_of(event), self._lines.line(event)
             if self._ledger and ledger != self._ledger:
                 continue
             if self._step is not None and getattr(event, "step", None) != self._step:
                 continue
             if self._console.json:
                 self._console.record(self._record(entry, event, ledger))
-            else:
-                line = f"{clock(entry.at)}  {ledger:<9}  {gist(describe(event), 2000)}"
-                self._console.out(line)
+            elif text:
+                self._console.out(f"{clock(entry.at)}  {ledger:<9}  {gist(text, 2000)}")
                 self._print_output(event)
 
     def _record(self, entry: Entry, event: ev.Event, ledger: str) -> dict[str, Any]:

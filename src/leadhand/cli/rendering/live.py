@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from leadhand.cli.rendering.run_rows import PART, Progress, Row, header, rows, title
 from leadhand.cli.rendering.text import clock, gist
 from leadhand.core import events as ev
-from leadhand.core.views.ledger import describe
+from leadhand.core.views.ledger import EventLines, actor_words, describe, recovery_words
 from leadhand.core.views.run import run_status
 
 if TYPE_CHECKING:
@@ -45,9 +45,8 @@ def line_of(event: ev.Event) -> tuple[str, str]:
 def _told(event: ev.Event) -> str:
     match event:
         case ev.RecoveryDecided():
-            to = f" with {event.worker}" if event.worker and event.strategy != "retry" else ""
-            head = f"✗ {event.step}: {event.failure_class} → {event.strategy}{to}"
-            return f"{head}   ({event.reason})"
+            what = recovery_words(event.strategy, event.worker)
+            return f"✗ {event.step}: {event.failure_class} → {what}   ({event.reason})"
         case ev.RevisionProposed() if event.add or event.cancel:
             names = [str(doc.get("id", "?")) for doc in event.add]
             more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
@@ -59,7 +58,7 @@ def _told(event: ev.Event) -> str:
             return f"? {event.text}"
         case ev.QuestionAnswered():
             said = f"   ({event.text})" if event.text else ""
-            return f"? {event.actor} answered: {event.choice}{said}"
+            return f"? answered by {actor_words(event.actor)}: {event.choice}{said}"
         case ev.AttemptReported() if event.met and event.surprise:
             return f"! {event.step}: {event.surprise}"
         case _:
@@ -181,6 +180,7 @@ class PlainView:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._spoke = 0
+        self._lines = EventLines()
         self._titled = False
 
     def tick(
@@ -199,8 +199,9 @@ class PlainView:
             self._spoke = now
             self._console.say(title(state))
         for entry, event in logged:
-            if worth_telling(event):
-                self._console.say(f"{clock(entry.at)}  {gist(describe(event), 500)}")
+            text = self._lines.line(event)
+            if text and worth_telling(event):
+                self._console.say(f"{clock(entry.at)}  {gist(text, 500)}")
                 self._spoke = now
         if now - self._spoke >= HEARTBEAT_S * 1e6 and state.ended is None:
             self._spoke = now

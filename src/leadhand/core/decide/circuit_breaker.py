@@ -48,7 +48,7 @@ class Circuit(msgspec.Struct):
 def circuit_reason(down: Container[str], worker: str) -> str:
     """Return why a worker is not called now, as far as `down` knows the reason."""
     why: Callable[[str], str] | None = getattr(down, "why", None)
-    return (why(worker) if why is not None else "") or "is left alone for now"
+    return (why(worker) if why is not None else "") or "is unavailable for now"
 
 
 class FailureStreak(msgspec.Struct):

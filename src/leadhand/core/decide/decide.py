@@ -121,13 +121,13 @@ def _expire(state: State, kind: str, ident: str, epoch: int) -> Move:
         failed = ev.PlannerFailed(state.planner.calls, epoch, TOO_LATE)
         return Move([failed], [StopAttempt("", state.planner.calls, epoch, "timeout")])
     if kind == "run" and ident == "wall":
-        return stop_failed("the run took longer than it may", "wall time")
+        return stop_failed("the run reached its time limit", "wall time")
     if kind == "run":
         ident, epoch = next(iter(state.in_flight.items()))
     step = state.steps[ident]
     stop = StopAttempt(ident, step.attempts, epoch, "timeout")
     if step.status == "probing":
-        reason = "the probe took too long"
+        reason = "the probe timed out"
         probe = ev.ProbeReported(ident, step.attempts, epoch, "unknown", reason=reason)
         return Move([probe], [stop])
     if kind == "run":
@@ -377,10 +377,11 @@ def _ask_planner(state: State, why: str, at: int) -> Move:
     planner, policy = state.planner, state.policy
     if planner.rounds >= policy.planner_rounds_max:
         last = "; ".join(planner.findings[:3])
-        reason = f"the planner failed {planner.rounds} times in a row: {last}"
+        times = f" {planner.rounds} times in a row" if planner.rounds > 1 else ""
+        reason = f"the planner failed{times}: {last}"
         return Move(*handle_stuck_planner(state, reason))
     if planner.calls >= policy.planner_calls_max:
-        reason = f"the planner was asked {planner.calls} times"
+        reason = f"the limit of {planner.calls} planner calls is reached"
         return stop_failed(reason, "planner calls", "planning")
     deadline = at + int(policy.planner_timeout_s * SECOND)
     asked = ev.PlannerAsked(planner.calls + 1, state.epoch + 1, deadline, why)

@@ -190,14 +190,14 @@ def handle_stuck_planner(state: State, reason: str) -> Moves:
         reason += f"; {NO_INPUT}"
         return [ev.StopDecided("failed", reason, origin="planning")], []
     choices = [GO_ON, HAND_OVER, ABORT] if _can_hand_over(state) else [GO_ON, ABORT]
-    hand = "; hand_over lets the goal planner go on" if HAND_OVER in choices else ""
+    hand = "; hand_over continues with the goal planner" if HAND_OVER in choices else ""
     back = ""
     if can_roll_back(state):
         choices.append(ROLLBACK)
-        back = ", and rollback also takes back what was done"
+        back = ", and rollback also rolls it back"
     text = (
-        f"The planner is out of ideas: {reason}. Answer go_on, with words for it if you have "
-        f"some{hand}; abort ends the run{back}. Or amend the plan."
+        f"The planner found no way to continue: {reason}. Answer go_on to call it again, with a "
+        f"comment if it helps{hand}; abort ends the run{back}. Or amend the plan."
     )
     asked = ev.QuestionAsked(id=f"q{state.asked + 1}", kind="planning", text=text, choices=choices)
     return [asked], [Notify("waiting", text)]

@@ -118,7 +118,7 @@ def choose(state: State, step: StepState) -> Recovery:
     if failure.get("effect") == "unknown" and not repeatable:
         return _unseen(state, step, message, offer)
     if repeatable and lost_with_host(failure) and _restarts(step) <= state.policy.restarts_free:
-        return Recovery("park", f"{message}; that uses up no try", 0.0, step.worker)
+        return Recovery("park", f"{message}; this does not count as an attempt", 0.0, step.worker)
     if failure.get("effect") != "done" or repeatable:
         for rung in LADDER.get(kind, ("reroute",)):
             recovery = _RUNGS[rung](state, step, message)
@@ -153,12 +153,12 @@ def may_have_happened(step: StepState) -> bool:
 def _unseen(state: State, step: StepState, message: str, offer: Offer | None) -> Recovery:
     failure = step.failure or {}
     if offer is not None and offer.probe and not failure.get("probed"):
-        return Recovery("probe", f"{message}; asking {step.worker} whether it happened")
+        return Recovery("probe", f"{message}; asking {step.worker} whether it took effect")
     if failure_action_of(step.doc.get("failure_action")) in HARMLESS:
         kind = str(failure.get("class", ""))
-        return _last(state, step, kind, f"{message}; nobody saw whether it happened")
+        return _last(state, step, kind, f"{message}; it is unknown whether it took effect")
     return Recovery(
-        "ask", f"{message}; nobody saw whether it happened, so it is not repeated unasked"
+        "ask", f"{message}; it is unknown whether it took effect, so it is not repeated unasked"
     )
 
 
@@ -178,7 +178,7 @@ def _retry(
     if asked is not None:
         wait = max(wait, min(float(asked), SECONDS_MAX))
     when = f" in {text(wait)}" if wait else ""
-    why = f"{message}; try {tries + 1} of {retry.attempts}{when}"
+    why = f"{message}; attempt {tries + 1} of {retry.attempts}{when}"
     return Recovery("retry", why, wait, step.worker)
 
 
@@ -195,7 +195,7 @@ def _park(state: State, step: StepState, message: str) -> Recovery | None:
     wait = min(float(asked), SECONDS_MAX)
     if step.parked_s + wait > state.policy.outage_s:
         return None
-    why = f"{message}; out for {text(wait)}, so it is parked without using up a try"
+    why = f"{message}; unavailable for {text(wait)}, so the step is parked and no attempt is used"
     return _reroute(state, step, message) or Recovery("park", why, wait, step.worker)
 
 
@@ -208,7 +208,7 @@ def _reroute(state: State, step: StepState, message: str) -> Recovery | None:
     worker = alternative(state, step, state.open_circuits) or alternative(state, step)
     if not worker:
         return None
-    return Recovery("reroute", f"{message}; {worker} may do it instead", 0.0, worker)
+    return Recovery("reroute", f"{message}; {worker} can do it instead", 0.0, worker)
 
 
 def alternative(state: State, step: StepState, down: Container[str] = ()) -> str:
@@ -248,11 +248,11 @@ def _last(state: State, step: StepState, kind: str, message: str) -> Recovery:
         case "abort":
             return Recovery("abort", message)
         case "rollback":
-            return Recovery("abort", f"{message}; what was done is to be taken back", rollback=True)
+            return Recovery("abort", f"{message}; the run will be rolled back", rollback=True)
         case "continue":
             return Recovery("continue", f"{message}; the plan says to continue")
         case "replan" if replans:
             return Recovery("replan", message)
         case _:
             apart = "\n" if "\n" in message else " "  # printed output keeps its lines
-            return Recovery("ask", f"{message}{apart}({kind}); nothing else is left to try")
+            return Recovery("ask", f"{message}{apart}({kind}); no recovery left")

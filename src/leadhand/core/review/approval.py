@@ -90,9 +90,11 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         try:
             found = msgspec.convert(doc, cls)
         except msgspec.ValidationError as error:
-            raise UsageError(f"this is no approval: {error}") from None
+            raise UsageError(f"this is not an approval file: {error}") from None
         if found.form != FORM:
-            raise UsageError(f"this is no approval, or one of another version: {found.form[:40]!r}")
+            raise UsageError(
+                f"this is not an approval file, or it has another version: {found.form[:40]!r}"
+            )
         return found
 
     def sealed(self) -> str:
@@ -325,7 +327,9 @@ def parts_of(
     pieces["the order of steps"] = [step.get("id") for step in steps]
     pieces |= {f"parameter {name}": value for name, value in params.items()}
     pieces |= {f"worker {name}": each for name, each in versions(steps, catalog).items()}
-    pieces |= {f"what step {step} claims": each for step, each in widenings(steps, catalog).items()}
+    pieces |= {
+        f"the promises of step {step}": each for step, each in widenings(steps, catalog).items()
+    }
     pieces["the context"] = context
     return {name: digest(canonical(each))[:PART_CHARS] for name, each in pieces.items()}
 
@@ -333,12 +337,9 @@ def parts_of(
 def refuse_void(approval: Approval, plan: Doc, started: RunStarted, now: int) -> None:
     """Raise `Conflict` unless an approval is of exactly this plan and has not expired."""
     if approval.expires and approval.expires <= now:
-        raise Conflict(f"the time of {approval.actor}'s approval is up. Fix: approve it again")
+        raise Conflict(f"the approval by {approval.actor} has expired. Fix: approve it again")
     if not approval.limits:
-        raise Conflict(
-            f"{approval.actor}'s approval does not say under which limits it was given. "
-            "Fix: approve it again"
-        )
+        raise Conflict(f"the approval by {approval.actor} names no limits. Fix: approve it again")
     refuse_other(approval, plan, started)
 
 
@@ -347,7 +348,7 @@ def refuse_other(approval: Approval, plan: Doc, started: RunStarted) -> None:
     who, params, catalog = approval.actor, started.params, Catalog(started.catalog)
     context, limits = str(started.plan.get("context", "")), approval.limits
     if approval.seal != approval.sealed():
-        raise Conflict("the approval was changed after it was given, and allows nothing")
+        raise Conflict("the approval file was changed after it was written, so it is void")
     bound = plan_binding(
         plan, params, catalog, approval.expires, context, limits, widens=approval.widens
     )
@@ -355,16 +356,16 @@ def refuse_other(approval: Approval, plan: Doc, started: RunStarted) -> None:
         before, after = approval.parts, parts_of(plan, params, catalog, context)
         names = [*before, *(name for name in after if name not in before)]
         changed = [name for name in names if before.get(name) != after.get(name)]
-        what = f"changed since: {listed(changed, 20)}" if changed else "it is of something else"
+        what = f"changed since: {listed(changed, 20)}" if changed else "it is for another plan"
         raise Conflict(
-            f"{who} approved another plan than this; {what}. "
-            "Fix: look at it with `leadhand review PLAN`, and approve it again"
+            f"the approval by {who} is for another plan; {what}. Fix: review the plan "
+            "with `leadhand review PLAN`, and approve it again"
         )
     more = loosened_limits(limits, started.policy)
     if more:
         raise Conflict(
-            f"{who} approved it under tighter limits than this run would have: {listed(more)}. "
-            "Fix: run it under those, or approve it under these"
+            f"{who} approved it with tighter limits than this run has: {listed(more)}. "
+            "Fix: run it with those limits, or approve it with these"
         )
 
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from leadhand.core.plan.model import Doc, Json
-    from leadhand.core.state.model import Now, State
+    from leadhand.core.state.model import Now, State, StepState
     from leadhand.core.state.records import Question
 
 
@@ -65,20 +65,31 @@ def answer_events(
     events: list[ev.Event] = [
         ev.QuestionAnswered(id=question.id, choice=choice, actor=actor, text=text, data=data)
     ]
-    because = f"{actor} said so" + (f": {text}" if text else "")
+    who = "default" if actor == NOBODY else actor
+    said = f": {text}" if text else ""
     if question.step and choice == "skip":
-        events.append(ev.StepSkipped(question.step, because, tolerated=True))
+        events.append(ev.StepSkipped(question.step, f"skipped by {who}{said}", tolerated=True))
     elif question.kind != "planner" and choice in STOPS and not state.stopping:
-        what = f"step {question.step} failed" if question.step else "it was held"
-        if question.kind == "planning":
-            what = question.text.partition(". Answer ")[0]
         back, step = choice == "rollback", state.steps.get(question.step)
         origin = "person" if step is None else origin_of(step)
         if question.kind == "planning":
             origin = "planning"
-        reason = f"{what}; {because}"
+        reason = f"aborted by {who}{_after(question, step)}" + (
+            f" (comment: {text})" if text else ""
+        )
         events.append(ev.StopDecided("failed", reason, rollback=back, origin=origin))
     return events
+
+
+def _after(question: Question, step: StepState | None) -> str:
+    """Return what happened before a person ended the run."""
+    if question.kind == "planning":
+        text = question.text.partition(". Answer ")[0]
+        return f": {text[:1].lower()}{text[1:]}"
+    if step is None:
+        return " while it was held"
+    message = str((step.failure or {}).get("message", ""))
+    return f" after step {step.id} failed" + (f": {message}" if message else "")
 
 
 def overdue_events(state: State, ident: str) -> list[ev.Event]:
@@ -145,8 +156,8 @@ def _with_uncounted(
     if not left:
         return reason
     persons = may_widen(state.started, revision)
-    why = "no person was shown and allowed it" if persons else f"{revision.author} is a planner"
-    told = f"what does not count, since {why}: {'; '.join(left[:CLAIMS_TOLD])}"
+    why = "no approver has seen it" if persons else f"{revision.author} is a planner"
+    told = f"not counted, since {why}: {'; '.join(left[:CLAIMS_TOLD])}"
     return f"{reason}; {told}" if reason else told
 
 
@@ -298,8 +309,9 @@ def approve(
     claimed, seen = claims_of_revision(state, revision), was_shown(state, revision, shown)
     if not seen and not binding(state, revision, 0, widens=False).startswith(shown):
         raise Conflict(
-            f"what waits is not what was approved: its hash does not begin with {shown[:64]}. "
-            f"Fix: look at it again with `leadhand review {state.run}`"
+            "the revision that waits is not the one that was shown: its plan digest does "
+            f"not begin with {shown[:64]}. Fix: review it again with `leadhand review "
+            f"{state.run}`"
         )
     refuse_second_approval(state, revision.approvals, actor, said.key, revision.people)
     expires = expiry_of(state, expires, now)
@@ -363,14 +375,14 @@ def refuse_non_approver(state: State, actor: str, verb: str) -> None:
     """
     approvers = state.policy.approvers
     if same_person_key(actor) in NO_PERSON:
-        raise NotAllowed(f"{visible(actor)} is no person, and cannot {verb} anything")
+        raise NotAllowed(f"{visible(actor)} is not a person, and cannot {verb} anything")
     if wrong := odd_name(actor):
-        raise NotAllowed(f"{visible(actor)} is not taken as the name of a person: {wrong}")
+        raise NotAllowed(f"{visible(actor)} cannot be the name of a person: {wrong}")
     if approvers and actor not in approvers:
         near = namesake(actor, approvers)
         hint = f". It is not {visible(near)}, which looks the same" if near is not None else ""
         raise NotAllowed(
-            f"{visible_name(actor)} is not among those who may approve: "
+            f"{visible_name(actor)} is not an approver. Approvers: "
             f"{', '.join(sorted(approvers))}{hint}"
         )
 
@@ -384,7 +396,7 @@ def expiry_of(state: State, expires: int, now: Now) -> int:
         expires = now.latest + int(state.policy.approval_s * 1e6)
     if expires and expires <= now.latest:
         late = f": the newest time in the log is {iso(now.at)}" if expires > now.wall else ""
-        raise UsageError(f"an approval that has already ended allows nothing{late}")
+        raise UsageError(f"the expiry of the approval is in the past{late}")
     return expires
 
 
@@ -418,7 +430,8 @@ def request_changes(state: State, revision: Revision, actor: str, text: str) -> 
     """Send a revision back to the planner. Raise `UsageError` if no planner can act on it."""
     if state.feedback_refusal:
         raise UsageError(
-            f"nothing can act on it: {state.feedback_refusal}. Fix: amend it, or reject it"
+            f"changes cannot be requested: {state.feedback_refusal}. Fix: amend the plan, "
+            "or reject it"
         )
-    words = text or "they did not say which"
+    words = text or "no changes were named"
     return [ev.ChangesRequested(revision.number, revision.hash, actor, words)]

@@ -50,7 +50,7 @@ def _held(
     names = [step.id for step in steps]
     people = max(1, people_needed(state, steps, catalog).people) if actor == POLICY else 1
     several = f"; {people} different people must release it" if people > 1 else ""
-    text = f"Held before {listed(names)}: {reason}{several}. Answer release to go on."
+    text = f"Held: {listed(names)}: {reason}{several}. Answer release to start."
     held = ev.StepsHeld(names, reason, actor, ident)
     asked = ev.QuestionAsked(id=ident, kind="hold", text=text, choices=CHOICES, people=people)
     return [held, asked], [Notify("waiting", text)]
@@ -80,13 +80,13 @@ def hold(state: State, names: Iterable[str], actor: str, reason: str) -> list[ev
             )
         if step.status in SETTLED or step.id in state.in_flight:
             status = "running" if step.id in state.in_flight else step.status
-            raise Conflict(f"step {name} is {status}: only what has not started can be held")
+            raise Conflict(f"step {name} is {status}: only a step that has not started can be held")
         if step.held:
             raise Conflict(f"step {name} is held already ({step.held})")
         steps.append(step)
     if not steps:
         raise UsageError("name the steps to hold")
-    return _held(state, steps, reason or f"{actor} said so", actor)[0]
+    return _held(state, steps, reason or f"held by {actor}", actor)[0]
 
 
 def questions(state: State, names: Iterable[str]) -> list[str]:
@@ -117,7 +117,7 @@ def hold_again(state: State, actor: str) -> Moves:
     ]
     # Steps held for a missing approval still need one.
     by = POLICY if any(step.held_by == POLICY or step.void for step in held) else actor
-    return _held(state, held, "it was held when the run ended", by) if held else ([], [])
+    return _held(state, held, "held when the run ended", by) if held else ([], [])
 
 
 def held_steps(state: State, ident: str) -> list[str]:
@@ -131,7 +131,7 @@ def release(
     """Record a person's release of held steps. They go on once enough people have done so."""
     steps, wanted = held_steps(state, question.id), people_for(state, question)
     if wanted.refused:
-        raise NotAllowed(f"{listed(steps)} cannot go on: {wanted.reason}")
+        raise NotAllowed(f"{listed(steps)} cannot start: {wanted.reason}")
     people, given = wanted.people, standing_releases(state, question)
     refuse_second_approval(state, given, actor, said.key, people, "released")
     expires = expiry_of(state, said.expires, now)
@@ -157,7 +157,7 @@ def people_for(state: State, question: Question) -> Ruling:
     """Return how many people must release the steps of a question, or the policy's refusal."""
     steps = [state.steps[name] for name in held_steps(state, question.id)]
     if not any(step.held_by == POLICY or step.void for step in steps):
-        return Ruling(question.people, "a person held it")
+        return Ruling(question.people, "held by a person")
     wanted = people_needed(state, steps)
     return wanted._replace(people=max(1, question.people, wanted.people))
 
@@ -223,7 +223,7 @@ def expire_approval(state: State, first: StepState) -> Moves:
         if step.expires == first.expires and step.status not in SETTLED and not step.held
     ]
     waiting = [step for step in over if step.id not in state.in_flight]
-    return _held(state, waiting, "the time of its approval is up", POLICY)
+    return _held(state, waiting, "its approval has expired", POLICY)
 
 
 def workers_changed(state: State, specs: list[WorkerSpec], wall: int = 0) -> Moves:
@@ -249,7 +249,7 @@ def _changed(docs: Iterable[Doc], specs: list[WorkerSpec], catalog: Catalog) -> 
     """Name the changed workers among those that may do these steps."""
     used = {name for doc in docs for name in able_workers(doc, catalog.workers)}
     names = sorted(spec.name for spec in specs if spec.name in used)
-    return f"{listed(names)} changed since it was allowed"
+    return f"{listed(names)} changed after the approval"
 
 
 def _void(state: State, specs: list[WorkerSpec], names: set[str], wall: int) -> Moves:

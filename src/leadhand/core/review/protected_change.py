@@ -60,9 +60,9 @@ def change_question(state: State, step: StepState) -> tuple[str, list[str], int]
     paths = ", ".join(change.get("paths", ())) or "nothing"
     commit = str(change.get("commit", ""))[:COMMIT_MIN]
     text = (
-        f"Step {step.id} changes what is protected: {paths} (commit {commit}). "
-        f"{failure.get('message', '')} Nothing of it has landed. Read the diff, then approve "
-        "exactly this change, send it back with a comment, or drop it."
+        f"Step {step.id} changes protected files: {paths} (commit {commit}). "
+        f"{failure.get('message', '')} Nothing of it is merged yet. Read the diff, then "
+        "approve exactly this change, send it back with a comment, or drop it."
     )
     if found.refused:
         return f"{text} It cannot be approved: {found.reason}.", list(CHOICES[1:]), 1

@@ -215,17 +215,17 @@ def ruling(
         return Ruling(0, f"the policy refuses it ({_named(refusing)})", refused=True)
     beyond = outside_envelope(envelope, wanted, state.spent) if envelope is not None else None
     if beyond == [] and not findings:
-        return Ruling(0, f"inside what {permits.approved_by} allowed", inside=True)
+        return Ruling(0, f"within the approval by {permits.approved_by}", inside=True)
     found = _ruled(state, wanted, fitting, findings)
     if not found.people and beyond and planned and is_reviewed_document(state):
-        why = f"it is outside what {permits.approved_by} allowed of the plan"
+        why = f"it exceeds the approval by {permits.approved_by}"
         return Ruling(1, f"{why}: {', '.join(beyond)}")
     if not found.people and permits.tainted and beyond:
-        why = "data from outside was read, and it is outside what was allowed"
+        why = "untrusted data was read, and it exceeds the approval"
         return Ruling(1, f"{why}: {', '.join(beyond)}")
     if beyond and found.people:
-        ended = f"the time of {permits.approved_by}'s approval is up"
-        other = f"what {permits.approved_by} allowed is not this"
+        ended = f"the approval by {permits.approved_by} has expired"
+        other = f"the approval by {permits.approved_by} is for something else"
         over = ended if planned else other
         why = f"new: {', '.join(beyond)}" if envelope else over
         return found._replace(reason=f"{found.reason}; {why}")
@@ -241,7 +241,9 @@ def is_reviewed_document(state: State) -> bool:
 def _ruled(state: State, wanted: PlanReach, fitting: list[Rule], findings: Sequence[str]) -> Ruling:
     policy = state.policy
     if fitting:
-        return Ruling(PEOPLE.get(fitting[0].then, 1), f"the policy says so ({_named(fitting[0])})")
+        return Ruling(
+            PEOPLE.get(fitting[0].then, 1), f"required by the policy ({_named(fitting[0])})"
+        )
     if policy.review:
         return Ruling(1, "requested with --review or policy.review")
     if findings:
@@ -250,7 +252,7 @@ def _ruled(state: State, wanted: PlanReach, fitting: list[Rule], findings: Seque
     told = f"its risk is not declared, which the policy counts as {wanted.risk}"
     if RISKS.index(wanted.risk) > RISKS.index(worst(policy.auto_risk)):
         return Ruling(1, told if undeclared else f"its risk is {wanted.risk}")
-    passes = "runs without a person"
+    passes = "runs without approval"
     return Ruling(0, f"{told}, and {passes}" if undeclared else f"risk {wanted.risk} {passes}")
 
 

@@ -122,7 +122,7 @@ def _workers_changed(state: State, event: ev.WorkersChanged, _at: int) -> None:
         if step.status != "succeeded":
             changed = names.intersection(able_workers(step.doc, state.catalog.workers))
             if changed:
-                step.void = f"{listed(sorted(changed))} changed since it was allowed"
+                step.void = f"{listed(sorted(changed))} changed after the approval"
     state.catalog = Catalog(specs.values())
     state.limits.clear()
     permits = state.permits

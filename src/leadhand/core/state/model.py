@@ -280,9 +280,9 @@ class State:
         """Why no planner can act on comments about a revision; empty if one can."""
         started = self.started
         if started is None or not started.replans:
-            return "the plan is a given document, and only people change it"
+            return "the plan comes from a file, and only people change it"
         if started.deaf or self.planner.handed:
-            return "its planner plans from facts and reads no words"
+            return "the planner plans from facts and reads no comments"
         return ""
 
     def lookup(self, ref: Ref) -> Json:

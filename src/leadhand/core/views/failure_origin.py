@@ -163,7 +163,7 @@ class _Log:
             return FailureOrigin("", "")
         if self.person or ended.status == "cancelled":
             why = f": {self.why}" if self.why else ""
-            return FailureOrigin("person", f"{self.person or 'somebody'} stopped it{why}")
+            return FailureOrigin("person", f"stopped by {self.person or 'a person'}{why}")
         if self.rejected and ended.status == "rejected":
             return FailureOrigin("planning", self.rejected)
         match ended.origin:
@@ -181,7 +181,9 @@ class _Log:
         if ended.limit in LIMITS:
             return FailureOrigin("limits", ended.reason)
         if self.planner:
-            return FailureOrigin("planning", f"the planner found no way on: {self.planner}")
+            return FailureOrigin(
+                "planning", f"the planner found no way to continue: {self.planner}"
+            )
         last = next(reversed(self.failed.values()), None)
         if last is None or last.refused:
             return FailureOrigin("planning", self._planned(ended.reason))
@@ -190,7 +192,7 @@ class _Log:
     def _planned(self, reason: str) -> str:
         last = next(reversed(self.failed.values()), None)
         if self.findings and not self.failed:
-            return f"every step did what was asked, and the goal is not met: {self.findings}"
+            return f"every step succeeded, but the goal is not met: {self.findings}"
         if last is not None and last.refused:
             return f"step {last.step} could not start as it was planned: {last.message}"
         text = reason or "no step failed, and the goal was not reached"

@@ -257,7 +257,7 @@ def leads_to(state: State, question: Question, choice: str) -> str:
     if question.kind == "planner":
         told = LEADS.get(("planner", choice))
     if told is None:
-        return "the planner is asked again, with this answer"
+        return "the planner is called again with this answer"
     return told if isinstance(told, str) else told(state, question)
 
 
@@ -287,14 +287,14 @@ def _retry(state: State, question: Question) -> str:
 
 
 def _replan(state: State, question: Question) -> str:
-    return f"step {question.step} is given up, and {state.planner_name} proposes another way"
+    return f"step {question.step} is abandoned, and {state.planner_name} proposes another way"
 
 
 def _skip(state: State, question: Question) -> str:
     step = _step(state, question)
     minds = [name for name, tolerant in step.dependents if not tolerant]
     lost = f"; skipped with it: {_names(minds)}" if minds else ""
-    return f"step {step.id} is left out, and the run goes on{lost}"
+    return f"step {step.id} is skipped, and the run continues{lost}"
 
 
 def _abort(state: State, _question: Question) -> str:
@@ -302,7 +302,7 @@ def _abort(state: State, _question: Question) -> str:
 
 
 def _rollback(state: State, _question: Question) -> str:
-    back = "what was done is taken back in a run of its own"
+    back = "a rollback run undoes the finished steps"
     return f"the run ends as failed{_cancelled(state)}; {back}"
 
 
@@ -313,8 +313,8 @@ def _cancelled(state: State) -> str:
 
 def _done(_state: State, question: Question) -> str:
     if question.kind == "task":
-        return f"the result given counts as that of step {question.step}, once it is checked"
-    return f"step {question.step} counts as done, with the data given"
+        return f"the data is checked and becomes the result of step {question.step}"
+    return f"step {question.step} is marked done, with the data as its result"
 
 
 def _cannot(_state: State, question: Question) -> str:
@@ -322,12 +322,12 @@ def _cannot(_state: State, question: Question) -> str:
 
 
 def _give(_state: State, question: Question) -> str:
-    what = _names(list(question.facts)) if question.facts else "what is given"
-    return f"{what} counts as given, and the planner goes on"
+    what = _names(list(question.facts)) if question.facts else "the data"
+    return f"{what} becomes true, and the planner continues"
 
 
 def _go_on(state: State, _question: Question) -> str:
-    return f"{state.planner_name} is asked again"
+    return f"{state.planner_name} is called again"
 
 
 def _release(state: State, question: Question) -> str:
@@ -336,26 +336,28 @@ def _release(state: State, question: Question) -> str:
     left = people - len(standing_releases(state, question)) - 1
     if left > 0:
         return f"counts as one of {people}; {left} more must release {_names(names)}"
-    return f"may start: {_names(names)}" if names else "nothing is held any more"
+    return f"may start: {_names(names)}" if names else "no step is held any more"
 
 
 def _land(_state: State, question: Question) -> str:
     left = question.people - len(question.approvals) - 1
     if left > 0:
-        return f"counts as one approval; {left} more must follow before the change lands"
-    return f"exactly this commit lands, and step {question.step} goes on with it"
+        return f"counts as one approval; {left} more must follow before the change is merged"
+    return f"exactly this commit is merged, and step {question.step} continues with it"
 
 
 def _send_back(_state: State, question: Question) -> str:
-    return f"step {question.step} starts over and is told the comment; nothing of this lands"
+    return f"step {question.step} starts again with the comment; nothing of this change is merged"
 
 
-_PROPOSED_AGAIN = "the planner gets the comment and proposes again; nothing starts until then"
+_PROPOSED_AGAIN = (
+    "the planner gets the comment and proposes a new revision; no step starts until then"
+)
 _GIVEN_UP = "the planner gives up, and the run ends as failed"
 
 LEADS: dict[tuple[str, str], str | Callable[[State, Question], str]] = {
     ("review", "approve"): _approve,
-    ("review", "reject"): "nothing of it starts, and the run ends as rejected",
+    ("review", "reject"): "no step starts, and the run ends as rejected",
     ("review", "request_changes"): _PROPOSED_AGAIN,
     (PROTECTED, "approve"): _land,
     (PROTECTED, "send_back"): _send_back,
@@ -366,10 +368,10 @@ LEADS: dict[tuple[str, str], str | Callable[[State, Question], str]] = {
     ("planning", "go_on"): _go_on,
     ("planning", "hand_over"): "the goal planner plans from here on",
     ("planner", "give"): _give,
-    ("planner", "retry"): "what failed may be tried again, and the planner goes on",
+    ("planner", "retry"): "failed steps may be retried, and the planner continues",
     ("planner", "stop"): _GIVEN_UP,
     ("planner", "give up"): _GIVEN_UP,
-    ("planner", "drop"): "the task is left out, and the planner goes on without it",
+    ("planner", "drop"): "the task is dropped, and the planner continues without it",
     ("", "done"): _done,
     ("", "retry"): _retry,
     ("", "replan"): _replan,

@@ -37,6 +37,47 @@ AMENDED = "amended"
 """The reason of a pending revision that a person replaced."""
 
 
+RECOVERIES = {
+    "retry": "retrying with {worker}",
+    "reroute": "switching to {worker}",
+    "simplify": "asking the planner to split it",
+    "replan": "re-planning",
+    "ask": "asking a person",
+    "probe": "checking whether it took effect",
+    "park": "parked until the worker is available",
+    "continue": "continuing without it",
+    "abort": "aborting the run",
+    "abandon": "giving it up",
+}
+"""What follows each strategy, for people."""
+WHY = {"start": "the run started", "report": "a step reported"}
+"""Why the planner is called, for people."""
+
+
+def recovery_words(strategy: str, worker: str) -> str:
+    """Return what follows a failure, for people: "retrying with coder"."""
+    return RECOVERIES.get(strategy, strategy).format(worker=worker)
+
+
+def by(author: str) -> str:
+    """Return the origin of a plan, for people: "from the plan file", "by ann"."""
+    planners = {"document": "from the plan file", "goal": "by the goal planner"}
+    return planners.get(author) or f"by {author}"
+
+
+def _plan_of(event: ev.RunStarted) -> str:
+    return f"plan {by(event.planner)}"
+
+
+def actor_words(actor: str) -> str:
+    """Return an actor of the log, for people."""
+    return {"nobody": "default", "policy": "the policy"}.get(actor, actor)
+
+
+def _steps(names: list[str]) -> str:
+    return f"{'Step' if len(names) == 1 else 'Steps'} {', '.join(names)}"
+
+
 def ledger_of(event: ev.Event) -> Literal["intent", "execution"]:
     """Return the ledger an event belongs to: intent or execution."""
     return "intent" if isinstance(event, ev.INTENT) else "execution"
@@ -48,8 +89,36 @@ def describe(event: ev.Event) -> str:
     return line(event) if line else type(event).__name__
 
 
+class EventLines:
+    """Describes the events of one run in order, so that a line can refer to earlier events."""
+
+    def __init__(self) -> None:
+        self._needed: dict[int, int] = {}
+        self._given: dict[int, int] = {}
+
+    def line(self, event: ev.Event) -> str:
+        """Describe an event; "" if an earlier line already says it."""
+        if isinstance(event, ev.ReviewRequested):
+            self._needed[event.number] = event.people
+            self._given[event.number] = 0
+        if isinstance(event, ev.ApprovalGiven) and event.number in self._needed:
+            return self._approval(event)
+        if isinstance(event, ev.RevisionApproved) and not event.instants:
+            needed = self._needed.get(event.number)
+            return "" if needed and self._given[event.number] >= needed else describe(event)
+        return describe(event)
+
+    def _approval(self, event: ev.ApprovalGiven) -> str:
+        needed = self._needed[event.number]
+        self._given[event.number] += 1
+        given = self._given[event.number]
+        end = f" → revision {event.number} approved" if given >= needed else ""
+        what = "" if end else f" for revision {event.number}"
+        return f"Approval {given} of {needed} by {event.actor}{what}{end}{_terms(event)}"
+
+
 def _process(process: ev.GuestProcess | None) -> str:
-    return f" in process {process.pid}, started in {process.folder}" if process else ""
+    return f" (process {process.pid}, started in {process.folder})" if process else ""
 
 
 def _because(reason: str) -> str:
@@ -60,13 +129,14 @@ def _decision(decision: dict[str, object]) -> str:
     match decision.get("kind"):
         case "propose":
             if "revision" in decision:
-                return f"propose revision {decision['revision']}"
+                return f"revision {decision['revision']}"
             steps = decision.get("steps")
             count = len(steps) if isinstance(steps, list) else 0
             told = f" ({proposal_lines(decision)})" if count else ""
-            return f"propose {count} steps{told}{_because(str(decision.get('because', '')))}"
+            number = f"{count} step{'' if count == 1 else 's'}"
+            return f"{number} proposed{told}{_because(str(decision.get('because', '')))}"
         case "ask":
-            return f"ask: {decision.get('question')}"
+            return f"question: {decision.get('question')}"
         case "finish":
             return f"finish{_because(str(decision.get('because', '')))}"
         case "wait":
@@ -104,7 +174,7 @@ def _short(text: str, limit: int) -> str:
 
 def _drafted(event: ev.DraftRefused) -> str:
     told = proposal_lines(event.draft)
-    return f"draft refused (planner call {event.call}): {told}: {'; '.join(event.findings)}"
+    return f"Draft refused (planner call {event.call}): {told}: {'; '.join(event.findings)}"
 
 
 def _revision(event: ev.RevisionProposed) -> str:
@@ -117,7 +187,7 @@ def _revision(event: ev.RevisionProposed) -> str:
         parts.append(f"drops {_dropped(event.drop)}")
     last = "final" if event.final else "to be continued"
     risk = NOT_DECLARED if event.undeclared else event.risk
-    text = f"revision {event.number} by {event.author}: {', '.join(parts)}, {last}, risk {risk}"
+    text = f"Revision {event.number} {by(event.author)}: {', '.join(parts)}, {last}, risk {risk}"
     return text + _because(event.because)
 
 
@@ -150,18 +220,20 @@ def _place(details: object) -> str:
 
 def _started(event: ev.RunStarted) -> str:
     goal = event.goal if isinstance(event.goal, str) else event.goal.get("text", "")
-    text = f"{event.actor or 'somebody'} started the run{_because(goal)} (planner: {event.planner})"
+    who = f" by {event.actor}" if event.actor else ""
+    text = f"Run started{who}, {_plan_of(event)}{_because(goal)}"
     back = event.plan.get("rollback_of")
     why = _because(str(event.plan.get("rollback_reason", "")))
-    return f"{text}; it takes back run {back}{why}" if back else text
+    return f"{text}; it rolls back run {back}{why}" if back else text
 
 
 def _approved(event: ev.RevisionApproved) -> str:
-    text = f"revision {event.number} approved by {event.actor}{_because(event.reason)}"
+    who = " by the policy" if event.actor == "policy" else ""
+    text = f"Revision {event.number} approved{who}{_because(event.reason if who else '')}"
     some = list(event.instants.items())[:NAMED_MAX]
     starts = "".join(f"; {step} starts at {utc(at)} or later" for step, at in some)
     more = len(event.instants) - len(some)
-    return text + starts + (f"; {more} more have a time" if more else "")
+    return text + starts + (f"; {more} more have a start time" if more else "")
 
 
 def _workers_changed(event: ev.WorkersChanged) -> str:
@@ -171,35 +243,40 @@ def _workers_changed(event: ev.WorkersChanged) -> str:
     ]
     new = [text for spec, text in zip(event.specs, told, strict=True) if spec.name in event.added]
     old = [text for text in told if text not in new]
-    parts = [f"workers have changed: {', '.join(old)}"] if old else []
-    parts += [f"workers were added: {', '.join(new)}"] if new else []
-    return "; ".join(parts)
+    parts = [f"workers changed: {', '.join(old)}"] if old else []
+    parts += [f"workers added: {', '.join(new)}"] if new else []
+    text = "; ".join(parts)
+    return f"{text[:1].upper()}{text[1:]}"
 
 
-def _allowed(event: ev.ApprovalGiven) -> str:
+def _given(event: ev.ApprovalGiven) -> str:
+    return f"Approval by {event.actor} for revision {event.number}{_terms(event)}"
+
+
+def _terms(event: ev.ApprovalGiven) -> str:
+    """Return the digest, the expiry, the signature and the reason of an approval."""
     shown = f", digest {event.digest}" if event.digest else ""
     until = f", until {utc(event.expires)}" if event.expires else ""
     signed = f", signed by {event.key}" if event.signature else ", not signed"
-    said = f"revision {event.number} allowed by {event.actor}{_because(event.reason)}"
-    return f"{said}{shown}{until}{signed}"
+    return f"{shown}{until}{signed}{_because(event.reason)}"
 
 
 def _rejected(event: ev.RevisionRejected) -> str:
     if event.reason == AMENDED:
-        return f"revision {event.number} amended by {event.actor}"
-    return f"revision {event.number} rejected by {event.actor}{_because(event.reason)}"
+        return f"Revision {event.number} amended by {event.actor}"
+    return f"Revision {event.number} rejected by {actor_words(event.actor)}{_because(event.reason)}"
 
 
 def _examined(event: ev.RevisionExamined) -> str:
     if event.failed:
-        return f"a reviewer of revision {event.number} failed: {event.failed}"
-    found = "; ".join(event.findings) or "nothing found"
-    return f"reviewers looked at revision {event.number}: {found}"
+        return f"A reviewer of revision {event.number} failed: {event.failed}"
+    found = "; ".join(event.findings) or "no findings"
+    return f"Reviewers checked revision {event.number}: {found}"
 
 
 def _recovery(event: ev.RecoveryDecided) -> str:
-    to = f" with {event.worker}" if event.worker else ""
-    return f"{event.step}: {event.failure_class}, so {event.strategy}{to}: {event.reason}"
+    what = recovery_words(event.strategy, event.worker)
+    return f"{event.step} failed ({event.failure_class}) → {what}: {event.reason}"
 
 
 def _called(event: ev.ModelCalled) -> str:
@@ -208,74 +285,76 @@ def _called(event: ev.ModelCalled) -> str:
     end = f", and failed ({event.failure})" if event.failure else ""
     cached = f" ({event.cached} cached)" if event.cached else ""
     tokens = f"{event.input}{cached} + {event.output} tokens"
-    return f"{who}: asked {event.model}: {tokens}{price}{end}"
+    return f"{who}: called {event.model}: {tokens}{price}{end}"
 
 
 LINES: dict[type[ev.Event], Callable[[Any], str]] = {
     ev.RunStarted: _started,
-    ev.RunHosted: lambda e: f"host {e.owner} took the run up{_process(e.process)}",
-    ev.PlannerAsked: lambda e: f"planner asked (call {e.call}): {e.why}",
-    ev.PlannerAnswered: lambda e: f"planner answered (call {e.call}): {_decision(e.decision)}",
-    ev.PlannerFailed: lambda e: f"planner call {e.call} failed: {e.reason}",
+    ev.RunHosted: lambda e: f"Run picked up by host {e.owner}{_process(e.process)}",
+    ev.PlannerAsked: lambda e: f"Planner call {e.call} ({WHY.get(e.why, e.why)})",
+    ev.PlannerAnswered: lambda e: f"Planner call {e.call} → {_decision(e.decision)}",
+    ev.PlannerFailed: lambda e: f"Planner call {e.call} failed: {e.reason}",
     ev.DraftRefused: _drafted,
     ev.ProposalRefused: lambda e: (
-        f"proposal refused (planner call {e.call}): {'; '.join(e.findings)}"
+        f"Proposal refused (planner call {e.call}): {'; '.join(e.findings)}"
     ),
-    ev.PlannerWaits: lambda e: f"planner waits{' for ' + ', '.join(e.on) if e.on else ''}",
+    ev.PlannerWaits: lambda e: f"Planner waits{' for ' + ', '.join(e.on) if e.on else ''}",
     ev.FinishAccepted: lambda e: (
-        f"finish accepted{'; dropped: ' + _dropped(e.drop) if e.drop else ''}"
+        f"Finish accepted{'; dropped: ' + _dropped(e.drop) if e.drop else ''}"
     ),
     ev.RevisionProposed: _revision,
     ev.ReviewRequested: lambda e: e.reason,
     ev.RevisionApproved: _approved,
     ev.RevisionExamined: _examined,
-    ev.ApprovalGiven: _allowed,
-    ev.ChangesRequested: lambda e: f"{e.actor} asks for changes of revision {e.number}: {e.text}",
-    ev.StepsHeld: lambda e: f"held by {e.actor}: {', '.join(e.steps)}{_because(e.reason)}",
-    ev.StepsReleased: lambda e: f"released by {e.actor}: {', '.join(e.steps)}{_because(e.reason)}",
-    ev.ReleaseGiven: lambda e: f"{e.question} released by {e.actor}{_because(e.reason)}",
-    ev.ApprovalVoided: lambda e: f"an approval does not hold: {e.reason}",
+    ev.ApprovalGiven: _given,
+    ev.ChangesRequested: lambda e: (
+        f"Changes to revision {e.number} requested by {e.actor}: {e.text}"
+    ),
+    ev.StepsHeld: lambda e: f"{_steps(e.steps)} held by {actor_words(e.actor)}{_because(e.reason)}",
+    ev.StepsReleased: lambda e: f"{_steps(e.steps)} released by {e.actor}{_because(e.reason)}",
+    ev.ReleaseGiven: lambda e: f"Release of {e.question} by {e.actor}{_because(e.reason)}",
+    ev.ApprovalVoided: lambda e: f"Approval void: {e.reason}",
     ev.WorkersChanged: _workers_changed,
-    ev.RedoRequested: lambda e: f"{e.step}: {e.actor} wants it done again{_because(e.reason)}",
-    ev.RunReopened: lambda e: f"the run is reopened by {e.actor}{_because(e.reason)}",
+    ev.RedoRequested: lambda e: f"{e.step}: retry requested by {e.actor}{_because(e.reason)}",
+    ev.RunReopened: lambda e: f"Run reopened by {e.actor}{_because(e.reason)}",
     ev.RevisionRejected: _rejected,
-    ev.QuestionAsked: lambda e: f"question {e.id}: {e.text} [{' / '.join(e.choices)}]",
+    ev.QuestionAsked: lambda e: f"Question {e.id}: {e.text} [{' / '.join(e.choices)}]",
     ev.ChangeApproved: lambda e: (
         f"{e.step}: change {e.commit[:12]} approved by {e.actor}{_because(e.reason)}"
     ),
     ev.QuestionAnswered: lambda e: (
-        f"question {e.id} answered by {e.actor}: {e.choice}{_because(e.text)}"
+        f"Question {e.id} answered by {actor_words(e.actor)}: {e.choice}{_because(e.text)}"
     ),
     ev.AttemptStarted: lambda e: f"{e.step}: attempt {e.attempt} started by {e.worker}",
     ev.AttemptSpawned: lambda e: f"{e.step}: process {e.pid}",
     ev.AttemptReported: _report,
     ev.ModelCalled: _called,
-    ev.ReportIgnored: lambda e: f"{e.step}: a late report of attempt {e.attempt} was ignored",
+    ev.ReportIgnored: lambda e: f"{e.step}: late report of attempt {e.attempt} ignored",
     ev.AttemptLost: lambda e: f"{e.step}: attempt {e.attempt} {e.failure_class}: {e.reason}",
-    ev.ProbeStarted: lambda e: f"{e.step}: probing whether attempt {e.attempt} happened",
-    ev.ProbeReported: lambda e: f"{e.step}: probe says {e.outcome}{_because(e.reason)}",
+    ev.ProbeStarted: lambda e: f"{e.step}: checking whether attempt {e.attempt} took effect",
+    ev.ProbeReported: lambda e: f"{e.step}: probe result: {e.outcome}{_because(e.reason)}",
     ev.StepRefused: lambda e: f"{e.step}: could not start ({e.failure_class}): {e.reason}",
     ev.RecoveryDecided: _recovery,
     ev.StepSkipped: lambda e: f"{e.step}: skipped: {e.reason}",
     ev.StepCancelled: lambda e: f"{e.step}: cancelled: {e.reason}",
-    ev.RunPaused: lambda e: f"paused by {e.actor}{_because(e.reason)}",
-    ev.RunResumed: lambda e: f"resumed by {e.actor}",
-    ev.CancelRequested: lambda e: f"cancel asked by {e.actor}{_because(e.reason)}",
-    ev.StopDecided: lambda e: f"stopping as {e.status}: {e.reason}",
-    ev.GoalCheckStarted: lambda _: "checking the goal's acceptance criteria",
-    ev.GoalChecked: lambda e: "the goal is met" if e.met else f"not met: {'; '.join(e.findings)}",
+    ev.RunPaused: lambda e: f"Paused by {e.actor}{_because(e.reason)}",
+    ev.RunResumed: lambda e: f"Resumed by {e.actor}",
+    ev.CancelRequested: lambda e: f"Cancellation requested by {e.actor}{_because(e.reason)}",
+    ev.StopDecided: lambda e: f"Stopping as {e.status}: {e.reason}",
+    ev.GoalCheckStarted: lambda _: "Checking the goal's acceptance criteria",
+    ev.GoalChecked: lambda e: "Goal met" if e.met else f"Goal not met: {'; '.join(e.findings)}",
     ev.RunEnded: lambda e: (
-        f"run {e.status}{f' ({e.origin})' if e.origin else ''}{_because(e.reason)}"
+        f"Run {e.status}{f' ({e.origin})' if e.origin else ''}{_because(e.reason)}"
     ),
-    HostOpened: lambda e: f"host {e.owner} opened (pid {e.pid}, leadhand {e.version})",
-    StopAllRequested: lambda e: f"stop-all by {e.actor}{_because(e.reason)}",
-    StopAllLifted: lambda e: f"stop-all lifted by {e.actor}",
-    CircuitOpened: lambda e: f"worker {e.worker} is left alone: {e.reason}",
-    RunJoined: lambda e: f"process {e.pid} drives run {e.run} beside the host, as host {e.owner}",
-    CircuitClosed: lambda e: f"worker {e.worker} is called again",
-    TemporalOpened: lambda e: f"runs are hosted by Temporal at {e.address} ({e.namespace})",
-    TemporalLeft: lambda e: f"runs taken back from Temporal by {e.actor}{_because(e.reason)}",
-    ApprovalUsed: lambda e: f"approval {e.id} by {e.actor} used up by run {e.run}",
-    PlanSaved: lambda e: f"plan {e.name}@{e.version} saved by {e.actor}",
-    PlanRemoved: lambda e: f"plan {e.name} removed by {e.actor}",
+    HostOpened: lambda e: f"Host {e.owner} opened (pid {e.pid}, leadhand {e.version})",
+    StopAllRequested: lambda e: f"Emergency stop by {e.actor}{_because(e.reason)}",
+    StopAllLifted: lambda e: f"Emergency stop lifted by {e.actor}",
+    CircuitOpened: lambda e: f"Worker {e.worker} unavailable: {e.reason}",
+    RunJoined: lambda e: f"Process {e.pid} runs {e.run} beside the host, as host {e.owner}",
+    CircuitClosed: lambda e: f"Worker {e.worker} available again",
+    TemporalOpened: lambda e: f"Runs hosted by Temporal at {e.address} ({e.namespace})",
+    TemporalLeft: lambda e: f"Runs moved back from Temporal by {e.actor}{_because(e.reason)}",
+    ApprovalUsed: lambda e: f"Approval {e.id} by {e.actor} used by run {e.run}",
+    PlanSaved: lambda e: f"Plan {e.name}@{e.version} saved by {e.actor}",
+    PlanRemoved: lambda e: f"Plan {e.name} removed by {e.actor}",
 }

@@ -299,11 +299,11 @@ def question_text(
     choices = ["retry", *(["replan"] if replans else []), "skip", "abort"]
     choices += ["rollback"] if rollback else []
     if failure.get("effect") == "unknown":
-        return f"{head}: {reason}. Look whether it happened, then answer.", ["done", *choices]
+        return f"{head}: {reason}. Check whether it took effect, then answer.", ["done", *choices]
     if failure.get("class") == "needs_info":
         asked = failure.get("message", "")
-        return f"{head} asks: {asked} Answer retry, with what it needs as text.", choices
-    return f"{head} failed: {reason}. What now?", choices
+        return f"{head} asks: {asked} Answer retry, with the information as text.", choices
+    return f"{head} failed: {reason}. Choose how to continue.", choices
 
 
 def task_text(
@@ -319,9 +319,9 @@ def task_text(
     offer = spec.offer(step.action)
     if offer is not None and offer.silence is not None and limit_s is not None:
         silence = canonical(offer.silence).decode()[:200]
-        given = f" Without an answer within {duration(limit_s)}, {silence} counts.{given}"
+        given = f" Default without an answer within {duration(limit_s)}: {silence}.{given}"
     what = what if what.endswith(("?", "!")) else f"{what.rstrip('.')}."
-    return f"Step {step.id} is yours: {what}{given}{before} Answer done or cannot."
+    return f"Task {step.id}: {what}{given}{before} Answer done, or cannot."
 
 
 def step_view(step: StepState, *, data: bool = True) -> StepView:
