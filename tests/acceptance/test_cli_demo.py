@@ -17,10 +17,10 @@ def test_the_demo_recovers_from_everything(tmp_path):
     assert done.code == 0, done
     told, place = done.doc, Folder(tmp_path / "show")
     for line in (
-        "fetch_stations: rate_limited, so retry",
-        "fetch_rides: unavailable, so reroute with fetch_archive",
-        "measure: too_complex, so simplify",
-        "Question q1 answered by nobody: done",
+        "fetch_stations failed (rate_limited) → retrying with ",
+        "fetch_rides failed (unavailable) → switching to fetch_archive",
+        "measure failed (too_complex) → asking the planner to split it",
+        "Question q1 answered by default: done",
         "For the town council: where a week of bicycles ran out.",
         "Timeline:",
         "every hash and every rule holds",
@@ -53,7 +53,7 @@ def test_the_demo_kills_and_finishes(tmp_path):
     assert done.code == 0, done
     told = done.doc
     assert "kill -9" in done.err
-    assert "step-2: probing whether attempt 1 happened" in done.err
+    assert "step-2: checking whether attempt 1 took effect" in done.err
     assert "step-2: probe result: done" in done.err
     assert "was adopted as done" in done.err
     assert "every hash and every rule holds" in done.err

@@ -82,7 +82,7 @@ def test_a_pipeline_takes_a_secret_by_reference(tmp_path):
     done = folder.run("run", "plan.yaml", "--set", "token=env:ORDERS_TOKEN", ORDERS_TOKEN=value)
     assert done.code == 0, done
     assert "rejected: 1" in done.out
-    assert "transient, so retry" in done.err
+    assert "(transient) → retrying with " in done.err
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert not [path for path in files if value.encode() in path.read_bytes()]
 

@@ -31,12 +31,12 @@ def test_the_story_stands_above_the_picture(tmp_path):
     ]
     plan = folder.plan(*steps)
     seen = plain(typed(folder, "run", plan, "--workers", "workers.py", "--why").out)
-    assert "✗ shake: transient → retry   (busy; attempt 2 of 2 in 1" in seen
+    assert "✗ shake: transient → retrying with shaky   (busy; attempt 2 of 2 in 1" in seen
     assert "? Task who: Who is it?" in seen
     assert "yours to do; the default counts in" in seen
-    assert "? nobody answered: done" in seen
+    assert "? answered by default: done" in seen
     seen = plain(typed(folder, "run", plan, "--workers", "workers.py").out)
-    assert "→ retry" not in seen
+    assert "→ retrying" not in seen
 
 
 @pytest.mark.parametrize(

@@ -264,7 +264,7 @@ def test_what_has_not_started_can_change_while_a_host_runs_it(folder):
         assert done.doc["hosted"]
         ended = finished(child)
     assert (ended.code, ended.out) == (0, "new\n"), ended
-    assert "revision 2 by ann" in folder.run("logs", run, "--intent").out
+    assert "Revision 2 by ann" in folder.run("logs", run, "--intent").out
 
 
 def test_hold_stops_before_a_step_until_it_is_released(folder):

@@ -176,8 +176,8 @@ def test_reroute(folder):
     settled(
         folder,
         run,
-        "unavailable, so reroute with standby",
-        "lost, so retry with standby",
+        "(unavailable) → switching to standby",
+        "(lost) → retrying with standby",
         "attempt 3 verified",
     )
 
@@ -195,7 +195,12 @@ def test_simplify(folder):
     assert (done.code, json.loads(done.out)) == (0, [1, 2, 3]), done
     names = ("clean", "cut", "part-3", "part-1", "part-2", "merge")
     assert [folder.lines(f"{name}.txt") for name in names] == [1, 1, 1, 2, 1, 1]
-    settled(folder, run, "too_complex, so simplify", "lost, so retry with clean_part")
+    settled(
+        folder,
+        run,
+        "(too_complex) → asking the planner to split it",
+        "(lost) → retrying with clean_part",
+    )
 
 
 def verified_parts(folder):
@@ -209,7 +214,7 @@ def test_escalate(folder):
     plan = folder.plan({"id": "a", "worker": "locked"}, {"id": "b", "worker": "elsewhere"})
     run = killed_when(
         folder,
-        lambda: folder.lines("elsewhere.txt") and said(folder, "", "question q1"),
+        lambda: folder.lines("elsewhere.txt") and said(folder, "", "Question q1"),
         "the question",
         plan,
     )
@@ -223,7 +228,9 @@ def test_escalate(folder):
     done = folder.run("resume", run)
     assert done.code == 0, done
     assert (folder.lines("locked.txt"), folder.lines("elsewhere.txt")) == (2, 2)
-    settled(folder, run, "permanent, so ask", "Question q1 answered by", "it is there now")
+    settled(
+        folder, run, "(permanent) → asking a person", "Question q1 answered by", "it is there now"
+    )
 
 
 def test_a_long_outage(folder):
@@ -231,12 +238,14 @@ def test_a_long_outage(folder):
     toml = "[project]\nworkers = ['workers.py']\n[policy]\npark = '1s'\n"
     folder.write("leadhand.toml", toml)
     plan = folder.plan({"id": "a", "worker": "out", "retry": 1})
-    run = killed_when(folder, lambda: said(folder, "", "so park"), "the decision", plan)
+    run = killed_when(folder, lambda: said(folder, "", "→ parked"), "the decision", plan)
     done = folder.run("resume", run)
     assert (done.code, done.out.strip()) == (0, "open again"), done
     first, second = map(float, (folder.path / "when.txt").read_text().split())
     assert second - first >= 3
-    settled(folder, run, "rate_limited, so park", "without using up a try", "attempt 2 verified")
+    settled(
+        folder, run, "(rate_limited) → parked until", "no attempt is used", "attempt 2 verified"
+    )
 
 
 def test_an_answer_by_default(folder):
@@ -245,7 +254,7 @@ def test_an_answer_by_default(folder):
     run = killed_when(folder, lambda: said(folder, "", "Which colour?"), "the question", *goal)
     done = folder.run("resume", run)
     assert (done.code, done.out.strip()) == (0, "blue"), done
-    settled(folder, run, "Question q1 answered by nobody")
+    settled(folder, run, "Question q1 answered by default")
 
 
 def test_a_person(folder):
@@ -262,4 +271,4 @@ def test_a_person(folder):
     assert "data.n > 2 does not hold" in again.err
     assert folder.run("answer", f"{run}/q2", "done", "--data", '{"n": 3}').code == 0
     assert folder.run("resume", run).code == 0
-    settled(folder, run, "criteria_unmet, so retry", "attempt 2 verified")
+    settled(folder, run, "(criteria_unmet) → retrying with ", "attempt 2 verified")

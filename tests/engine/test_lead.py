@@ -863,7 +863,7 @@ def test_a_deadline_stops_the_run(tmp_path: Path) -> None:
     ]
     outcome = run(Lead([nap], store=tmp_path / "x.db"), steps(*docs, deadline="0.5s"))
     assert outcome.status == "failed"
-    assert "longer than it may" in outcome.reason
+    assert "reached its time limit" in outcome.reason
     assert sum(step.status == "succeeded" for step in outcome.steps) < 5
 
 

@@ -212,7 +212,7 @@ def test_what_a_rule_lets_through_still_waits_outside_the_envelope():
     assert waits.outcome.status == "waiting", waits.lines()
     (question,) = waits.outcome.waiting_for
     assert question.id.endswith("review-2")
-    assert "outside what person allowed" in question.text
+    assert "it exceeds the approval by person" in question.text
     assert not waits.violations
 
 

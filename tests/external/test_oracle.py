@@ -228,7 +228,7 @@ def test_one_case_is_shown_whole(monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["oracle", "passing", "0"])
     assert oracle.main() == 0
     shown = capsys.readouterr().out
-    assert "person started the run" in shown
+    assert "Run started by person" in shown
     assert "untried" in shown
 
 

@@ -89,7 +89,7 @@ async def test_every_door_says_who_failed(planner, origin, why, tmp_path):
     text = told("show", outcome.run, store=path)
     assert f"failed ({origin})" in text
     assert f"The {origin} failed: " in text
-    assert f"run failed ({origin})" in told("logs", outcome.run, store=path)
+    assert f"Run failed ({origin})" in told("logs", outcome.run, store=path)
     assert f"1 {origin}" in told("metrics", store=path)
     assert json.loads(told("metrics", "--json", store=path))["origins"] == {origin: 1}
 
