@@ -62,3 +62,15 @@ def test_a_changed_worker_needs_both_approvers_again(folder):
     assert as_person(folder, "bob", "resume", run).code == 0
     assert (folder.path / "done.txt").read_text() == "EVIL"
     assert folder.run("verify", run).code == 0
+
+
+def test_the_starter_is_no_second_approver(folder):
+    """Ann may be the first of the two who approve her run, and not the second."""
+    folder.plan({"id": "ship", "worker": "ship"})
+    assert as_person(folder, "ann", "run", "plan.json").code == 5
+    run = folder.latest()["run"]
+    assert as_person(folder, "bob", "review", run, "approve").code == 0
+    refused = as_person(folder, "ann", "review", run, "approve")
+    assert (refused.code, "started the run" in refused.err) == (7, True), refused
+    assert as_person(folder, "ann", "answer", run, "approve").code == 7
+    assert not (folder.path / "done.txt").exists()

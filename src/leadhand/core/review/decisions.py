@@ -352,8 +352,9 @@ def refuse_second_approval(
 ) -> None:
     """Raise unless a person may allow this, and has not yet done so under any name.
 
-    `NotAllowed` as `refuse_stranger`; `Conflict` for a person who has already allowed it: by name,
-    by a name that looks the same, or by key.
+    `NotAllowed` as `refuse_non_approver`; `Conflict` for a person who has already allowed it (by
+    name, by a name that looks the same, or by key), and for the person who started the run, who may
+    be the first of several approvers but not a later one.
     """
     refuse_non_approver(state, actor, "approve" if done == "approved" else "release")
     approvers = state.policy.approvers
@@ -366,6 +367,12 @@ def refuse_second_approval(
     if same is not None:
         both = f"{visible(same)} and {visible(actor)} count as one person"
         raise Conflict(f"{same} has {done} it already, and {both}; {needs}")
+    starter = state.started.actor if state.started else ""
+    if people > 1 and given and namesake(actor, (starter,)) is not None:
+        raise Conflict(
+            f"{actor} started the run, and cannot be its second approver; {needs}. "
+            "Fix: let another person approve it"
+        )
 
 
 def refuse_non_approver(state: State, actor: str, verb: str) -> None:
