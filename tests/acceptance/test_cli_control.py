@@ -51,7 +51,7 @@ def test_high_risk_waits_for_a_person(folder):
     assert "looks good" in folder.run("logs", run, "--intent").out
     late = folder.run("answer", f"{run}/review-1", "approve")
     assert late.code == 2
-    assert "does not wait for an answer" in late.err
+    assert "No open question" in late.err
 
 
 def test_a_rejected_plan_is_exit_3(folder):
@@ -69,7 +69,7 @@ def test_yes_approves_as_the_person_who_typed_it(folder):
     done = folder.run("run", "plan.json", "--yes", LEADHAND_ACTOR="Ada")
     assert done.code == 0, done
     assert done.out == "survived\n"
-    assert "approved by Ada" in folder.run("logs", folder.latest()["run"]).out
+    assert "by Ada → revision 1 approved" in folder.run("logs", folder.latest()["run"]).out
 
 
 ASKER = """
@@ -315,7 +315,7 @@ def test_a_host_of_another_run_is_not_taken_for_this_ones(folder):
         folder.until(lambda: folder.lines("naps.txt"), "the other run")
         answered = folder.run("answer", f"{waiting}/review-1", "approve")
         assert answered.code == 0, answered
-        assert "Nothing hosts this run" in answered.err
+        assert "No process is running it" in answered.err
         rows = {row["run"]: row["host"] for row in folder.run("ls", "--json").doc}
         assert rows.pop(waiting) is None
         assert list(rows.values()) == [child.pid]

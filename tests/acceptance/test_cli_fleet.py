@@ -297,7 +297,7 @@ def test_an_epic_is_taken_up_by_its_fleet_and_nobody_else(folder):
     assert folder.run("fleet", "start", "--repo", "shop", "--no-serve", "--until-idle").code == 0
     (row,) = folder.run("inbox", "--json").doc
     answered = folder.run("answer", row["id"], "retry")
-    assert "Go on with: leadhand fleet start" in answered.err
+    assert "Continue with: leadhand fleet start" in answered.err
     done = folder.run("resume", run)
     assert (done.code, "leadhand fleet start" in done.err) == (2, True)
 

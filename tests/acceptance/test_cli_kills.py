@@ -61,7 +61,7 @@ def test_answers(folder):
         again = folder.run(*words)
         if again.code:
             assert again.code == 2, again
-            assert f"{run}/review-1 does not wait for an answer" in again.err
+            assert f'No open question "{run}/review-1"' in again.err
         else:
             assert was_killed or code, "an answer that was acknowledged is lost"
         done = folder.run("resume", run)

@@ -51,7 +51,7 @@ def test_the_first_of_two_people_hears_that_it_still_waits(folder):
     assert "leadhand resume" not in first.err
     assert "allowed by ann; 1 more person must" in folder.run("show", run).err
     second = folder.run("answer", f"{run}/review-1", "approve", LEADHAND_ACTOR="bob")
-    assert f"Go on with: leadhand resume {run}" in second.err
+    assert f"Continue with: leadhand resume {run}" in second.err
 
 
 def test_what_was_rejected_ends_once_it_is_taken_up(folder):
@@ -94,7 +94,7 @@ def test_a_time_is_said_when_it_is_known(folder):
     try:
         told = folder.run("logs", run).out
         why = "its risk is not declared, which the policy counts as low, and runs without approval"
-        assert f"approved by policy: {why}; a starts at 2999-01-01" in told
+        assert f"approved by the policy: {why}; a starts at 2999-01-01" in told
         assert "risk not declared" in told
         assert "risk low" not in told
         folder.until(lambda: "1/2" in folder.run("ls").out, "b")

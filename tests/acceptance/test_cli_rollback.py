@@ -125,7 +125,7 @@ def test_what_was_rolled_back_is_said_to_be(folder):
     assert (again.code, "rolled back already" in again.err) == (0, True), str(again)
     assert "attempt 1" not in again.err
     assert folder.run("rollback", run, "--json").doc["run"] == f"{run}-rollback"
-    assert f"Taken back in run {run}-rollback: succeeded" in folder.run("show", run).out
+    assert f"Rolled back in run {run}-rollback: succeeded" in folder.run("show", run).out
     assert len(world(folder)) == 4
 
 
@@ -228,7 +228,7 @@ def test_with_nothing_to_undo_it_says_so_and_ends_as_the_run_did(folder):
     plan = folder.plan(step, {**made("a"), "depends_on": ["check"]})
     done = folder.run("run", plan)
     assert done.code == 1, str(done)
-    assert "Nothing is taken back: no step that can be undone has completed" in done.err
+    assert "Nothing to roll back: no step that can be undone has completed" in done.err
     run = folder.latest()["run"]
     assert not [line for line in done.err.splitlines() if f"resume {run}" in line], str(done)
     assert f"redo {run}" not in done.err

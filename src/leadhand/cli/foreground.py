@@ -173,7 +173,7 @@ class _Session:
                 way = self._console.command(f"show {self._ident} --json")
                 self._console.say(f"The run is over ({self._ended}); see it with: {way}")
             elif self._ident:
-                self._console.say(f"Go on with: {self._way_on()}")
+                self._console.say(f"Continue with: {self._way_on()}")
             if isinstance(error, Conflict):
                 raise await self._explained(error) from error
             raise
@@ -427,7 +427,7 @@ class _Session:
     def _second(self) -> None:
         self._close_view()
         if self._ident:
-            self._console.say(f"Ended at once. Go on with: {self._way_on()}")
+            self._console.say(f"Ended at once. Continue with: {self._way_on()}")
 
     def _way_on(self) -> str:
         return self._console.command(f"resume {self._ident}")

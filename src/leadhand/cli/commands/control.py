@@ -57,7 +57,7 @@ def cancel(console: Console, run: str, reason: str, store: str | None) -> int:
     _print(console, ident, answer, f"run {ident} {text}")
     if not answer.get("hosted"):
         way = console.way_on(ident)
-        console.say(f"Nothing hosts this run. Carry it out with: {way}")
+        console.say(f"No process is running it. Carry it out with: {way}")
     return 0
 
 

@@ -33,7 +33,7 @@ def hold(console: Console, run: str, steps: tuple[str, ...], reason: str, store:
         return 0
     console.say(f"run {ident} stops before {clean(', '.join(steps))}")
     way = console.command(f"release {ident} {shlex.quote(steps[0])}")
-    console.say(f"Let it go on with: {way}")
+    console.say(f"Release it with: {way}")
     return 0
 
 
@@ -105,4 +105,4 @@ def redo(console: Console, run: str, step: str, reason: str, store: str | None) 
 
 def _say_how(console: Console, ident: str, *, hosted: bool) -> None:
     if not hosted:
-        console.say(f"Nothing hosts this run. Go on with: {console.way_on(ident)}")
+        console.say(f"No process is running it. Continue with: {console.way_on(ident)}")

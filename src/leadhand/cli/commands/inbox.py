@@ -197,8 +197,8 @@ def _answer(
         console.say(f"It still waits: {waits}")
     elif not answered["hosted"]:
         way = console.way_on(run)
-        what = "End it" if (row.kind, chosen) == ("review", "reject") else "Go on"
-        console.say(f"Nothing hosts this run. {what} with: {way}")
+        what = "End it" if (row.kind, chosen) == ("review", "reject") else "Continue"
+        console.say(f"No process is running it. {what} with: {way}")
     return 0
 
 
@@ -245,7 +245,7 @@ def find(rows: list[InboxRow], reader: Reader, ident: str) -> InboxRow:
     if found:
         raise UsageError(f"{ident} could be any of: {', '.join(row.id for row in found[:8])}")
     known = ", ".join(row.id for row in rows[:8]) or "nothing"
-    raise UsageError(f"{ident} does not wait for an answer. Open: {known}")
+    raise UsageError(f'No open question "{ident}". Open: {known}')
 
 
 def _choice(console: Console, row: InboxRow, choice: str | None, *, said: bool) -> str:
@@ -253,8 +253,8 @@ def _choice(console: Console, row: InboxRow, choice: str | None, *, said: bool) 
     if choice is not None:
         if choices and choice not in choices:
             raise UsageError(
-                f"{choice!r} is no answer to {row.id}; choose: {', '.join(choices)}. "
-                f'Fix: words go into --text, as in: {choices[0]} --text "…"'
+                f'"{choice}" is not one of: {", ".join(choices)}. Fix: words go into '
+                f'--text, as in: {choices[0]} --text "…"'
             )
         return choice
     if not choices and said:

@@ -120,9 +120,7 @@ def _runs(console: Console, settings: Settings, status: str | None, limit: int) 
         console.row(line)
     if stopped:
         way = console.command("stop-all --lift")
-        console.say(
-            f"Everything is stopped, by {clean(stopped, 60)}: nothing new starts until {way}"
-        )
+        console.say(f"Emergency stop by {clean(stopped, 60)}: no step starts until {way}")
     for row in rows:
         if row.trouble:
             console.say(f"{clean(row.run, 100)}: {clean(row.trouble, 500)}")

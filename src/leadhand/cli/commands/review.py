@@ -491,12 +491,12 @@ def _print_decided(console: Console, state: State, choice: str, answer: Doc, wai
     if waits:
         console.say(f"It still waits: {waits}")
         return
-    _way_on(console, state.run, answer, "End it with" if choice == "reject" else "Go on with")
+    _way_on(console, state.run, answer, "End it with" if choice == "reject" else "Continue with")
 
 
-def _way_on(console: Console, run: str, answer: Doc, what: str = "Go on with") -> None:
+def _way_on(console: Console, run: str, answer: Doc, what: str = "Continue with") -> None:
     if not answer["hosted"]:
-        console.say(f"Nothing hosts this run. {what}: {console.command(f'resume {run}')}")
+        console.say(f"No process is running it. {what}: {console.command(f'resume {run}')}")
 
 
 # Amending.

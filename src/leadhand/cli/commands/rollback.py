@@ -96,7 +96,7 @@ def _nothing(console: Console, state: State) -> int:
         doc.rollback, doc.rollback_reason = None, why
         console.document(doc)
     else:
-        console.say(f"run {state.run} has nothing to take back: {why}")
+        console.say(f"run {state.run} has nothing to roll back: {why}")
     return exit_code(state)
 
 

@@ -430,10 +430,10 @@ def _print_rollback(console: Console, run: str, status: str) -> None:
     from leadhand.core.views.run import ENDED
 
     if status in ENDED:
-        console.out(f"Taken back in run {rollback_id(run)}: {status}")
+        console.out(f"Rolled back in run {rollback_id(run)}: {status}")
     elif status:
         way = console.command(f"rollback {run}")
-        console.out(f"Its rollback is not finished ({status}). Go on with: {way}")
+        console.out(f"Its rollback is not finished ({status}). Continue with: {way}")
 
 
 def _print_fault(console: Console, found: FailureOrigin) -> None:

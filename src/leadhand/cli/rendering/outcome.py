@@ -112,10 +112,10 @@ def print_outcome(console: Console, state: State, *, hosted: bool | None = None)
     if status == "failed":
         _print_way_back(console, state)
     if state.ended is not None and state.ended.rollback and not to_roll_back(state):
-        console.say(f"Nothing is taken back: {nothing_to_undo(state)}")
+        console.say(f"Nothing to roll back: {nothing_to_undo(state)}")
     if status not in ENDED and not hosted:
-        when = ", once that is answered," if status == "waiting" else ""
-        console.say(f"Go on{when} with: {console.way_on(state.run)}")
+        then = "Then continue with" if status == "waiting" else "Continue with"
+        console.say(f"{then}: {console.way_on(state.run)}")
 
 
 def _print_way_back(console: Console, state: State) -> None:
@@ -125,7 +125,7 @@ def _print_way_back(console: Console, state: State) -> None:
     if not failed or ended is None or ended.rollback or ended.limit:
         return
     way = console.command(f"redo {state.run} {shlex.quote(failed[0])} --reason '…'")
-    console.say(f"Once its cause is gone: {way}")
+    console.say(f"To retry: {way}")
 
 
 def _print_bad(console: Console, state: State) -> None:
@@ -291,7 +291,7 @@ def print_run(
     if rest:
         console.out(f"  {rest}")
     for each in state.outlook[:LISTED_MAX]:
-        console.out(f"  later, perhaps: {clean(_outlook(each), 100)}")
+        console.out(f"  expected later: {clean(_outlook(each), 100)}")
     for row in approvals[-LISTED_MAX:]:
         what = f"revision {row.revision}, digest {row.digest}"
         console.out(f"  allowed by {allowed_line(row)}; {what}")

@@ -74,7 +74,7 @@ def header(
         parts.append(f"{state.blocking} failed or skipped")
     others = total - state.unsettled - state.succeeded - state.blocking
     if others > 0:
-        parts.append(f"{others} tolerated, replaced or cancelled")
+        parts.append(f"{others} replaced, skipped or cancelled")
     if state.questions:
         parts.append(f"{len(state.questions)} waiting for you")
     status = run_status(state)
@@ -271,9 +271,9 @@ def _asked(state: State, step: StepState, now: int) -> str:
     """Return how long a person has for a step of theirs."""
     question = state.questions.get(step.question)
     if question is None or not question.until:
-        return "yours to do"
+        return "waiting for input"
     left = text(max(0, question.until - now) // 1e6)
-    return f"yours to do; the default counts in {left}"
+    return f"waiting for input; default in {left}"
 
 
 def _waits(state: State, step: StepState) -> str:
