@@ -54,6 +54,7 @@ PROBLEMS_MAX = 1000
 GUESSES_MAX = 20
 COMPILED_MAX = 5000
 REASON_CHARS_MAX = 200
+TOO_DEEP = f"it is nested more than {DEPTH_MAX} deep"
 
 
 class SchemaProblem(NamedTuple):
@@ -208,7 +209,7 @@ class Compiled:
         if not isinstance(schema, (dict, bool)):
             return f"a schema is an object, not {type_with_article(schema)}"
         if _depth(schema) > DEPTH_MAX:
-            return f"it is nested more than {DEPTH_MAX} deep"
+            return TOO_DEEP
         self.parts, referring, patterns, stack = 0, False, 0, [schema]
         while stack:
             each = stack.pop()
@@ -259,10 +260,16 @@ schema, so its identity cannot be reused."""
 
 
 def compiled(schema: Any) -> Compiled:
-    """Return the compiled schema, from the cache if present."""
+    """Return the compiled schema, from the cache if present.
+
+    A schema that is nested too deeply is not cached. Python 3.13 releases nested values by native
+    recursion, up to 10,000 calls, and the thread that drops an entry may have a small stack.
+    """
     found = _COMPILED.get(id(schema))
     if found is None or found.schema is not schema:
         found = Compiled(schema)
+        if found.reason == TOO_DEEP:
+            return found
         while len(_COMPILED) >= COMPILED_MAX:
             _COMPILED.pop(next(iter(_COMPILED)), None)
         _COMPILED[id(schema)] = found
