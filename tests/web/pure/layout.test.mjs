@@ -82,9 +82,9 @@ test("a layer that would be a needle is wrapped", () => {
 test("a thousand steps take a moment, and ten thousand only more of the same", () => {
   const time = (count) => {
     const { ids, edges } = large(count, 25);
-    const began = performance.now();
+    const began = process.cpuUsage(); // not the clock: the machine may be busy
     layout(ids, edges);
-    return performance.now() - began;
+    return process.cpuUsage(began).user / 1000 + 1;
   };
   time(1000);
   const best = (count) => Math.min(time(count), time(count), time(count), time(count));
