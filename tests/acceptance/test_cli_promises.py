@@ -116,7 +116,7 @@ def test_an_approval_is_void_once_the_worker_no_longer_differs(folder):
     folder.write("workers.py", promised)
     done = folder.run("apply", "plan.json", "--approval", "approval.json")
     assert (done.code, calls(folder)) == (7, 0), done
-    assert "what step pay claims" in done.err
+    assert "the promises of step pay" in done.err
 
 
 PLANNERS = """

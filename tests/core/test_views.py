@@ -573,7 +573,7 @@ LEDGER = [
         "Revision 2 by p: 0 steps, cancels a, b, to be continued, risk low",
     ),
     (ev.ReviewRequested(2, "h", "look at it"), "look at it"),
-    (ev.RevisionApproved(2, "h", "ann", "fine"), "Revision 2 approved"),
+    (ev.RevisionApproved(2, "h", "ann", "fine"), "Revision 2 approved: fine"),
     (
         ev.RevisionApproved(2, "h", "ann", instants={"a": 1_700_006_400_000_000}),
         "Revision 2 approved; a starts at 2023-11-15 00:00:00 UTC or later",

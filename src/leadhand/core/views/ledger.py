@@ -95,6 +95,7 @@ class EventLines:
     def __init__(self) -> None:
         self._needed: dict[int, int] = {}
         self._given: dict[int, int] = {}
+        self._reason = ""
 
     def line(self, event: ev.Event) -> str:
         """Describe an event; "" if an earlier line already says it."""
@@ -105,12 +106,14 @@ class EventLines:
             return self._approval(event)
         if isinstance(event, ev.RevisionApproved) and not event.instants:
             needed = self._needed.get(event.number)
-            return "" if needed and self._given[event.number] >= needed else describe(event)
+            said = needed and self._given[event.number] >= needed and event.reason == self._reason
+            return "" if said else describe(event)
         return describe(event)
 
     def _approval(self, event: ev.ApprovalGiven) -> str:
         needed = self._needed[event.number]
         self._given[event.number] += 1
+        self._reason = event.reason
         given = self._given[event.number]
         end = f" → revision {event.number} approved" if given >= needed else ""
         what = "" if end else f" for revision {event.number}"
@@ -229,7 +232,7 @@ def _started(event: ev.RunStarted) -> str:
 
 def _approved(event: ev.RevisionApproved) -> str:
     who = " by the policy" if event.actor == "policy" else ""
-    text = f"Revision {event.number} approved{who}{_because(event.reason if who else '')}"
+    text = f"Revision {event.number} approved{who}{_because(event.reason)}"
     some = list(event.instants.items())[:NAMED_MAX]
     starts = "".join(f"; {step} starts at {utc(at)} or later" for step, at in some)
     more = len(event.instants) - len(some)
