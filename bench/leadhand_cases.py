@@ -22,7 +22,7 @@ from typing import Any
 from frame import arguments, durability, emit, expect
 
 from leadhand import Lead, Outcome, worker
-from leadhand.app.reader import Reader
+from leadhand.app.reader import reading
 from leadhand.core.policy import Policy
 from leadhand.stores.sqlite import lock  # noqa: F401 - imported late otherwise, inside the time
 
@@ -145,8 +145,10 @@ async def resume(given: Namespace, db: Path) -> None:
 async def read(given: Namespace, db: Path) -> None:
     """The yardstick of resume: read the log, verify its chain and decode every event."""
     began = time.perf_counter()
-    decoded = Reader(db).events(RUN)
-    emit(given.size, time.perf_counter() - began, rows=len(decoded))
+    with reading(db) as reader:
+        decoded = reader.events(RUN)
+        took = time.perf_counter() - began
+    emit(given.size, took, rows=len(decoded))
 
 
 async def main() -> None:

@@ -1,6 +1,7 @@
 """Small promises of the command line and of Python, each through its own door."""
 
 import json
+from contextlib import closing
 
 import msgspec
 import pytest
@@ -178,7 +179,7 @@ def test_verify_in_python_sees_a_change(folder):
 
     lead = Lead.from_settings(folder.path)
     outcome = lead.run_sync({"steps": [{"id": "t", "worker": "suite", "parameters": {"code": 0}}]})
-    with sqlite3.connect(folder.path / ".leadhand" / "leadhand.db") as database:
+    with closing(sqlite3.connect(folder.path / ".leadhand" / "leadhand.db")) as database, database:
         for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'"):
             database.execute(f"DROP TRIGGER {name}")
         database.execute("UPDATE events SET body = replace(body, '3 failed', '0 failed')")

@@ -7,6 +7,7 @@ import os
 import signal
 import sqlite3
 import time
+from contextlib import closing
 from pathlib import Path
 
 import psycopg
@@ -115,7 +116,7 @@ async def test_a_copy_that_is_killed_goes_on(folder, way):
         if way == "there":
             with folder.connect() as connection:
                 return connection.execute("SELECT number FROM leadhand.tail").fetchone()[0]
-        with sqlite3.connect(f"file:{folder.path}/new.db?mode=ro", uri=True) as file:
+        with closing(sqlite3.connect(f"file:{folder.path}/new.db?mode=ro", uri=True)) as file, file:
             return file.execute("SELECT coalesce(max(number), 0) FROM batches").fetchone()[0]
 
     seen = 0
@@ -186,7 +187,7 @@ def test_a_source_with_a_host_is_refused(folder):
     os.kill(host["pid"], signal.SIGKILL)
     assert refused.code == 7, refused
     assert f"process {host['pid']} is the host" in refused.err
-    with sqlite3.connect(folder.path / old) as file:
+    with closing(sqlite3.connect(folder.path / old)) as file, file:
         file.execute("DROP TRIGGER events_no_update")
         file.execute("UPDATE events SET body = body || ' ' WHERE position = 5")
     damaged = folder.run("migrate", url, "--from", old)

@@ -48,6 +48,8 @@ class Meter:
         return self._trace
 
     def __enter__(self):
+        # Python 3.12 reports instructions only if a frame asked for them before tracing begins.
+        sys._getframe().f_trace_opcodes = True
         sys.settrace(self._trace)
 
     def __exit__(self, *_):

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from leadhand.app.reader import Reader
+from leadhand.app.reader import reading
 from leadhand.audit.chain import verify
 from leadhand.core.logcheck.checker import check
 from tests.support import warm
@@ -78,7 +78,8 @@ class World:
         if not self.database.exists():
             return False
         try:
-            return any(header.run == "run" for header in Reader(self.database).runs())
+            with reading(self.database) as reader:
+                return any(header.run == "run" for header in reader.runs())
         except Exception:
             return False
 
@@ -97,9 +98,9 @@ class World:
 
     def check(self) -> None:
         """The log verifies, and every invariant holds over it."""
-        reader = Reader(self.database)
-        assert verify(reader.entries("run")) == []
-        assert check([(entry.at, event) for entry, event in reader.events("run")]) == []
+        with reading(self.database) as reader:
+            assert verify(reader.entries("run")) == []
+            assert check([(entry.at, event) for entry, event in reader.events("run")]) == []
 
 
 def judge(world: World, result: dict[str, Any], kinds: list[str]) -> None:
@@ -233,6 +234,6 @@ def test_a_rollback_killed_at_every_operation(tmp_path: Path) -> None:
         else:
             assert back["status"] == "succeeded", f"killed at {n}: {back}"
             assert set(counts) == {"s0", "s1", "s2", "u0", "u1", "u2"}
-        reader = Reader(world.database)
-        log = [(entry.at, event) for entry, event in reader.events("run-rollback")]
+        with reading(world.database) as reader:
+            log = [(entry.at, event) for entry, event in reader.events("run-rollback")]
         assert check(log) == []

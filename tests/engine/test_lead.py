@@ -31,7 +31,7 @@ from leadhand import (
     Transient,
     worker,
 )
-from leadhand.app.reader import Reader
+from leadhand.app.reader import reading
 from leadhand.app.run_limits import plan_policy
 from leadhand.core import commands
 from leadhand.core.policy import Policy
@@ -985,5 +985,5 @@ def test_a_changed_log_is_not_resumed(tmp_path: Path) -> None:
             base.execute(change)
         with pytest.raises(StoreCorrupt, match="does not verify"):
             lead.resume_sync(waiting.run)
-        with pytest.raises(StoreCorrupt, match="changed or damaged"):
-            Reader(path).events(waiting.run)
+        with reading(path) as reader, pytest.raises(StoreCorrupt, match="changed or damaged"):
+            reader.events(waiting.run)

@@ -18,7 +18,7 @@ from msgspec import to_builtins
 
 from leadhand import Ask, Finish, GiveUp, Goal, Lead, Propose, Report, Wait, worker
 from leadhand.app.documents import Driver, shown_document
-from leadhand.app.reader import Reader
+from leadhand.app.reader import Reader, reading
 from leadhand.app.step_graph import graph_document
 from leadhand.cli.group import execute
 from leadhand.codec.events import decode, encode, refuse_unreadable, unreadable
@@ -234,7 +234,8 @@ def test_a_text_in_the_outlook_is_shown_and_read(tmp_path: Path) -> None:
     doc = {"steps": [STEP], "outlook": ["then tidy up", {"id": "later", "worker": "echo"}]}
     outcome = lead.run_sync(doc)
     assert outcome.status == "succeeded"
-    state = Reader(store).state(outcome.run)
+    with reading(store) as reader:
+        state = reader.state(outcome.run)
     assert state.outlook == doc["outlook"]
     assert [node.id for node in graph_document(state).nodes] == ["a", "later"]
     seen_by_all(store, outcome.run, lead)
@@ -249,7 +250,8 @@ def test_whole_numbers_written_as_fractions_are_read(tmp_path: Path) -> None:
     lead = Lead(WORKERS, store=str(store), policy=QUICK)
     outcome = lead.run_sync({"steps": [{**STEP, "uses": {"r": 1.0}}], **WHOLE})
     assert outcome.status == "succeeded"
-    assert Reader(store).state(outcome.run).policy.resources == {"r": 2}
+    with reading(store) as reader:
+        assert reader.state(outcome.run).policy.resources == {"r": 2}
 
 
 ODD_DECISIONS = [
@@ -293,7 +295,8 @@ def test_whatever_a_planner_answers_the_log_can_be_read(odd: Any, tmp_path: Path
     lead = Lead(WORKERS, planner, store=str(store), policy=QUICK)
     outcome = lead.run_sync(Goal(text="goal"))
     assert outcome.status in ("succeeded", "waiting", "failed")
-    graph_document(Reader(store).state(outcome.run))
+    with reading(store) as reader:
+        graph_document(reader.state(outcome.run))
 
 
 def test_a_refused_decision_names_its_place(tmp_path: Path) -> None:
@@ -306,7 +309,8 @@ def test_a_refused_decision_names_its_place(tmp_path: Path) -> None:
 
     store = tmp_path / "n.db"
     outcome = Lead(WORKERS, planner, store=str(store), policy=QUICK).run_sync(Goal(text="goal"))
-    failed = [e for _, e in Reader(store).events(outcome.run) if isinstance(e, ev.PlannerFailed)]
+    with reading(store) as reader:
+        failed = [e for _, e in reader.events(outcome.run) if isinstance(e, ev.PlannerFailed)]
     assert "outlook[1]" in failed[0].reason
 
 
@@ -355,7 +359,8 @@ def test_whatever_a_worker_reports_the_log_can_be_read(odd: Any, tmp_path: Path)
     lead = Lead([OddWorker(odd)], store=str(store), policy=QUICK)
     outcome = lead.run_sync({"steps": [STEP]})
     assert outcome.status in ("succeeded", "waiting", "failed")
-    graph_document(Reader(store).state(outcome.run))
+    with reading(store) as reader:
+        graph_document(reader.state(outcome.run))
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), 2**70, {1: 2}, {"s": {1}}], ids=repr)
@@ -370,7 +375,8 @@ def test_what_json_cannot_hold_is_refused_at_every_door(value: Any, tmp_path: Pa
         lead.run_sync(plan, params={"p": value})
     with pytest.raises(UsageError, match=r"plan\.steps\[0\]"):
         lead.run_sync({"steps": [{**STEP, "parameters": {"x": value}}]})
-    assert not Reader(store).runs()
+    with reading(store) as reader:
+        assert not reader.runs()
 
 
 def test_events_of_the_wrong_form_are_refused_with_the_place(tmp_path: Path) -> None:

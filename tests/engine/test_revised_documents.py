@@ -3,7 +3,7 @@
 import pytest
 
 from leadhand import Goal, Lead, Permanent, Plan, Policy, Propose, ScriptPlanner, worker
-from leadhand.app.reader import Reader
+from leadhand.app.reader import reading
 from leadhand.core import events as ev
 from leadhand.core.logcheck.checker import check
 from leadhand.errors import PlanInvalid, UsageError
@@ -284,7 +284,8 @@ def test_a_model_revises_a_document_that_names_it(goal, name, tmp_path):
     assert done.result in ("sum of old prices", {"summary": "sum of old prices"}), done
     (request,) = model.requests
     assert "page not found: prices" in str(request.turns)
-    started = Reader(place).state("r").started
+    with reading(place) as reader:
+        started = reader.state("r").started
     assert (started.planner, started.planner_source) == (name, "lead")
     assert started.policy.budget == 10
     assert started.policy.planner_calls_max == 200

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from leadhand import Goal, Lead, Propose, Report, worker
 from leadhand.app.documents import Driver, shown_document
 from leadhand.app.export import export_run
-from leadhand.app.reader import Reader
+from leadhand.app.reader import reading
 from leadhand.audit.anchors import Anchoring
 from leadhand.cli.group import execute
 from leadhand.core import events as ev
@@ -169,7 +169,8 @@ def test_the_log_checker_refuses_words_to_a_planner_that_reads_none(tmp_path: Pa
     """The independent rule over the log."""
     lead = lead_in(tmp_path, reviewers={"all": lambda _revision: "look at it"})
     run, _choices = _waiting(lead, Goal(text="Ship", want=["shipped"]))
-    log = [(entry.at, event) for entry, event in Reader(tmp_path / "s.db").events(run)]
+    with reading(tmp_path / "s.db") as reader:
+        log = [(entry.at, event) for entry, event in reader.events(run)]
     proposed = next(event for _, event in log if isinstance(event, ev.RevisionProposed))
     bad = ev.ChangesRequested(proposed.number, proposed.hash, "ann", "smaller")
     assert not check(log)
@@ -205,7 +206,8 @@ def test_one_digest_on_every_surface(tmp_path: Path, capfd: pytest.CaptureFixtur
     """What the approver saw: in rows, show, log and export; with who, when, why, until when."""
     _lead, run, shown = _approved(tmp_path)
     store = tmp_path / "s.db"
-    log = [(entry.at, event) for entry, event in Reader(store).events(run)]
+    with reading(store) as reader:
+        log = [(entry.at, event) for entry, event in reader.events(run)]
     (row,) = (each for each in approvals_in_log(log) if each.by == "ann")
     assert (row.digest, row.by, row.why, row.signed) == (shown, "ann", "tested", False)
     at, until = (datetime.fromisoformat(each or "") for each in (row.at, row.until))
@@ -240,7 +242,8 @@ def test_a_plan_approved_before_the_run_keeps_its_digest(tmp_path: Path) -> None
     approval = lead.approve(doc, expires="8 hours")
     outcome = lead.run_sync(doc, approval=approval)
     assert outcome.status == "succeeded"
-    log = [(entry.at, event) for entry, event in Reader(tmp_path / "s.db").events(outcome.run)]
+    with reading(tmp_path / "s.db") as reader:
+        log = [(entry.at, event) for entry, event in reader.events(outcome.run)]
     (row,) = approvals_in_log(log)
     assert row.digest == endless.binding, "what is shown has no end yet"
     assert execute(["verify", outcome.run, "--store", str(tmp_path / "s.db")]) == 0
@@ -249,7 +252,8 @@ def test_a_plan_approved_before_the_run_keeps_its_digest(tmp_path: Path) -> None
 def test_a_digest_that_was_not_shown_is_found(tmp_path: Path) -> None:
     """The checker computes it again from the log."""
     _lead, run, _shown = _approved(tmp_path)
-    log = [(entry.at, event) for entry, event in Reader(tmp_path / "s.db").events(run)]
+    with reading(tmp_path / "s.db") as reader:
+        log = [(entry.at, event) for entry, event in reader.events(run)]
     assert not check(log)
     forged = [
         (at, replace(event, digest="0" * 64) if isinstance(event, ev.ApprovalGiven) else event)
@@ -310,7 +314,8 @@ def test_waiting_is_no_overrun(tmp_path: Path) -> None:
     state, after = State(), 0
     asyncio.run(lead.answer(run, "review-1", "approve"))
     lead.resume_sync(run)
-    log = [(entry.at, event) for entry, event in Reader(tmp_path / "s.db").events(run)]
+    with reading(tmp_path / "s.db") as reader:
+        log = [(entry.at, event) for entry, event in reader.events(run)]
     for at, event in log:
         after += hour if isinstance(event, ev.ApprovalGiven) else 0
         evolve(state, event, at + after)
@@ -327,8 +332,8 @@ def test_times_on_documents_are_iso(tmp_path: Path) -> None:
     outcome = lead.run_sync({**plan(version="v1"), "params": {}})
     since = outcome.waiting_for[0].since
     assert datetime.fromisoformat(since).tzinfo is not None
-    reader = Reader(tmp_path / "s.db")
-    told = shown_document(reader, reader.state(outcome.run), Driver())
+    with reading(tmp_path / "s.db") as reader:
+        told = shown_document(reader, reader.state(outcome.run), Driver())
     assert told.waiting_for
     assert told.waiting_for[0].since == since
     with pytest.raises(Conflict, match=r"nothing|not the one that was shown"):

@@ -1,6 +1,7 @@
 """The proof of a copy: whatever was changed in a log, it is not proved."""
 
 import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -51,7 +52,7 @@ async def written(path, body=BODY):
 
 
 def change(path, statement):
-    with sqlite3.connect(path) as file:
+    with closing(sqlite3.connect(path)) as file, file:
         for (trigger,) in file.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'"):
             file.execute(f"DROP TRIGGER {trigger}")
         assert file.execute(statement).rowcount > 0
