@@ -152,9 +152,9 @@ def test_who_plans_is_a_model_a_function_or_a_command(tmp_path, monkeypatch):
 
 
 def test_every_setting_of_a_fleet_is_documented():
-    """In the tables of docs/reference/fleet.md, and nothing else is."""
-    text = (Path(__file__).parents[1] / "docs" / "reference" / "fleet.md").read_text()
-    below = text.partition("\n## Settings\n")[2].partition("\n## ")[0]
-    for part, schema in zip(below.split("`[coders.NAME]`"), (FleetTable, CoderTable), strict=True):
+    """In the tables of docs/reference/settings.md, and nothing else is."""
+    text = (Path(__file__).parents[1] / "docs" / "reference" / "settings.md").read_text()
+    for title, schema in (("[fleet]", FleetTable), ("[coders.NAME]", CoderTable)):
+        part = text.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
         rows = [line.split("|")[1] for line in part.splitlines() if line.startswith("| `")]
         assert set(re.findall(r"`(\w+)`", " ".join(rows))) == set(keys(schema))

@@ -101,6 +101,14 @@ def test_every_supported_python_is_in_the_matrix():
     assert matrix == ["3.11", "3.12", "3.13", "3.14"]
 
 
+def test_the_readme_names_the_versions_of_the_classifiers():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    claimed = re.findall(r"Python :: (3\.\d+)", " ".join(project["classifiers"]))
+    needed = re.search(r"You need Python (.*?), git and make", (ROOT / "README.md").read_text())
+    assert needed is not None
+    assert re.findall(r"3\.\d+", needed[1]) == claimed
+
+
 def test_ci_runs_what_must_pass_anywhere():
     assert [step["run"] for step in jobs()["ci/check-and-test"]["steps"] if "run" in step][
         -1

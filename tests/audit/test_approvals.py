@@ -209,7 +209,7 @@ def test_an_approval_of_an_earlier_version_verifies_and_starts_nothing(store, mo
     old = msgspec.structs.replace(old, seal=old.sealed())
     signed = approvals.signature_doc(ANN, old.to_sign())["signature"]
     old = msgspec.structs.replace(old, signature=signed)
-    with pytest.raises(Conflict, match="does not say under which limits"):
+    with pytest.raises(Conflict, match="names no limits"):
         lead.run_sync(PLAN, approval=old)
     monkeypatch.setattr(approvals, "refuse_void", lambda *_: None)
     outcome = lead.run_sync(PLAN, approval=old)
