@@ -154,7 +154,7 @@ def test_a_rollback_says_why(server):
         back = done.json()["run"]
         assert ended(client, back)["status"] == "succeeded"
         told = client.get(f"/runs/{back}/ledger").text
-        assert f"takes back run {run}: wrong customer" in told
+        assert f"it rolls back run {run}: wrong customer" in told
         assert client.get(f"/runs/{back}").json()["goal"]
 
 
