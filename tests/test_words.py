@@ -37,7 +37,7 @@ SPEAKS_TO_MODELS = (
 HISTORY = ("CHANGELOG.md", "docs/releases/", "docs/decisions/")
 """What was written about earlier versions stays as it was written."""
 
-STRICT: tuple[str, ...] = ("page", "server", "audit")
+STRICT: tuple[str, ...] = ("page", "server", "audit", "fleet", "terminal", "docs")
 """The parts in which no phrase may be found."""
 
 ALLOWED: dict[str, str] = dict.fromkeys(

@@ -123,7 +123,7 @@ def test_doctor_names_what_is_missing(folder):
     folder.run("plan", "x", "--want", "post", "-o", "p.json")
     done = folder.run("doctor", "p.json")
     assert done.code == 1
-    assert "poster names it, and it is not set" in done.out
+    assert "not set; worker poster uses it" in done.out
     toml = DECLARED.replace('["sort"]', '["no-such-sort"]').replace("localhost", "host.invalid")
     folder.write("leadhand.toml", toml)
     steps = [

@@ -33,7 +33,8 @@ def test_the_story_stands_above_the_picture(tmp_path):
     seen = plain(typed(folder, "run", plan, "--workers", "workers.py", "--why").out)
     assert "✗ shake: transient → retrying with shaky   (busy; attempt 2 of 2 in 1" in seen
     assert "? Task who: Who is it?" in seen
-    assert "waiting for input; default in" in seen
+    assert "waiting for input" in seen
+    assert "default in" in seen
     assert "? answered by default: done" in seen
     seen = plain(typed(folder, "run", plan, "--workers", "workers.py").out)
     assert "→ retrying" not in seen

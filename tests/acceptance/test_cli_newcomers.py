@@ -33,7 +33,7 @@ def test_what_waits_for_a_review_is_listed(folder):
     """Before anything was approved, `show` has the steps that would run, and no empty table."""
     run = waiting(folder, say("a"), say("b", depends_on=["a"]))
     shown = folder.run("show", run).out
-    assert "waiting (no host) · 2 steps proposed · 1 waiting for you" in shown
+    assert "waiting (no host) · 2 steps proposed · 1 waiting for approval" in shown
     assert "  ·  b     proposed  say     after a\n" in shown
     assert "Its steps: none yet" in folder.run("logs", run, "c").err
 

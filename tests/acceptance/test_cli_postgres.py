@@ -60,7 +60,7 @@ def test_a_run_from_its_start_to_its_proof(folder):
     assert folder.run("verify", "run.zip").code == 0
     assert folder.run("metrics", "--json").code == 0
     doctor = folder.run("doctor")
-    assert "none alive" in doctor.out + doctor.err
+    assert "none running" in doctor.out + doctor.err
 
 
 def test_a_password_is_never_shown(folder, tmp_path, postgres):

@@ -191,7 +191,7 @@ async def test_a_run_that_no_engine_serves_says_so():
     assert not said
     found.clear()
     await session._say_lonely(SimpleNamespace(engines=engines))
-    assert "nobody serves runs at there:7233" in said[0]
+    assert "no process serves runs at there:7233" in said[0]
     here = HostedJob(settings=SimpleNamespace(sections={}), lead=None, begin=None)
     await _Session(SimpleNamespace(say=said.append), here)._say_lonely(SimpleNamespace())
     assert len(said) == 1, "a run that is hosted here has its engine"

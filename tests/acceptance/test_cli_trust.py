@@ -147,7 +147,7 @@ def test_what_is_not_loaded_is_named(folder):
     assert "say, version not loaded" in review
     doc = folder.run("review", "plan.json", "--json", **NO).doc
     assert (doc["binding"], doc["policy_risk"]) == (None, None)
-    assert "workers.py']   (from " in folder.run("doctor", **NO).out
+    assert "workers.py']   (source: " in folder.run("doctor", **NO).out
     assert folder.run("ls", "workers", "--json", **NO).doc["digest"] is None
     assert "is not trusted" in folder.run("doctor", **NO).out
 

@@ -131,4 +131,4 @@ def test_a_living_server_takes_mended_workers_in_and_runs_no_swapped_code(tmp_pa
 
 def test_doctor_says_what_versions_are_for(folder):
     shown = " ".join(folder.run("doctor").out.split())
-    assert "compared with what was approved at each start" in shown
+    assert "compared with the approved versions at each start" in shown

@@ -344,7 +344,7 @@ def test_one_429_is_told_as_what_it_is(benches):
     bench.mood = lambda _task: RateLimited("slow down", retry_after_s=20)
     bench.start("a", run="r0").passes(1)
     told = circuit_reason(bench.host.breakers, "w")
-    assert told.startswith("is left alone until ")
+    assert told.startswith("is unavailable until ")
     assert told.endswith(": it asked for 20 s")
     bench.start({"id": "x", "worker": "w", "alternatives": ["other"]}).passes(1)
     refused = [event for event in bench.log() if isinstance(event, ev.StepRefused)]
@@ -363,7 +363,7 @@ def test_a_step_with_an_alternative_does_not_wait(benches):
     assert bench.calls == [(0, "other", "r1.x")]
     refused = next(event for event in bench.log() if isinstance(event, ev.StepRefused))
     assert refused.failure_class == "unavailable"
-    assert refused.reason.startswith("worker w is left alone until ")
+    assert refused.reason.startswith("worker w is unavailable until ")
     assert refused.reason.endswith(": it failed 5 times in a row, so for 30 s")
     bench.passes(31)
     assert bench.status() == "succeeded"

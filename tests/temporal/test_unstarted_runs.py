@@ -34,7 +34,7 @@ def project(tmp_path, temporal):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_first_signal_ends_the_wait_for_an_engine(project, number):
     with project.start("run", "plan.json", "--json") as waits:
-        assert "nobody serves runs" in waits.stderr.readline()
+        assert "no process serves runs" in waits.stderr.readline()
         known = waits.stderr.readline().split()[1]
         waits.send_signal(number)
         done = finished(waits)

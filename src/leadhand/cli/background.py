@@ -132,7 +132,7 @@ def host(console: Console, tell: int) -> int:
     try:
         request = json.loads(sys.stdin.buffer.read())
     except ValueError:
-        raise UsageError("the request ends in the middle: whoever made it is gone") from None
+        raise UsageError("the request is incomplete: the process that sent it has ended") from None
 
     def answer(doc: Doc) -> None:
         nonlocal tell

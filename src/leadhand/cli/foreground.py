@@ -213,8 +213,8 @@ class _Session:
         if self._service is None or await opened.engines():
             return
         self._console.say(
-            f"nobody serves runs at {self._service.address} now; this one waits a minute for an "
-            "engine: leadhand worker --engine, or leadhand serve"
+            f"no process serves runs at {self._service.address} now; waiting a minute for "
+            "one. Start one with: leadhand worker --engine, or leadhand serve"
         )
 
     async def _begun(self, lead: Lead, opened: Host, signals: Signals) -> RunHandle | None:

@@ -134,8 +134,8 @@ class Breakers:
             return ""
         reason = f": {circuit.reason}" if circuit.reason else ""
         if circuit.until <= self._host.time().at:
-            return f"is tried by one step first{reason}"
-        return f"is left alone until {iso(circuit.until)}{reason}"
+            return f"is being tried by one step first{reason}"
+        return f"is unavailable until {iso(circuit.until)}{reason}"
 
     def _trying(self, worker: str) -> bool:
         if worker not in self._trials:

@@ -181,7 +181,7 @@ def current() -> Tape | None:
 
 @contextmanager
 def playing(path: str | Path) -> Iterator[Tape]:
-    """Answer every question from a tape."""
+    """Answer every request with the recorded session in `path`."""
     yield from _within(Tape(path))
 
 

@@ -88,7 +88,7 @@ class StoreKind(ABC):
     def open(
         self, place: Any, *, socket: str, beside: bool, check: Callable[[KeptStore], None]
     ) -> tuple[KeptStore, Lock]:
-        """Open a log for writing, made when it is not there yet, with the lock that is held.
+        """Open a log for writing, created if it does not exist, with the lock that is held.
 
         Args:
             place: where the log is.

@@ -81,68 +81,35 @@ PLAN = """\
 }
 """
 
-WORKERS = '''\
-"""Three workers that act out a deployment. They only write files into this folder."""
-
-import asyncio
-from pathlib import Path
-
-from leadhand import Context, worker
-
-HERE = Path(__file__).parent
-
-
-@worker(
-    name="test-runner",
-    action="run_tests",
-    checks={"all_tests_pass": lambda data: data["failed"] == 0},
-    idempotent=True,
-    est="1.5s",
+WORKERS = (
+    '"""Three workers that act out a deployment. They only write files into this '
+    'folder."""\n\nimport asyncio\nfrom pathlib import Path\n\nfrom leadhand import '
+    "Context, worker\n\nHERE = Path(__file__).parent\n\n\n@worker(\n    "
+    'name="test-runner",\n    action="run_tests",\n    checks={"all_tests_pass": '
+    'lambda data: data["failed"] == 0},\n    idempotent=True,\n    est="1.5s",\n)\nasync '
+    "def run_tests(test_suite: str, environment: str, context: Context) -> dict[str, int]:\n "
+    '   """Run a test suite."""\n    for done in range(1, 6):\n        await '
+    'asyncio.sleep(0.3)\n        context.progress(f"{done * 40} of 200 tests", done / 5)\n '
+    '   return {"passed": 200, "failed": 0}\n\n\ndef backup_exists(database: str, '
+    'backup_type: str) -> dict[str, str] | None:\n    """The probe: whether an attempt '
+    'with an unknown outcome did make the backup."""\n    file = HERE / '
+    'f"{database}.{backup_type}.backup"\n    return {"file": file.name} if file.exists() '
+    'else None\n\n\n@worker(\n    name="db-manager",\n    action="backup_database",\n    '
+    'effects="writes a backup",\n    probe=backup_exists,\n    est="3s",\n)\nasync def '
+    "backup_database(database: str, backup_type: str, context: Context) -> dict[str, str]:\n "
+    '   """Back up a database. Doing it twice is not the same as doing it once."""\n   '
+    ' file = HERE / f"{database}.{backup_type}.backup"\n    with (HERE / '
+    '"backups-made.txt").open("a") as count:\n        count.write(f"attempt '
+    '{context.attempt}\\n")\n    await asyncio.sleep(0.5)\n    file.write_text("all the '
+    'rows")\n    for done in range(1, 6):\n        context.progress("checking what was '
+    'written", done / 5)\n        await asyncio.sleep(0.5)\n    return {"file": '
+    'file.name}\n\n\n@worker(name="k8s-deployer", action="deploy_service", '
+    'effects="deploys", est="1.5s")\nasync def deploy_service(\n    service: str, '
+    'version: str, strategy: str, context: Context\n) -> dict[str, str]:\n    """Deploy a '
+    'service."""\n    for colour in ("green is up", "traffic is moving", "blue is '
+    'gone"):\n        context.progress(colour)\n        await asyncio.sleep(0.5)\n    '
+    'return {"deployed": f"{service} {version}", "strategy": strategy}\n'
 )
-async def run_tests(test_suite: str, environment: str, context: Context) -> dict[str, int]:
-    """Run a test suite."""
-    for done in range(1, 6):
-        await asyncio.sleep(0.3)
-        context.progress(f"{done * 40} of 200 tests", done / 5)
-    return {"passed": 200, "failed": 0}
-
-
-def backup_exists(database: str, backup_type: str) -> dict[str, str] | None:
-    """The probe: whether an attempt that nobody saw end did make the backup."""
-    file = HERE / f"{database}.{backup_type}.backup"
-    return {"file": file.name} if file.exists() else None
-
-
-@worker(
-    name="db-manager",
-    action="backup_database",
-    effects="writes a backup",
-    probe=backup_exists,
-    est="3s",
-)
-async def backup_database(database: str, backup_type: str, context: Context) -> dict[str, str]:
-    """Back up a database. Doing it twice is not the same as doing it once."""
-    file = HERE / f"{database}.{backup_type}.backup"
-    with (HERE / "backups-made.txt").open("a") as count:
-        count.write(f"attempt {context.attempt}\\n")
-    await asyncio.sleep(0.5)
-    file.write_text("all the rows")
-    for done in range(1, 6):
-        context.progress("checking what was written", done / 5)
-        await asyncio.sleep(0.5)
-    return {"file": file.name}
-
-
-@worker(name="k8s-deployer", action="deploy_service", effects="deploys", est="1.5s")
-async def deploy_service(
-    service: str, version: str, strategy: str, context: Context
-) -> dict[str, str]:
-    """Deploy a service."""
-    for colour in ("green is up", "traffic is moving", "blue is gone"):
-        context.progress(colour)
-        await asyncio.sleep(0.5)
-    return {"deployed": f"{service} {version}", "strategy": strategy}
-'''
 
 SETTINGS = """\
 [project]
@@ -292,8 +259,9 @@ def play_crash(stage: DemoStage) -> None:
     stage.tell("Nothing was lost. The log as it stands, read from the database:")
     stage.do("logs", stage.run)
     stage.tell(
-        "step-2 was under way, and nobody saw how it ended. It must not be repeated blindly:\n"
-        "its worker has a probe, which looks whether the backup is there. Go on:"
+        "step-2 was running when the process was killed: its outcome is unknown, and it "
+        "must not\nbe repeated blindly. Its worker has a probe, which checks whether the "
+        "backup exists. Resume:"
     )
     stage.do("resume", stage.run)
     _judge_crash(stage)
@@ -383,20 +351,20 @@ def _play(stage: DemoStage) -> None:
         shutil.copy(example("research") / name, stage.place / name)
     trust_written(stage.place)
     stage.tell(
-        f"The goal: {GOAL}\n"
-        "Nobody has written a plan. Workers say what they need and what they give; the planner\n"
-        "finds the way. A small server on this machine plays the town, and it is moody:"
+        f"The goal: {GOAL}\nThere is no plan yet. Workers declare what they need and what "
+        "they produce; the planner\nmakes a plan from that. A small server on this "
+        "machine plays the town, and it is moody:"
     )
     api = _serve(stage)
     goal = (GOAL, "--have", f"api={api}", "--want", "summary")
     stage.tell("What it would do, and why. Nothing runs yet.")
     stage.do("plan", *goal)
     stage.tell(
-        "Now run it. Four things will go wrong, and each is answered in its own way:\n"
-        "  too many requests    retry, after the pause that was asked for\n"
-        "  an address is gone   reroute, to a worker that gives the same\n"
-        "  too much at once     simplify: the planner splits the step\n"
-        "  nobody answers       a question has a default, which counts after 4 seconds"
+        "Now run it. Four things will go wrong, and each is answered in its own way:\n  "
+        "too many requests    retry, after the pause that was asked for\n  an address is "
+        "gone   reroute, to a worker that gives the same\n  too much at once     "
+        "simplify: the planner splits the step\n  no answer            a question has a "
+        "default, which is used after 4 seconds"
     )
     stage.do("run", *goal, "--why")
     stage.run = stage.latest()["run"]

@@ -54,9 +54,9 @@ def fitness(doc: Doc, registry: Registry, policy: Policy) -> Iterator[DoctorChec
         there = pools.get(name)
         problem = ""
         if there is None:
-            problem = "is declared neither in the plan nor in the settings"
+            problem = "not declared in the plan or in the settings"
         elif there < amount:
-            problem = f"a step holds {amount} at once, and there are {there}"
+            problem = f"a step needs {amount} at once; available: {there}"
         fix = f'Add it to "resources" of the plan, as in {{"{name}": {amount}}}.' if problem else ""
         yield DoctorCheck("resource", f"{name}: {'?' if there is None else there}", problem, fix)
     base = doc.get("base")
@@ -64,8 +64,8 @@ def fitness(doc: Doc, registry: Registry, policy: Policy) -> Iterator[DoctorChec
         yield DoctorCheck(
             "base",
             "the workers have changed since the plan was made",
-            "`leadhand apply` will refuse it",
-            "Plan again, or look at it and take base out.",
+            "`leadhand apply` refuses the plan",
+            "Plan again, or review the plan and remove `base`.",
             warning=True,
         )
     for name, value in taking_rows(taking):
@@ -84,14 +84,14 @@ def _plan_workers(doc: Doc, registry: Registry) -> Iterator[DoctorCheck]:
     for name, actions in wanted.items():
         worker = registry.get(name)
         if worker is None:
-            fix = "Give --workers MODULE, or declare it in leadhand.toml."
+            fix = "Give --workers MODULE, or configure the worker in leadhand.toml."
             must = any(actions.values())
-            yield DoctorCheck("worker", name, "is not loaded", fix, warning=not must)
+            yield DoctorCheck("worker", name, "not loaded", fix, warning=not must)
             continue
         missing = [action for action in actions if worker.spec.offer(action) is None]
         problem = f"does not offer {', '.join(map(repr, missing))}" if missing else ""
         offered = ", ".join(filter(None, worker.spec.offers))
-        fix = f"It offers {offered}." if problem else ""
+        fix = f"Actions of this worker: {offered}." if problem else ""
         if not problem:
             offers = [worker.spec.offer(action) for action in actions]
             said = next((each.missing for each in offers if each and each.missing), "")
@@ -102,13 +102,13 @@ def _plan_workers(doc: Doc, registry: Registry) -> Iterator[DoctorCheck]:
 
 def _program(need: Requirement) -> DoctorCheck:
     found = program_path(need)
-    problem = "" if found else f"{need.worker} needs it, and there is no such program"
-    fix = "" if found else "Install it, or mend the path or its permissions."
+    problem = "" if found else f"program not found; worker {need.worker} needs it"
+    fix = "" if found else "Install the program, or correct its path or permissions."
     return DoctorCheck("tool", found or need.name, problem, fix)
 
 
 def _environment(need: Requirement) -> DoctorCheck:
-    problem = "" if need.name in os.environ else f"{need.worker} names it, and it is not set"
+    problem = "" if need.name in os.environ else f"not set; worker {need.worker} uses it"
     fix = f"export {need.name}=…" if problem else ""
     return DoctorCheck("secret", need.name, problem, fix, warning=not need.must)
 
@@ -119,13 +119,13 @@ def _host(need: Requirement) -> DoctorCheck:
         socket.getaddrinfo(need.name, need.port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or error
-        problem = f"{need.worker} calls it, and its name does not resolve: {reason}"
-    fix = "Mend the url, or the network." if problem else ""
+        problem = f"host name does not resolve ({reason}); worker {need.worker} calls it"
+    fix = "Correct the URL, or check the network." if problem else ""
     return DoctorCheck("host", f"{need.name}:{need.port}", problem, fix)
 
 
 def _person(need: Requirement) -> DoctorCheck:
-    return DoctorCheck("person", f"{need.name} is asked while it runs: see leadhand inbox")
+    return DoctorCheck("person", f"{need.name} is asked during the run: see `leadhand inbox`")
 
 
 _CHECKS = {
@@ -138,7 +138,7 @@ _CHECKS = {
 
 SPACE_MIN_BYTES = 100 << 20
 WAL_FIXED = (3, 51, 3)
-"""Earlier versions can damage a file that two connections write at once. We use only one."""
+"""Earlier versions can corrupt a file with two writing connections; Leadhand has one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +195,7 @@ def _told(console: Console, looks: list[DoctorCheck], settings: Settings | None)
         console.document(_document(looks, settings, healthy=not bad))
         return 1 if bad else 0
     for look in looks:
-        mark = "ok" if not look.problem else "note" if look.warning else "BAD"
+        mark = "ok" if not look.problem else "warn" if look.warning else "fail"
         console.out(f"{mark:<4}  {look.what:<14} {clean(look.value)}")
         if look.problem:
             console.out(f"      {clean(look.problem)}")
@@ -247,7 +247,7 @@ def _document(looks: list[DoctorCheck], settings: Settings | None, *, healthy: b
 
 def _broken(what: str, error: LeadhandError) -> DoctorCheck:
     message, _, fix = str(error).partition(" Fix: ")
-    return DoctorCheck(what, "cannot be used", message, fix)
+    return DoctorCheck(what, "not usable", message, fix)
 
 
 def _safely(
@@ -267,15 +267,9 @@ def _machine() -> Iterator[DoctorCheck]:
     yield DoctorCheck("python", f"{platform.python_version()} ({sys.executable})")
     version = sqlite3.sqlite_version
     old = tuple(map(int, version.split("."))) < WAL_FIXED
-    yield DoctorCheck(
-        "sqlite",
-        version,
-        "has a bug that damages a file when two connections write at once" if old else "",
-        "Leadhand uses one, so it is not affected; let no other program write the database."
-        if old
-        else "",
-        warning=True,
-    )
+    fixed = ".".join(map(str, WAL_FIXED))
+    bug = f" (has a WAL bug, fixed in {fixed}; not affected: single writer)" if old else ""
+    yield DoctorCheck("sqlite", f"{version}{bug}")
     yield from _walls()
 
 
@@ -286,7 +280,7 @@ def _walls() -> Iterator[DoctorCheck]:
     missing = Confinement(folder=Path.cwd()).missing().partition(". Fix: ")[0]
     yield DoctorCheck(
         "worker sandbox",
-        "workers with `sandbox` can run" if not missing else "not there",
+        "workers with `sandbox` can run" if not missing else "not available",
         missing and f"workers with `sandbox` cannot run: {missing}",
         FIX if missing else "",
         warning=True,
@@ -307,7 +301,7 @@ def _store(settings: Settings) -> Iterator[DoctorCheck]:
     if isinstance(place, Address):
         if find_spec("psycopg") is None:
             fix = "pip install 'leadhand[postgres]'"
-            yield DoctorCheck("driver", "psycopg", "is not installed", fix)
+            yield DoctorCheck("driver", "psycopg", "not installed", fix)
             return
         from leadhand.stores.postgres.health import look
 
@@ -315,9 +309,9 @@ def _store(settings: Settings) -> Iterator[DoctorCheck]:
             yield DoctorCheck(*seen)
     holder = host_info(place)
     machine = f" on {holder['machine']}" if holder and "machine" in holder else ""
-    said = f"process {holder['pid']}{machine}" if holder else "none alive"
+    said = f"process {holder['pid']}{machine}" if holder else "none running"
     if holder and holder.get("engines"):
-        said = f"Temporal; {holder['engines']} processes here speak with it"
+        said = f"Temporal; {count(holder['engines'], 'process', 'processes')} here connected"
     yield DoctorCheck("host", said)
     yield from _content(place)
 
@@ -327,26 +321,31 @@ def _file(path: Path) -> Iterator[DoctorCheck]:
     from leadhand.stores.sqlite.connection import refuse_network
 
     yield DoctorCheck(
-        "store", str(path), "" if path.exists() else "is made by the first run", warning=True
+        "store",
+        str(path),
+        "" if path.exists() else "does not exist yet; the first run creates it",
+        warning=True,
     )
     folder = next(each for each in (path.parent, *path.parent.parents) if each.exists())
     refuse_network(path)
     if not os.access(folder, os.W_OK):
-        yield DoctorCheck("folder", str(folder), "is read-only for you", f"chmod u+w {folder}")
+        yield DoctorCheck(
+            "folder", str(folder), "not writable for this account", f"chmod u+w {folder}"
+        )
     exposed = open_to_others(path)
     yield DoctorCheck(
         "permissions",
-        ", ".join(map(str, exposed)) or "only your account can read what is kept",
-        "other accounts of this machine may read it: plans, outputs, questions" if exposed else "",
-        f"chmod go-rwx {shlex.join(map(str, exposed))}; the next run does it" if exposed else "",
+        ", ".join(map(str, exposed)) or "only your account can read the stored data",
+        "readable by other accounts of this machine: plans, outputs, questions" if exposed else "",
+        f"chmod go-rwx {shlex.join(map(str, exposed))}; the next run does this" if exposed else "",
         warning=True,
     )
     free = shutil.disk_usage(folder).free
     yield DoctorCheck(
         "disk",
         f"{free >> 20:,} MB free",
-        "little space is left" if free < SPACE_MIN_BYTES else "",
-        "Free some space." if free < SPACE_MIN_BYTES else "",
+        f"less than {SPACE_MIN_BYTES >> 20} MB" if free < SPACE_MIN_BYTES else "",
+        "Free disk space." if free < SPACE_MIN_BYTES else "",
     )
 
 
@@ -361,14 +360,14 @@ def _content(place: StoreLocation) -> Iterator[DoctorCheck]:
         newest = schema_version(place)
         yield DoctorCheck("schema", f"version {newest}, {count(len(reader.runs()), 'run')}")
         if reader.store.copied():
-            fix = "The same leadhand migrate again goes on where it ended."
-            yield DoctorCheck("copy", "not finished", "cannot be hosted", fix)
+            fix = "Repeat the same `leadhand migrate`: it continues where it stopped."
+            yield DoctorCheck("copy", "not finished", "no run can be hosted", fix)
         shared = reader.host_state()
         if shared.stopped:
             yield DoctorCheck(
                 "stop-all",
-                f"in force, by {shared.stopped_by}",
-                "nothing new starts",
+                f"active, by {shared.stopped_by}",
+                "no step starts",
                 "leadhand stop-all --lift",
                 warning=True,
             )
@@ -381,7 +380,7 @@ def _settings(settings: Settings) -> Iterator[DoctorCheck]:
     yield DoctorCheck("settings", files)
     for key, value, origin in setting_rows(settings):
         if origin != "default":
-            yield DoctorCheck("", f"{key} = {value}   (from {origin})")
+            yield DoctorCheck("", f"{key} = {value}   (source: {origin})")
     if settings.contexts:
         yield DoctorCheck("contexts", ", ".join(settings.contexts))
 
@@ -390,13 +389,13 @@ def _approvals(settings: Settings) -> Iterator[DoctorCheck]:
     """Report the approvers, and what programs of one account can circumvent."""
     people = sorted(settings.policy.approvers)
     if not people:
-        yield DoctorCheck("approvals", "not signed: a name shows what was allowed, not by whom")
+        yield DoctorCheck("approvals", "not signed: the log cannot prove who approved")
         return
     yield DoctorCheck("approvals", f"signed by {', '.join(people)}")
     if settings.approver_key is None:
         return
-    note = "programs of this account, workers too, can use the key and change settings and anchors"
-    fix = "Keep the key with another account or machine, or workers in a sandbox."
+    note = "programs of this account, workers included, can use the key and change settings"
+    fix = "Keep the key on another account or machine, or run workers in a sandbox."
     yield DoctorCheck("approver's key", str(settings.approver_key), note, fix, True)
 
 
@@ -408,12 +407,12 @@ def _trust(settings: Settings) -> Iterator[DoctorCheck]:
         yield DoctorCheck(
             "trust",
             f"not loaded: {names}",
-            f"{folder} is not trusted, so nothing that its settings name was executed",
+            f"{folder} is not trusted, so no code named in its settings was executed",
             f"Read them, then: leadhand trust {folder}",
             warning=True,
         )
     if not missing and settings.trust is not None and entries_of(settings):
-        yield DoctorCheck("trust", "what the settings name is trusted")
+        yield DoctorCheck("trust", "all code named in the settings is trusted")
 
 
 def _models(settings: Settings) -> Iterator[DoctorCheck]:
@@ -423,9 +422,9 @@ def _models(settings: Settings) -> Iterator[DoctorCheck]:
     from leadhand.models.names import key_variable, parse_model
 
     if find_spec("pydantic_ai") is None:
-        missing_packages = "their packages are not installed"
+        missing_packages = "packages not installed"
         yield DoctorCheck(
-            "models", "cannot be asked", missing_packages, "pip install 'leadhand[models]'"
+            "models", "not usable", missing_packages, "pip install 'leadhand[models]'"
         )
     for tier, words in settings.tiers.items():
         names = [settings.models.get(word) or parse_model(word) for word in words]
@@ -434,8 +433,10 @@ def _models(settings: Settings) -> Iterator[DoctorCheck]:
         yield DoctorCheck(
             "tier",
             f"{tier}: {', '.join(map(str, names))}",
-            f"{', '.join(missing)} is not set" if missing else "",
-            "Set it to the key, where the runs are hosted." if missing else "",
+            f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not set"
+            if missing
+            else "",
+            "Set it to the API key where runs are hosted." if missing else "",
             warning=len(missing) < len(names),
         )
 
@@ -452,7 +453,7 @@ def _mcp(settings: Settings) -> Iterator[DoctorCheck]:
         )
         for tool, why in look.left_out.items():
             what = f"{look.server}: the tool {tool} is left out"
-            fix = "Mend its definition in the server; its other tools are not affected."
+            fix = "Correct its definition in the server; the other tools are not affected."
             yield DoctorCheck("mcp", what, why, fix, warning=True)
 
 
@@ -463,13 +464,15 @@ def _workers(settings: Settings) -> Iterator[DoctorCheck]:
     found = [each for each in map(section_of, settings.sections) if each is not None]
     others = any(each.has_workers(each.of(settings)) for each in found)
     named = bool(len(registry) or others or settings.not_loaded)
-    missing = "" if named else "no plan can run without workers"
-    fix = "" if named else "Name modules in [project] workers, or give --workers."
+    missing = "" if named else "plans need workers to run"
+    fix = "" if named else "Set [project] workers in leadhand.toml, or give --workers."
     yield DoctorCheck(
         "workers", f"{len(registry)}: {names}" if names else "none", missing, fix, warning=True
     )
     if len(registry):
-        told = "compared with what was approved at each start; files and values: ls workers -v"
+        told = (
+            "compared with the approved versions at each start; details: `leadhand ls workers -v`"
+        )
         yield DoctorCheck("versions", told)
     yield from _unconfined(registry)
 
@@ -486,10 +489,10 @@ def _unconfined(registry: Registry) -> Iterator[DoctorCheck]:
         more = f" and {len(free) - 8} more" if free[8:] else ""
         yield DoctorCheck(
             "no sandbox",
-            f"around {', '.join(free[:8])}{more}",
-            "they run as your account: they can read the token, the keys and the database, and "
-            "speak to the host as any person. Approvals do not hold against their own code",
-            "Give those that you do not trust that far `sandbox = true`, or run them elsewhere.",
+            f"{', '.join(free[:8])}{more}",
+            "these workers run as your account: they can read the token, keys and database, "
+            "and send commands as any person. Approvals do not protect against their code",
+            "Set `sandbox = true` for workers that you do not trust, or run them elsewhere.",
             warning=True,
         )
 
@@ -504,7 +507,7 @@ def _products(settings: Settings, *, fix: bool) -> Iterator[DoctorCheck]:
         except Exception as error:
             if part.package == "leadhand":
                 raise
-            what = f"its check failed: {type(error).__name__}: {error}"
+            what = f"the check failed: {type(error).__name__}: {error}"
             fix_it = f"Update the package {part.package}, or remove it."
             yield DoctorCheck(part.name, f"of the package {part.package}", what, fix_it)
 
@@ -515,14 +518,20 @@ def _notify(settings: Settings) -> Iterator[DoctorCheck]:
         found = (
             shutil.which(program, path=os.environ.get("PATH")) or (settings.root / program).exists()
         )
-        problem = "" if found else "there is no such program"
+        problem = "" if found else "program not found"
         yield DoctorCheck(
             "notify",
             f"command {program}",
             problem,
-            "" if found else "Install it, or mend the path.",
+            "" if found else "Install the program, or correct the path.",
         )
     if settings.notify_webhook:
         yield DoctorCheck("notify", "webhook")
     if not settings.notify_command and not settings.notify_webhook:
-        yield DoctorCheck("notify", "nobody is told when something waits or a run ends")
+        yield DoctorCheck(
+            "notify",
+            "no notifications configured",
+            "no message is sent when a run waits for a person or ends",
+            "Set [notify] command or webhook in leadhand.toml.",
+            warning=True,
+        )

@@ -51,7 +51,10 @@ def review_plan(
     if action == "amend":
         return _amend_plan(console, settings, plan, options)
     if action in ("reject", "request_changes"):
-        raise UsageError(f"{plan} is a plan: nobody waits for an answer to it. Fix: name a run")
+        raise UsageError(
+            f"{plan} is a plan file, and only the plan of a run can be rejected or changed. "
+            "Fix: name a run"
+        )
     prepared = prepared_plan(console, plan, {**options, "approves": action == "approve"})
     doc = _plan_document(prepared)
     if action == "approve":

@@ -19,6 +19,7 @@ from leadhand.core.review.protected_change import KIND as PROTECTED
 from leadhand.core.rollback import nothing_to_undo, to_roll_back
 from leadhand.core.views.inbox import inbox_row, wants_words
 from leadhand.core.views.run import (
+    APPROVALS,
     ENDED,
     RunOutcome,
     dropped_rows,
@@ -164,7 +165,8 @@ def _print_ids(console: Console, word: str, found: list[str]) -> None:
 
 def print_question(console: Console, state: State, question: Question) -> None:
     """Print an open question, and the exact command that answers it."""
-    console.say(f"  waits for you: {hanging_lines(question.text, 600)}")
+    awaited = "approval" if question.kind in APPROVALS else "input"
+    console.say(f"  waiting for {awaited}: {hanging_lines(question.text, 600)}")
     ident = f"{state.run}/{question.id}"
     words = wants_words(state, question)
     if question.kind == "review":

@@ -14,7 +14,7 @@ from leadhand.core.calendar import window_open
 from leadhand.core.durations import seconds, text
 from leadhand.core.plan import graph
 from leadhand.core.state.model import IN_FLIGHT, SETTLED, STARTABLE, State, StepState
-from leadhand.core.views.run import goal_of, money_of, run_status, shown_status, worked_s
+from leadhand.core.views.run import APPROVALS, goal_of, money_of, run_status, shown_status, worked_s
 
 Progress = Mapping[str, tuple[str, float | None]]
 """The progress reported by workers: step to message and fraction."""
@@ -35,7 +35,7 @@ ICONS = {
     "cancelled": "-",
     "superseded": "-",
 }
-WORDS = {"waiting_for_person": "waits for you"}
+WORDS = {"waiting_for_person": "waiting for input", "superseded": "replaced"}
 CUT_OFF = "in flight when the host ended"
 PART = " · "
 """The separator of the parts of a header."""
@@ -56,7 +56,7 @@ class Row(NamedTuple):
 def header(
     state: State, now: int, *, stopped: str = "", hosted: bool = True, named: bool = False
 ) -> str:
-    """Return `3/10 done · 2 running · 1 waiting for you · est 15m, 40s so far`.
+    """Return `3/10 done · 2 running · 1 waiting for input · est 15m, 40s so far`.
 
     `named`: the run's state is already shown before it.
     """
@@ -76,18 +76,25 @@ def header(
     if others > 0:
         parts.append(f"{others} replaced, skipped or cancelled")
     if state.questions:
-        parts.append(f"{len(state.questions)} waiting for you")
+        parts += _waiting(state)
     status = run_status(state)
     if status in ("paused", "stopping") and not named:
         parts.append(status)
     if stopped and state.ended is None:
-        parts.append(f"everything stopped by {clean(stopped, 40)}")
+        parts.append(f"emergency stop by {clean(stopped, 40)}")
     if state.spent or state.policy.budget is not None:
         limit = "" if state.policy.budget is None else f"/{state.policy.budget:g}"
         money = money_of(state)
         parts.append(f"cost {state.spent:g}{limit}" + (f" (${money:g} in money)" if money else ""))
     parts.append(_time(state, now))
     return PART.join(parts)
+
+
+def _waiting(state: State) -> list[str]:
+    """Return how many questions wait for approval, and how many for input."""
+    kinds = [question.kind in APPROVALS for question in state.questions.values()]
+    waiting = {"approval": sum(kinds), "input": len(kinds) - sum(kinds)}
+    return [f"{number} waiting for {what}" for what, number in waiting.items() if number]
 
 
 WAITED_MIN_S = 1.0
@@ -178,6 +185,8 @@ def row(state: State, step: StepState, now: int, progress: Progress, *, hosted: 
         return Row(clean(step.id, 40), "cut off", "?", "unknown", worker, CUT_OFF, overdue=False)
     detail, overdue = _detail(state, step, now, progress)
     word = WORDS.get(status, status)
+    if step.question in state.questions and state.questions[step.question].kind in APPROVALS:
+        word = "waiting for approval"
     return Row(clean(step.id, 40), status, ICONS.get(status, "·"), word, worker, detail, overdue)
 
 
@@ -271,9 +280,9 @@ def _asked(state: State, step: StepState, now: int) -> str:
     """Return how long a person has for a step of theirs."""
     question = state.questions.get(step.question)
     if question is None or not question.until:
-        return "waiting for input"
+        return ""
     left = text(max(0, question.until - now) // 1e6)
-    return f"waiting for input; default in {left}"
+    return f"default in {left}"
 
 
 def _waits(state: State, step: StepState) -> str:

@@ -78,6 +78,6 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     ]
 
 
-def count(number: int, noun: str) -> str:
-    """Return `1 step`, `2 steps`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+def count(number: int, noun: str, plural: str = "") -> str:
+    """Return `1 step`, `2 steps`, or `2 batches` with the plural that is given."""
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"

@@ -177,7 +177,7 @@ def _goal_check_started(book: Book, _event: ev.GoalCheckStarted) -> None:
 
 def _goal_checked(book: Book, event: ev.GoalChecked) -> None:
     if not book.goal_asked:
-        book.wrong("I6", "the goal was checked though nobody asked")
+        book.wrong("I6", "the goal was checked without a request")
     if event.met and event.findings:
         book.wrong("L5", f"the goal counts as met with findings: {event.findings[0]}")
     book.goal_asked = False
@@ -212,7 +212,7 @@ def _run_ended(book: Book, event: ev.RunEnded) -> None:
         if not any(step.blocking for step in book.steps.values()) and book.goal_met is not False:
             book.wrong("L5", "it ended as failed though nothing failed")
     else:
-        book.wrong("L5", f"it ended as {event.status} though nobody stopped it")
+        book.wrong("L5", f"the run ended as {event.status} without a request to stop")
 
 
 def _run_reopened(book: Book, event: ev.RunReopened) -> None:
@@ -220,7 +220,7 @@ def _run_reopened(book: Book, event: ev.RunReopened) -> None:
     if book.ended is None or end is None or end.status != "failed" or end.rollback:
         book.wrong("I5", "it was reopened, and it had not failed, or was to be taken back")
     if not event.actor or not event.reason:
-        book.wrong("I5", "it was reopened by nobody, or for no reason")
+        book.wrong("I5", "the run was reopened without an actor or without a reason")
     for step in book.steps.values():
         waits = any(asked.step == step.id for asked in book.questions.values())
         if step.status == "asked" and not waits:

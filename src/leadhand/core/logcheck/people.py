@@ -26,7 +26,7 @@ def _steps_released(book: Book, event: ev.StepsReleased) -> None:
     permits.release(book, event)
     for ident in event.steps:
         if book.barred.pop(ident, None) is None:
-            book.wrong("I6", f"step {ident} was released, and nobody held it")
+            book.wrong("I6", f"step {ident} was released, and it was not held")
 
 
 def pass_hold(book: Book, old: str, new: str, *, allowed: bool) -> None:

@@ -498,7 +498,11 @@ def _revision_approved(book: Book, event: ev.RevisionApproved) -> None:
     if pending is None:
         return
     if pending.person and event.actor in ("", "policy"):
-        book.wrong("I24", f"revision {event.number} needs a person, and the policy approved it")
+        book.wrong(
+            "I24",
+            f"revision {event.number} requires the approval of a person, and the policy "
+            "approved it",
+        )
     needed = pending.people[0] if pending.people else 0
     if event.actor != "policy":
         needed = max(needed, 1)
@@ -700,11 +704,11 @@ def _question_answered(book: Book, event: ev.QuestionAnswered) -> None:
         return
     kind, ident = question.kind, question.step
     if question.choices and event.choice not in question.choices:
-        book.wrong("I6", f"{event.choice!r} is no answer to question {event.id}")
+        book.wrong("I6", f"{event.choice!r} is not one of the choices of question {event.id}")
     if event.actor == NOBODY:
         _check_default(book, question, event)
     if not event.actor:
-        book.wrong("I6", f"question {event.id} was answered by nobody")
+        book.wrong("I6", f"question {event.id} was answered without an actor")
     if event.choice == "give":
         book.add_facts(question.facts, event)
     if kind == "planning" and event.choice in ("abort", "rollback") and not book.stopping:
@@ -768,7 +772,11 @@ def _check_default(book: Book, question: ev.QuestionAsked, event: ev.QuestionAns
         early = (question.until - book.at) / 1e6
         book.wrong("I40", f"question {event.id} was answered by default {early:.6f} s too early")
     if event.choice != question.default:
-        book.wrong("I6", f"nobody said {event.choice!r} to question {event.id}")
+        book.wrong(
+            "I6",
+            f"question {event.id} was answered with {event.choice!r} by default, which is not "
+            "its default",
+        )
 
 
 PLAN_CHECKS: dict[type[ev.Event], Callable[[Book, Any], None]] = {

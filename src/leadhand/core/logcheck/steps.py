@@ -100,7 +100,7 @@ def _recovery_decided(book: Book, event: ev.RecoveryDecided) -> None:
 def _check_repeat(book: Book, step: StepRecord, event: ev.RecoveryDecided, kind: str) -> None:
     what = f"{event.strategy} of {step.id}"
     if (step.unseen or step.happened) and not book.idempotent(step, event.worker):
-        why = "nobody saw whether it happened" if step.unseen else "it has happened"
+        why = "its outcome is unknown" if step.unseen else "it already took effect"
         book.wrong("I17", f"{what} though {why}, and the step is not idempotent")
     if event.strategy == "reroute":
         known = able_workers(step.doc, book.catalog)
@@ -129,7 +129,7 @@ def _check_park(book: Book, step: StepRecord, event: ev.RecoveryDecided, asked: 
     if _is_free(book, step, str(step.failure.get("class", ""))):
         return
     if asked is None or float(asked) <= book.policy.park_s:
-        book.wrong("I19", f"{what}, and nobody asked for a long wait")
+        book.wrong("I19", f"{what}, and no long wait was requested")
     step.parked_s += (event.until - book.at) / 1e6
     if step.parked_s > book.policy.outage_s + PARKED_ROUNDING_S:
         book.wrong("I19", f"{what}, for {step.parked_s:g} s in all by now")
@@ -179,7 +179,7 @@ def _attempt_started(book: Book, event: ev.AttemptStarted) -> None:
         book.wrong("I24", f"{event.step} started though it is held")
     check_start(book, event.step)
     if book.is_for_people(event.worker) and not step.done_by:
-        book.wrong("L5", f"{event.step} was started, and nobody said that it is done")
+        book.wrong("L5", f"{event.step} was started, and no person said that it is done")
     step.done_by = ""
     _check_allowed(book, step, event)
     _check_gates(book, step, event)
@@ -225,7 +225,11 @@ def _check_allowed(book: Book, step: StepRecord, event: ev.AttemptStarted) -> No
     if event.worker != step.worker:
         book.wrong("I21", f"{what} went to {event.worker}, and {step.worker} was decided on")
     if (step.unseen or step.happened) and not book.idempotent(step, event.worker):
-        why = "nobody saw how the last one ended" if step.unseen else "the last one had its effect"
+        why = (
+            "the outcome of the last one is unknown"
+            if step.unseen
+            else "the last one had its effect"
+        )
         book.wrong("I17", f"{what} started though {why}, and the step is not idempotent")
     most = attempts_max(book, step)
     if step.tries.get(event.worker, 0) >= most:
@@ -377,7 +381,7 @@ def _attempt_lost(book: Book, event: ev.AttemptLost) -> None:
     step.status, step.unseen = "open", True
     step.failure = {"class": event.failure_class, "effect": "unknown"}
     if book.is_for_people(step.worker):
-        step.done_by = "whoever did it"  # their answer is not lost with the host
+        step.done_by = "a person"  # their answer is not lost with the host
 
 
 def _probe_started(book: Book, event: ev.ProbeStarted) -> None:
@@ -437,7 +441,7 @@ def _step_skipped(book: Book, event: ev.StepSkipped) -> None:
         return
     if book.said.pop(event.step, "") != "skip":
         if event.tolerated:
-            book.wrong("L5", f"{event.step} was skipped and tolerated, and nobody said so")
+            book.wrong("L5", f"{event.step} was skipped and tolerated, and no answer said so")
         found = graph.dependencies(step.doc).items()
         others = [book.follow(name) for name, tolerant in found if not tolerant]
         if not any(o is not None and o.settled and o.status != "succeeded" for o in others):

@@ -1139,7 +1139,7 @@ def _goal_check_started(state: State, _event: ev.GoalCheckStarted, _at: int) -> 
 
 def _goal_checked(state: State, event: ev.GoalChecked, _at: int) -> None:
     if not state.goal_asked:
-        raise IllegalEvent("nobody asked for the goal to be checked")
+        raise IllegalEvent("no check of the goal was requested")
     state.goal_findings = event.findings
     if event.met or state.started is None or not state.started.replans:
         state.goal_met = event.met

@@ -65,7 +65,7 @@ def log(
         if path.stat().st_size < shown:
             shown = 0  # it was full, and begun again
         if live_of(home) is None or transcripts.is_over(path):
-            console.say("its agent is gone; this is all there is")
+            console.say("the agent has ended; the transcript is complete")
             left = True  # once more: its last words may have come just now
         time.sleep(0.3)
 
@@ -83,7 +83,7 @@ def _list(console: Console, place: Path) -> int:
         for name in names:
             console.out(clean(name))
     if not names:
-        console.say("nobody has worked yet")
+        console.say("no transcripts yet")
     return 0
 
 
@@ -97,14 +97,16 @@ def _transcript(place: Path, task: str, attempt: int | None) -> tuple[Path, int]
     folders = [each for each in place.glob("*/*") if each.is_dir() and unquote(each.name) == step]
     found = [each for each in folders if unquote(each.parent.name).startswith(run)]
     if not found:
-        raise UsageError(f"nothing is kept of {task}. Fix: `leadhand fleet log` lists the tasks")
+        raise UsageError(
+            f"no transcript of {task}. Fix: `leadhand fleet log` lists the tasks that have one"
+        )
     if len(found) > 1:
         names = ", ".join(sorted(f"{unquote(each.parent.name)}/{step}" for each in found)[:8])
         raise UsageError(f"{task} could be any of: {names}")
     files = transcripts.attempts(place, unquote(found[0].parent.name), step)
     wanted = [each for each in files if attempt in (None, int(each.stem))]
     if not wanted:
-        raise UsageError(f"nothing is kept of attempt {attempt} of {task}")
+        raise UsageError(f"no transcript of attempt {attempt} of {task}")
     return wanted[-1], len(files)
 
 

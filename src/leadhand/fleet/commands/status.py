@@ -59,49 +59,58 @@ def status(console: Console, watch: bool, folder: str | None) -> int:  # noqa: F
         time.sleep(WATCH_S)
 
 
+RUNG_WORDS = {
+    "same_conversation": "resumed",
+    "stronger": "stronger model",
+    "replan": "re-planned",
+    "asked": "to a person",
+}
+"""The words for the kinds of attempts."""
+
+
 def lines(doc: Doc) -> Iterator[str]:
     """Yield the figures as lines for people."""
     live, agents = doc["live"], doc["agents"]
     yield f"fleet      {_fleet_word(live)}"
     if live and live["held_back"]:
-        yield f"           held back: {clean(live['held_back'])}"
+        yield f"           new agents delayed: {clean(live['held_back'])}"
     if live and live.get("aside"):
         yield f"           {clean(live['aside'])}"
-    yield f"agents     {agents['now']} now, {agents['peak']} at most, {agents['runs']} in all"
+    yield f"agents     {agents['now']} running (peak {agents['peak']}, {agents['runs']} started)"
     tasks = ", ".join(f"{number} {name}" for name, number in doc["tasks"].items())
     yield f"tasks      {tasks or 'none'}"
     landed, train, queue = doc["landed"], doc["train"], doc["queue"]
     yield (
-        f"landed     {landed['total']}: {landed['last_hour']} in the last hour, "
-        f"{landed['last_week']} in the last week, {landed['best_hour']} in the best hour"
+        f"merged     {landed['total']} ({landed['last_hour']} in the last hour, "
+        f"{landed['last_week']} in the last week)"
     )
-    yield f"queue      {queue['waiting']} waiting, the oldest {queue['oldest_s']:.0f} s"
+    yield f"queue      {queue['waiting']} in merge queue{_oldest(queue)}"
     yield (
-        f"train      {train['tests']} tests, {train['red']} red, "
-        f"{train['bisections']} for a culprit searched, "
-        f"{train['batch_mean'] or 0} changes for each landing, "
+        f"tests      {count(train['tests'], 'batch', 'batches')} tested, {train['red']} failed, "
+        f"{count(train['bisections'], 'bisection')}, "
+        f"{train['batch_mean'] or 0} changes per merge, "
         f"{count(train['conflicts'], 'conflict')}"
     )
     if train["counted"]:
-        yield f"           the gate's last run: {clean(train['counted'])[:100]}"
+        yield f"           last gate run: {clean(train['counted'])[:100]}"
     recovery, spend = doc["recovery"], doc["spend"]
     yield (
-        f"recovery   {_settled(recovery)} that failed, "
+        f"recovery   {_settled(recovery, 'failed task')} recovered, "
         f"{_percent(recovery['rate'])}{_open(recovery)}; "
         f"first pass {_percent(recovery['first_pass'])}"
     )
     for row in recovery["by_class"]:
-        yield f"           {row['class']}: {_settled(row)}{_open(row)}"
-    steps = [f"{name.replace('_', ' ')} {n}" for name, n in doc["ladder"].items() if n]
-    yield f"ladder     {', '.join(steps) or 'nobody has begun'}"
+        yield f"           {row['class']}: {_settled(row, 'task')} recovered{_open(row)}"
+    tries = [f"{n} {RUNG_WORDS.get(name, name)}" for name, n in doc["ladder"].items() if n]
+    yield f"attempts   {', '.join(tries) or 'none'}"
     yield f"spend      ${spend['total']:.2f}, ${spend['today']:.2f} today{_each(spend)}"
     yield from _lists(doc)
 
 
 def _fleet_word(live: Doc | None) -> str:
     if live is None:
-        return "not at work; `leadhand fleet start` takes up what is open"
-    word = "drains" if live["draining"] else "at work"
+        return "not running; `leadhand fleet start` resumes the open tasks"
+    word = "draining" if live["draining"] else "running"
     return f"{word}, process {live['pid']}{', ' + live['url'] if live['url'] else ''}"
 
 
@@ -110,7 +119,7 @@ def _lists(doc: Doc) -> Iterator[str]:
         done = f"{epic['landed']}/{epic['tasks']}"
         yield f"epic       {epic['run']}  {epic['status']}  {done}  {clean(epic['title'])[:60]}"
         if epic["pull_request"] is not None:
-            yield f"           pull request: {clean(epic['pull_request']) or 'made'}"
+            yield f"           pull request: {clean(epic['pull_request']) or 'opened'}"
     for each in (doc["live"] or {}).get("agents", []):
         words = clean(each["words"])[:80]
         yield f"agent      {each['run']}/{each['task']} #{each['attempt']} {each['coder']}: {words}"
@@ -119,21 +128,25 @@ def _lists(doc: Doc) -> Iterator[str]:
     for letter in doc["dead_letters"]:
         asked = f"{letter['run']}/{letter['question']}" if letter["question"] else letter["run"]
         first = clean(letter["why"].partition("\n")[0])[:100]
-        yield f"dead       {letter['task']} ({letter['class']}): {first}  [{asked}]"
+        yield f"blocked    {letter['task']} ({letter['class']}): {first}  [{asked}]"
     if doc["questions"]:
-        yield f"questions  {doc['questions']} wait for a person: `leadhand inbox`"
+        yield f"questions  {doc['questions']} waiting for an answer: `leadhand inbox`"
     for each in doc["flaky"]:
         yield f"flaky      {clean(each['name'])[:100]}: {count(each['times'], 'time')}"
     for each in doc["disagreements"]:
-        yield f"DISAGREES  {clean(each)}"
+        yield f"MISMATCH   {clean(each)}"
 
 
-def _settled(row: Doc) -> str:
-    return f"{row['recovered']} of {count(row['recovered'] + row['people'], 'task')}"
+def _oldest(queue: Doc) -> str:
+    return f", oldest {queue['oldest_s']:.0f} s" if queue["waiting"] else ""
+
+
+def _settled(row: Doc, noun: str) -> str:
+    return f"{row['recovered']} of {count(row['recovered'] + row['people'], noun)}"
 
 
 def _open(row: Doc) -> str:
-    return f", {row['open']} not settled yet" if row["open"] else ""
+    return f", {row['open']} still open" if row["open"] else ""
 
 
 def _percent(rate: float | None) -> str:
@@ -141,7 +154,7 @@ def _percent(rate: float | None) -> str:
 
 
 def _each(spend: Doc) -> str:
-    return "" if spend["per_landed"] is None else f", ${spend['per_landed']:.4f} for each commit"
+    return "" if spend["per_landed"] is None else f", ${spend['per_landed']:.4f} per commit"
 
 
 @command("report", "leadhand fleet report --since 7d -o fleet.html")
