@@ -99,8 +99,11 @@ def test_doctor_names_what_is_wrong(tmp_path):
     assert done.code == 1, done
     problems = {c["what"]: c["problem"] for c in done.doc["checks"] if c["status"] == "problem"}
     assert "missing.py" in problems["workers"]
-    assert "no such program" in problems["notify"]
+    assert problems["notify"] == "program not found"
     folder.write("leadhand.toml", "[polcy]\n")
     done = folder.run("doctor")
     assert done.code == 1
+    assert done.out.rstrip().splitlines()[-2].startswith("fail  settings"), done
     assert 'Did you mean "policy"?' in done.out
+    folder.write("leadhand.toml", "")
+    assert "\nwarn  notify         no notifications configured\n" in folder.run("doctor").out
