@@ -250,7 +250,7 @@ def test_errors_of_a_plan_have_their_lines_in_run_too(folder):
     for command in ("run", "apply", "lint"):
         done = folder.run(command, "plan.yaml")
         assert done.code == 3, done
-        assert "line 4" in done.out + done.err, done
+        assert "plan.yaml:4: error" in done.out + done.err, done
 
 
 def test_a_file_that_is_missing_is_not_guessed_by_its_ending(folder):
@@ -262,11 +262,11 @@ def test_a_file_that_is_missing_is_not_guessed_by_its_ending(folder):
 def test_a_goal_without_facts_says_what_workers_give(folder):
     done = folder.run("run", "Make it so")
     assert done.code == 2
-    assert "--want FACT" in done.err
-    assert "no worker here declares one" in done.err
+    assert "--want. A fact is" in done.err
+    assert "No worker here declares a fact." in done.err
     source = "from leadhand import worker\n\n@worker(gives='report')\ndef w() -> str: return ''\n"
     folder.write("workers.py", source)
-    assert "workers here give: report" in folder.run("run", "Make it so").err
+    assert "Workers here give: report." in folder.run("run", "Make it so").err
 
 
 def test_a_broken_module_is_named_once(folder):

@@ -96,7 +96,7 @@ def test_what_is_given_for_a_goal_must_fit(folder):
 
 
 def hint(done):
-    return next(line for line in done.err.splitlines() if line.startswith("Go on"))
+    return next(line for line in done.err.splitlines() if "ontinue with: " in line)
 
 
 def test_hints_name_the_store_only_where_the_settings_do_not(folder):

@@ -141,7 +141,7 @@ def test_what_has_no_effect_yet_is_noted_by_lint_and_by_nothing_else(folder):
     assert found[0]["line"] == 1
     done = folder.run("lint", "plan.json")
     assert done.code == 0, done
-    assert "warning[LH139 field-later] at mode, line 1: it has no effect" in done.out
+    assert "plan.json:1: warning[LH139 field-later] at mode: it has no effect" in done.out
     for command in (["run", "plan.json"], ["show", "plan.json"]):
         done = folder.run(*command)
         assert done.code == 0, done

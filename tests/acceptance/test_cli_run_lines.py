@@ -178,7 +178,7 @@ def test_a_text_of_several_lines_is_told_by_its_ends_or_behind_a_bar():
 async def test_a_run_that_no_engine_serves_says_so():
     """At Temporal it would wait without a word."""
     said = []
-    settings = SimpleNamespace(sections={"temporal": Cluster("there:7233")})
+    settings = SimpleNamespace(sections={"temporal": Cluster("there:7233")}, files=())
     job = HostedJob(settings=settings, lead=None, begin=None)
     session = _Session(SimpleNamespace(say=said.append), job)
 
@@ -192,7 +192,7 @@ async def test_a_run_that_no_engine_serves_says_so():
     found.clear()
     await session._say_lonely(SimpleNamespace(engines=engines))
     assert "no process serves runs at there:7233" in said[0]
-    here = HostedJob(settings=SimpleNamespace(sections={}), lead=None, begin=None)
+    here = HostedJob(settings=SimpleNamespace(sections={}, files=()), lead=None, begin=None)
     await _Session(SimpleNamespace(say=said.append), here)._say_lonely(SimpleNamespace())
     assert len(said) == 1, "a run that is hosted here has its engine"
 

@@ -328,7 +328,7 @@ def test_the_review_story_in_python(tmp_path):
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert "Revision 2 by ann" in done.stdout
+    assert "revision 2 by ann" in done.stdout
     assert "succeeded - auth-service v2.1.4 is live (blue_green)" in done.stdout
     assert "changed since: step step-3" in done.stdout
 

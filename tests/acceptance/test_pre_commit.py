@@ -49,7 +49,7 @@ def test_the_hook_passes_good_plans_and_stops_at_a_bad_one(tmp_path):
     assert "other-plan.yaml: valid, 1 step" in done.err
     done = folder.run(*words, "plan.yaml", "bad-plan.yaml")
     assert done.code == 3, done
-    assert "bad-plan.yaml: error[LH102 dependency-missing]" in done.out
+    assert "bad-plan.yaml:1: error[LH102 dependency-missing]" in done.out
     assert "bad-plan.yaml: 1 error" in done.err
 
 

@@ -96,9 +96,9 @@ def test_names_are_given_once(write, tmp_path):
 
 
 BROKEN = [
-    ("def broken(:\n", "line 1: "),
-    ("x = 1\n\nraise ValueError('no good')\n", "line 3"),
-    ("def f():\n    return 1 / 0\nf()\n", "line 2"),
+    ("def broken(:\n", "workers.py:1: SyntaxError: "),
+    ("x = 1\n\nraise ValueError('no good')\n", "workers.py:3: "),
+    ("def f():\n    return 1 / 0\nf()\n", "workers.py:2: "),
     ("import not_installed_anywhere\n", "No module named 'not_installed_anywhere'"),
     ("from leadhand import not_there_at_all\n", "not_there_at_all"),
     ("import sys\nsys.exit(3)\n", "SystemExit: 3"),
@@ -137,7 +137,7 @@ def test_what_is_not_there_is_said_to_be_not_there(name, message):
 
 def test_a_decorator_error_names_the_file_it_stands_in(write):
     file = write("from leadhand import worker\n\n@worker(risk='x')\ndef f(): ...\n")
-    with pytest.raises(UsageError, match=r"workers\.py: line 3: @worker on 'f': risk"):
+    with pytest.raises(UsageError, match=r"workers\.py:3: @worker on 'f': risk"):
         load_workers(file)
 
 

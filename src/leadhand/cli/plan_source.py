@@ -78,11 +78,14 @@ def library_plans(settings: Settings) -> dict[str, Doc]:
 
 
 def with_lines(plan: str, findings: Iterable[Finding]) -> list[Finding]:
-    """Return findings, worst first, each with its line if the plan is a file."""
+    """Return findings, worst first, each with its file and line if the plan is a file.
+
+    Every command that prints findings about a plan prints these, so that all of them look alike.
+    """
     findings = sorted(findings, key=lambda each: ("error", "warning", "note").index(each.level))
-    if plan == "-" or not findings or not is_plan(plan):
+    if not findings or not is_plan(plan) or not Path(plan).is_file():  # a pipe is read once
         return findings
     from leadhand.codec.plan_yaml import LineNumbers
 
     lines = LineNumbers(Path(plan).read_text(encoding="utf-8-sig"))
-    return [each._replace(line=lines.of(each.place)) for each in findings]
+    return [each._replace(file=plan, line=lines.of(each.place)) for each in findings]

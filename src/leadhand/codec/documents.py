@@ -16,6 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
+from leadhand.codec.syntax_errors import json_problem
 from leadhand.core.plan.model import Doc, Json
 from leadhand.core.wording import closest, type_with_article
 from leadhand.errors import DocumentError, NotAllowed
@@ -25,6 +26,7 @@ DEPTH_MAX = 64
 NODES_MAX = 1_000_000
 INTEGER_MAX = 2**63 - 1
 INTEGER_MIN = -(2**63)
+ENDINGS = (".json", ".yaml", ".yml")
 BESIDE_MAX = 1000
 """The number of files of a folder considered as corrections of a misspelt name."""
 
@@ -92,11 +94,12 @@ def is_json(text: str) -> bool:
 
 
 def _near(path: Path) -> str:
-    """Return a hint at a file beside it with a similar name."""
+    """Return a hint at a document beside it with a similar name."""
     try:
         beside = sorted(each.name for each in islice(path.parent.iterdir(), BESIDE_MAX))
     except OSError:
         return "The folder is not there either."
+    beside = [name for name in beside if name.lower().endswith(ENDINGS)]
     stems = {Path(name).stem: name for name in reversed(beside)}  # the suffixes are alike anyway
     close = stems.get(closest(path.stem, stems), "")
     return f"Did you mean {path.with_name(close)}?" if close else ""
@@ -261,9 +264,10 @@ def _json_error(error: json.JSONDecodeError, text: str, where: str) -> DocumentE
     place = f"{where}:{error.lineno}:{error.colno}"
     if error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string"):
         message = "the document ends in the middle"
-        return DocumentError(place, f"{message} ({error.msg}).", "Is it cut off?")
+        expected = json_problem(error.msg)
+        return DocumentError(place, f"{message}: {expected}.", "Is it cut off?")
     near = text[error.pos : error.pos + 20].split("\n", maxsplit=1)[0]
-    return DocumentError(place, f"is not JSON: {error.msg}, at {near!r}.")
+    return DocumentError(place, f"is not JSON: {json_problem(error.msg)}, found {near!r}.")
 
 
 def _locate(text: str, where: str) -> DocumentError | None:

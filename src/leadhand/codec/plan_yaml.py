@@ -25,6 +25,7 @@ from leadhand.codec.documents import (
     too_deep,
     too_many,
 )
+from leadhand.codec.syntax_errors import yaml_problem
 from leadhand.core.wording import shown, type_with_article
 from leadhand.errors import DocumentError
 
@@ -140,8 +141,12 @@ class _Builder:
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             place = f"{self.where}:{mark.line + 1}:{mark.column + 1}" if mark else self.where
-            context = f" ({error.context})" if error.context else ""
-            raise DocumentError(place, f"is not YAML: {error.problem}{context}.") from None
+            told = yaml_problem(error.problem or "")
+            start = error.context_mark
+            if start and told.endswith(("is not closed", "does not end")):
+                told += f". It begins in line {start.line + 1}"
+            message = f"is not YAML: {told}."
+            raise DocumentError(place, message) from None
         except yaml.reader.ReaderError as error:
             line = text.count("\n", 0, error.position) + 1
             message = f"holds a character that YAML does not: {error.reason}."

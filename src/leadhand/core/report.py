@@ -52,7 +52,8 @@ class Report:
     """A worker's account of one attempt. It is a claim until the engine has verified it.
 
     `status` is "succeeded", or "failed" with an `error`; `data` is the result for later steps,
-    `recommendations` are hints for the planner, and `cost` is in dollars.
+    `recommendations` are hints for the planner. `cost` counts against the budget, in the cost
+    units that the worker declares; coding agents report US dollars.
     """
 
     status: Status = "succeeded"

@@ -55,6 +55,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leadhand.audit.anchors import Anchoring
+from leadhand.codec.syntax_errors import toml_problem
 from leadhand.codec.tables import TableError, keys
 from leadhand.codec.tables import read as read_value
 from leadhand.core.plan.model import Doc
@@ -234,11 +235,16 @@ def _read(path: Path) -> Doc:
     try:
         if path.stat().st_size > FILE_BYTES_MAX:
             raise UsageError(f"{path}: is larger than {FILE_BYTES_MAX} bytes")
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: is not TOML: {error}") from None
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise UsageError(f"{path}: is not TOML: it is not UTF-8. Fix: save it as UTF-8.") from None
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        problem, line = toml_problem(str(error), text)
+        raise UsageError(f"{path}:{line}: is not TOML: {problem}") from None
 
 
 def _flat(path: Path, document: Doc) -> Iterator[tuple[str, Any]]:

@@ -57,6 +57,7 @@ else:
     PublicKey = reader(approver, "a public key")
 
 Share = Annotated[float, Meta(ge=0, le=1)]
+CountOrZero = Annotated[int, Meta(ge=0)]
 Factor = Annotated[float, Meta(ge=1, lt=1e15)]
 Argv = Annotated[
     tuple[Text, ...],
@@ -124,7 +125,7 @@ class PolicyTable(
     """A worker that asks for a longer pause than this parks its step; no attempt is used up."""
     outage_s: Duration = DEFAULTS.outage_s
     """The longest time in all that a step may be parked."""
-    restarts_free: Count = DEFAULTS.restarts_free
+    restarts_free: CountOrZero = DEFAULTS.restarts_free
     """How often an idempotent step may be lost with its host before that uses up an attempt; in a
     fleet 50 by default."""
     splits_max: Count = DEFAULTS.splits_max

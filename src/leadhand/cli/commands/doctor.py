@@ -22,9 +22,11 @@ from leadhand.app.documents import setting_rows, settings_table
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
 from leadhand.cli.options import read_plan, settings_of, store_option, workers_option
+from leadhand.cli.plan_source import with_lines
 from leadhand.cli.rendering.requirements import taking_of, taking_rows
 from leadhand.cli.rendering.text import clean, count
-from leadhand.errors import LeadhandError
+from leadhand.core.plan.parameters import declaration, is_secret
+from leadhand.errors import LeadhandError, UsageError
 from leadhand.settings import Settings
 from leadhand.settings.sections import section_of
 from leadhand.settings.trust import entries_of
@@ -215,15 +217,42 @@ def _plan(plan: str, settings: Settings) -> Iterator[DoctorCheck]:
     # Resources are requirements: they are checked with the rest.
     errors = [each for each in found if each.level == "error"]
     wrong = [each for each in errors if not each.rule.startswith("resource")]
-    for each in wrong:
-        yield DoctorCheck("plan", each.place, each.message, each.fix)
+    for each in with_lines(plan, wrong):
+        place = f"{each.file}:{each.line}: {each.place}" if each.file else each.place
+        yield DoctorCheck("plan", place, each.message, each.fix)
     if not wrong:
         yield DoctorCheck("plan", f"{plan}: {count(len(doc['steps']), 'step')}")
+        yield from _plan_secrets(doc)
         if settings.not_loaded:
             yield from _trust(settings)
             return
         yield from fitness(doc, registry_of(settings), settings.policy)
         yield from _safely(functools.partial(_planner, str(doc.get("planner") or "")), settings)
+
+
+def _plan_secrets(doc: Doc) -> Iterator[DoctorCheck]:
+    """Check that each parameter that is a secret has its value on this machine."""
+    from leadhand.core.plan.parameters import bind_texts
+    from leadhand.engine.secrets import check_secrets
+
+    declared = doc.get("params") or {}
+    values, _wrong = bind_texts(declared, {}, None)
+    for name, entry in declared.items():
+        if not is_secret(entry):
+            continue
+        if not values.get(name):
+            if not declaration(entry).required:
+                continue
+            problem = "the plan does not say where its value is"
+            fix = f"Give it to the run: --set {name}=env:VARIABLE."
+            yield DoctorCheck("secret", f"parameter {name}", problem, fix, warning=True)
+            continue
+        problem = fix = ""
+        try:
+            check_secrets({"params": {name: entry}}, {name: values[name]})
+        except UsageError as error:
+            problem, _, fix = str(error).partition(" Fix: ")
+        yield DoctorCheck("secret", f"parameter {name} ({values[name]})", problem, fix)
 
 
 def _planner(name: str, settings: Settings) -> Iterator[DoctorCheck]:

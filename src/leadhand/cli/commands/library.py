@@ -14,7 +14,7 @@ from leadhand.cli.commands.diff import print_changes
 from leadhand.cli.console import Console
 from leadhand.cli.group import CommandGroup, command
 from leadhand.cli.options import actor_of, read_plan, reading, settings_of, store_option
-from leadhand.cli.plan_source import is_plan
+from leadhand.cli.plan_source import is_plan, with_lines
 from leadhand.cli.rendering.text import clean, moment, table
 from leadhand.core.calendar import from_iso
 from leadhand.errors import PlanInvalid, UsageError
@@ -248,7 +248,7 @@ def _save(settings: Settings, name: str, doc: Doc, source: str) -> Doc:
     errors = lint(doc, None, run_refs="warning", advice=False)
     errors = [each for each in errors if each.level == "error"]
     if errors:
-        raise PlanInvalid(errors)
+        raise PlanInvalid(with_lines(source, errors))
     make_store_folder(settings.store)
     return _say(settings, "save_plan", name=name, document=doc, source=source)
 

@@ -140,7 +140,7 @@ def _print(console: Console, plan: CheckedPlan, prefix: str, *, everything: bool
     """Print the findings, each after `prefix`."""
     shown = plan.findings if everything else _worth_showing(plan.findings)
     for each in shown:
-        console.out(f"{clean(prefix)}{clean(each)}")
+        console.out(f"{'' if each.file else clean(prefix)}{clean(each)}")
     if len(shown) < len(plan.findings):
         console.say(f"{_rest(plan.findings, shown)} not shown; --all shows everything")
 

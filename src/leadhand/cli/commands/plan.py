@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,13 +62,16 @@ def plan(console: Console, goal: str, **options: Any) -> int:
         context=options["context"],
         executes=console,
     )
+    registry = goal_registry(settings)
     if not settings.planner and not options["want"]:
+        from leadhand.cli.commands.run import wanted_facts
+
         raise UsageError(
-            "nothing is wanted. Fix: say which facts should be true with --want FACT, "
-            "or give --planner MODULE:FUNCTION."
+            "the goal names no facts. Fix: "
+            f"{wanted_facts(registry, f'leadhand plan {shlex.quote(clean(goal, 60))}')} "
+            "Or give --planner MODULE:FUNCTION."
         )
     file = _writable(options["output"])
-    registry = goal_registry(settings)
     name = planner_name(settings) or "goal"
     planner = planner_of(name, settings)
     known = {name: planner}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -303,7 +304,7 @@ def prepare_plan(
         errors = [each for each in found if each.level == "error"]
     if errors:
         raise PlanInvalid(with_lines(plan, errors))
-    for each in found:
+    for each in with_lines(plan, found):
         console.say(clean(each))
     planner = str(doc.get("planner") or "")
     if planner and running and not settings.not_loaded:
@@ -344,12 +345,17 @@ def _meant(settings: Settings, text: str) -> str:
     return f'did you mean "{close}"? Else: ' if close else ""
 
 
-def _facts(registry: Registry) -> str:
-    """Explain how a goal names wanted facts, with those that the workers give."""
+def wanted_facts(registry: Registry, command: str) -> str:
+    """Explain how a goal names wanted facts: what they are, which there are, and an example."""
     offers = (o for spec in registry.catalog().workers.values() for o in spec.offers.values())
-    given = listed(dict.fromkeys(fact for offer in offers for fact in offer.gives), 8)
-    some = f"workers here give: {given}" if given else 'no worker here declares one with gives="…"'
-    return f"name what should be true in the end with --want FACT ({some})"
+    given = list(dict.fromkeys(fact for offer in offers for fact in offer.gives))
+    what = (
+        "name the facts that should be true at the end with --want. A fact is the name of "
+        'something that a worker makes true; the worker declares it with gives="NAME".'
+    )
+    if not given:
+        return f"{what} No worker here declares a fact."
+    return f"{what} Workers here give: {listed(given, 8)}. Example: {command} --want {given[0]}."
 
 
 def _prepare_goal(console: Console, text: str, options: dict[str, Any]) -> CheckedPlan:
@@ -368,8 +374,9 @@ def _prepare_goal(console: Console, text: str, options: dict[str, Any]) -> Check
     if not name and options["mode"] != "direct" and len(agents_of(registry.catalog())) != 1:
         raise UsageError(
             f"{clean(text, 60)!r} is neither a file nor a plan of the library, so it is taken "
-            f"for a goal. Fix: {_meant(settings, text)}{_facts(registry)}, or give "
-            "--planner MODULE:FUNCTION, or the path of a plan."
+            f"for a goal. Fix: {_meant(settings, text)}"
+            f"{wanted_facts(registry, f'leadhand run {shlex.quote(clean(text, 60))}')} "
+            "Or give --planner MODULE:FUNCTION, or the path of a plan."
         )
     context = settings.context
     have = {**(context.params if context else {}), **json_pairs(options["have"], "--have")}

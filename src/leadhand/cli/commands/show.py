@@ -18,7 +18,6 @@ from leadhand.cli.group import command
 from leadhand.cli.options import (
     context_option,
     pairs,
-    read_plan,
     reading,
     say_not_loaded,
     set_option,
@@ -30,7 +29,7 @@ from leadhand.cli.options import (
     without_echo,
     workers_option,
 )
-from leadhand.cli.plan_source import find_plan, in_library
+from leadhand.cli.plan_source import find_plan, in_library, with_lines
 from leadhand.cli.rendering.graph import draw
 from leadhand.cli.rendering.text import clean, clean_lines, count, gist, table
 from leadhand.core.durations import text as duration
@@ -142,10 +141,9 @@ def show(  # noqa: PLR0913, PLR0917 - options
         or Path(what).exists()
         or os.sep in what
         or what.endswith((".json", ".yaml", ".yml"))
+        or in_library(settings, what)
     ):
-        return show_plan(console, settings, read_plan(what), sets, form)
-    if in_library(settings, what):
-        return show_plan(console, settings, find_plan(console, settings, what).doc, sets, form)
+        return show_plan(console, settings, what, sets, form)
     if not there(settings.store):
         raise UsageError(
             f"{what}: there is no such plan file, and no database at {settings.store} "
@@ -157,10 +155,12 @@ def show(  # noqa: PLR0913, PLR0917 - options
 
 
 def show_plan(
-    console: Console, settings: Settings, doc: Doc, sets: tuple[str, ...], form: str | None = None
+    console: Console, settings: Settings, plan: str, sets: tuple[str, ...], form: str | None = None
 ) -> int:
     """Check a plan and print it as it would run."""
     from leadhand.core.lint.plan import lint
+
+    doc = find_plan(console, settings, plan).doc
 
     catalog, policy = known_catalog(settings, registry_of(settings)), settings.policy
     place = settings.context
@@ -179,8 +179,8 @@ def show_plan(
     found = without_echo(wrong, told)
     errors = [each for each in found if each.level == "error"]
     if errors:
-        raise PlanInvalid(errors)
-    for each in found:
+        raise PlanInvalid(with_lines(plan, errors))
+    for each in with_lines(plan, found):
         console.say(clean(each))
     say_not_loaded(console, settings)
     if form is not None and not console.json:

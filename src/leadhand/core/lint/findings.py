@@ -39,8 +39,10 @@ class FindingRow(Struct, kw_only=True):
     """The place in the document, such as `steps[1].depends_on[0]`."""
     step: str | UnsetType = UNSET
     """The id of the step that it is about."""
+    file: str | UnsetType = UNSET
+    """The file that the plan was read from."""
     line: int | UnsetType = UNSET
-    """Its line in the file that the plan was read from."""
+    """Its line in that file."""
     message: str
     """What is wrong."""
     fix: str
@@ -59,6 +61,8 @@ class Finding(NamedTuple):
     """The id of the step the finding is about, if any."""
     line: int = 0
     """The line in the source file, if known; else 0."""
+    file: str = ""
+    """The file that the plan was read from, if it was read from one."""
 
     @property
     def code(self) -> str:
@@ -66,12 +70,14 @@ class Finding(NamedTuple):
         return RULES[self.rule].code
 
     def __str__(self) -> str:
-        line = f"line {self.line}" if self.line else ""
+        source = f"{self.file}:{self.line}: " if self.file and self.line else ""
+        if self.file and not self.line:
+            source = f"{self.file}: "
         step = f"step {shown(self.step)}" if self.step else ""
-        where = ", ".join(part for part in (self.place, line, step) if part)
+        where = ", ".join(part for part in (self.place, step) if part)
         at = f" at {where}" if where else ""
         fix = f" {self.fix}" if self.fix else ""
-        return f"{self.level}[{self.code} {self.rule}]{at}: {self.message}.{fix}"
+        return f"{source}{self.level}[{self.code} {self.rule}]{at}: {self.message}.{fix}"
 
     def document(self) -> FindingRow:
         """Return the finding in the form that `--json` prints."""
@@ -81,6 +87,7 @@ class Finding(NamedTuple):
             level=self.level,
             place=self.place,
             step=self.step or UNSET,
+            file=self.file or UNSET,
             line=self.line or UNSET,
             message=self.message,
             fix=self.fix,

@@ -363,7 +363,7 @@ def load_module(name: str) -> ModuleType:
             raise UsageError(
                 f"{name}: there is no such module; for a file, give its path, as in ./workers.py"
             ) from None
-        raise UsageError(f"{name}: {_told(error, name)}") from None
+        raise UsageError(f"{name}{_told(error, name)}") from None
 
 
 def _imported(name: str) -> ModuleType:
@@ -377,9 +377,9 @@ def _imported(name: str) -> ModuleType:
 
 
 def _told(error: BaseException, name: str = "") -> str:
-    """Return an exception in one line, with the place in the user's file where it was raised.
+    """Return the end of a message that begins with `name`: the line, and the exception.
 
-    `name` is the file that the message names already.
+    Another file is named only if the exception was raised there.
     """
     known = isinstance(error, LeadhandError)
     message = str(error) if known else f"{type(error).__name__}: {error}".rstrip(": ")
@@ -393,11 +393,11 @@ def _told(error: BaseException, name: str = "") -> str:
         and not frame.filename.startswith("<frozen")
     ]
     if not outside:
-        return message
+        return f": {message}"
     return f"{_line(outside[-1].lineno, outside[-1].filename, name)}: {message}"
 
 
 def _line(number: int | None, file: str, name: str) -> str:
-    """Return a place in a file; the file is left out where it was just named."""
+    """Return a place after the name of a file or module: in that file, or in another one."""
     same = bool(name) and Path(file).resolve() == Path(name).resolve()
-    return f"line {number}" if same else f"line {number} of {file}"
+    return f":{number}" if same else f": {file}:{number}"
