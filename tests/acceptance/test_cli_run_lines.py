@@ -63,7 +63,7 @@ def test_the_header_counts(tmp_path):
     said = header(state, BEGIN + 40 * SECOND)
     assert said == "3/10 done · 2 running · est 15m, 40s so far, about 14m 20s left"
     assert "5m over" in header(state, BEGIN + 20 * 60 * SECOND)
-    assert "everything stopped by Ada" in header(state, BEGIN, stopped="Ada")
+    assert "emergency stop by Ada" in header(state, BEGIN, stopped="Ada")
 
 
 def test_only_what_succeeded_is_done_and_what_ended_took_its_time():
