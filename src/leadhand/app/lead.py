@@ -60,7 +60,7 @@ from leadhand.app.planner_choice import (
 )
 from leadhand.app.reader import reading
 from leadhand.app.rollback import roll_back
-from leadhand.app.run_limits import model_policy, plan_policy
+from leadhand.app.run_limits import model_policy, plan_policy, reviewed_policy
 from leadhand.app.store_factory import (
     artifacts_of,
     as_place,
@@ -490,13 +490,14 @@ class Lead:
         origin: Doc | None = None,
         approvals: Iterable[Doc] = (),
         checked: Checked | None = None,
+        always_review: bool = False,
     ) -> RunHandle:
         """Check everything and start a run on `host`; return once the start is durable.
 
         `what`, `params`, `run_id` and `mode` as for `run`; `sources` are the modules or files of
         the workers; `origin` is where the plan came from (library, context), recorded with it;
         `approvals` are documents of approvals. `checked` is the result of `check`, if already
-        known.
+        known. With `always_review` no rule lets the plan start without a person.
         """
         planner: Planner
         refuse_name(host, run_id, rollback="rollback_of" in (origin or {}))
@@ -517,6 +518,8 @@ class Lead:
         started = self._started(goal, head, planner, values, sources, run_id, linted)
         if approvals:
             started = structs.replace(started, approvals=list(approvals))
+        if always_review:
+            started = structs.replace(started, policy=reviewed_policy(started.policy))
         return await host.start(started, self.registry, planner)
 
     def check(

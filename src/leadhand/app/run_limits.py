@@ -41,6 +41,12 @@ def plan_policy(policy: Policy, head: Doc, goal: Any, wall: int) -> Policy:
     return msgspec.structs.replace(policy, **wanted)
 
 
+def reviewed_policy(policy: Policy) -> Policy:
+    """Return `policy` without what lets a plan start before a person has approved it."""
+    rules = tuple(rule for rule in policy.rules if rule.then != "allow")
+    return msgspec.structs.replace(policy, review=True, rules=rules)
+
+
 def model_policy(policy: Policy, planner: Planner, agents: Sequence[Any]) -> Policy:
     """Return `policy` with the default limits of models where none are set.
 

@@ -115,9 +115,10 @@ _OUTSIDE = ("seal", "signature")
 
 
 def versions(steps: Iterable[Doc], catalog: Catalog) -> dict[str, str]:
-    """Return the workers that may do `steps`, each with its version; "" for an unknown one."""
+    """Return the workers that may do or undo `steps`, each with its version; "" if unknown."""
     known = catalog.workers
-    names = {name for step in steps for name in able_workers(step, known)}
+    tasks = [task for step in steps for task in (step, step.get("undo")) if isinstance(task, dict)]
+    names = {name for task in tasks for name in able_workers(task, known)}
     return {name: known[name].version if name in known else "" for name in sorted(names)}
 
 
