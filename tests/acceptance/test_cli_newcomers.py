@@ -79,7 +79,7 @@ def test_that_everything_is_stopped_is_seen(folder):
     """Where people look first."""
     run = waiting(folder, say("a"))
     assert folder.run("stop-all").code == 0
-    assert "everything stopped by ann" in folder.run("show", run).out
+    assert "emergency stop by ann" in folder.run("show", run).out
     assert "leadhand stop-all --lift" in folder.run("ls").err
     assert folder.run("stop-all", "--lift").code == 0
     assert "stopped" not in folder.run("ls").err

@@ -491,7 +491,7 @@ def test_an_approval_for_a_budget_holds_for_no_larger_one(folder):
     for more in ((), ("--budget", "500")):
         done = folder.run(*apply, *more)
         assert done.code == 7, done
-        assert "under tighter limits" in done.err
+        assert "with tighter limits" in done.err
         assert "instead of 5" in done.err
     assert folder.run(*apply, "--budget", "4").code == 0
     assert folder.run("review", waiting(folder), "--budget", "5").code == 2
@@ -560,5 +560,5 @@ def test_a_worker_that_changed_is_told_to_whoever_resumes_the_run(folder):
     run = folder.run("run", "plan.json", "--json").doc["run"]
     folder.write("workers.py", WORKERS + "\n# mended\n")
     assert folder.run("answer", f"{run}/q1", "retry").code == 0
-    (line,) = [x for x in folder.run("resume", run).err.splitlines() if "have changed" in x]
+    (line,) = [x for x in folder.run("resume", run).err.splitlines() if "orkers changed: " in x]
     assert "broken (version" in line
