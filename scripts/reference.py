@@ -160,7 +160,7 @@ def _prose(text: str) -> str:
 def _arguments(command: click.Command, ctx: click.Context) -> Iterator[tuple[str, ...]]:
     for each in command.params:
         if isinstance(each, click.Argument):
-            name = each.make_metavar(ctx).strip("[]").removesuffix("...")
+            name = each.make_metavar(ctx).removesuffix("...").strip("[]")
             yield f"`{name}`", _yes(each.required), _yes(each.nargs != 1)
 
 

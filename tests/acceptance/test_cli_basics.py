@@ -123,6 +123,27 @@ def test_help_texts_are_sentences():
                 assert re.fullmatch(r"[A-Z].*\.", said), (words, option.opts, said)
 
 
+def test_usage_lines_show_what_may_be_left_out_and_repeated():
+    """Brackets for an optional argument, dots for a repeated one; help names no other argument."""
+    for ctx in all_commands():
+        names = set()
+        for each in ctx.command.params:
+            if not isinstance(each, click.Argument):
+                names.add((each.metavar or "").strip("[]"))
+                continue
+            shown = each.make_metavar(ctx)
+            place = (ctx.command_path, shown)
+            single = shown.removesuffix("...")
+            assert shown.endswith("...") == (each.nargs == -1), place
+            assert "…" not in shown, place
+            choice = isinstance(each.type, click.Choice) and not each.metavar
+            bracketed = single.startswith("[") and single.endswith("]")
+            assert (bracketed or choice) if not each.required else not bracketed, place
+            names |= set(re.findall("[A-Z]+", shown))
+        for word in re.findall(r"Without ([A-Z]+)\b", ctx.command.help or ""):
+            assert word in names, (ctx.command_path, word)
+
+
 def test_leadhand_help_repeats_the_first_sentence_of_each_command():
     """The table that answers `leadhand --help` without imports agrees with the commands."""
     ctx = click.Context(group, info_name="leadhand")

@@ -147,7 +147,7 @@ def test_what_could_not_be_taken_or_given_is_said_and_is_no_success(folder):
         before = run_git(folder.path / "shop", "rev-parse", "HEAD")
         done = finished(child)
     assert done.code == 1, done
-    assert done.err.count(f"your branch: {before[:12]} is not taken up (red)") == 1
+    assert done.err.count(f"your branch: {before[:12]} was not merged (red)") == 1
     assert done.err.count("names no tasks") == 1
     assert done.err.count("is checked out; choose another") == 1
     assert run_git(folder.path / "shop", "rev-parse", "HEAD") == before

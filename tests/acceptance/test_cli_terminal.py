@@ -54,7 +54,7 @@ def test_an_untrusted_folder_is_asked_about_once(folder):
     folder.plan({"id": "a", "worker": "once"})
     done = typed(folder, "run", "plan.json", keys="n\n", LEADHAND_TRUST="")
     assert (done.code, folder.lines("once.txt")) == (4, 0), done
-    assert "is not trusted yet" in done.out
+    assert "is not trusted yet. Its settings would execute or contact:" in done.out
     assert "workers.py" in plain(done.out)
     done = typed(folder, "run", "plan.json", keys="y\n", LEADHAND_TRUST="")
     assert (done.code, folder.lines("once.txt")) == (0, 1), done

@@ -51,7 +51,7 @@ async def test_what_cannot_be_taken_is_said_and_main_stays(user, hub, slots, con
     write(user, files)
     tip = commit_all(user, "By hand")
     await following.look()
-    assert f"{tip[:12]} is not taken up ({why})" in following.refused
+    assert f"{tip[:12]} was not merged ({why})" in following.refused
     assert hub.main() == main
     (name,) = files
     run_git(user, "rm", "-q", name) if why == "red" else write(user, {"a.txt": "a\n"})

@@ -160,7 +160,7 @@ def ask_trust(console: Console, trust: Trust, missing: Sequence[TrustEntry]) -> 
     for folder in dict.fromkeys(each.folder for each in missing):
         known = folder in trust.known()
         what = "has new entries since you trusted it" if known else "is not trusted yet"
-        console.say(f"{clean(folder)} {what}. Its settings have executed or contacted:")
+        console.say(f"{clean(folder)} {what}. Its settings would execute or contact:")
         for each in missing:
             if each.folder == folder:
                 console.say(f"  {clean(each, 300)}")

@@ -5,9 +5,9 @@
         await fleet.idle()
 
 A folder holds everything: the hub, the slots, the database, and `epics/`, which is looked at all
-the time, so that handing in an epic is putting a file there, and nobody dispatches by hand. An
-epic is started once: its run is named after the file and its content. A fleet that is opened again
-takes up what was open; what was in flight is answered from git.
+the time: an epic is submitted by putting a file there. An epic is started once: its run is named
+after the file and its content. A fleet that is opened again resumes the open epics, and learns from
+git how far the work in progress came.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class FleetConfig:
     pull_request: tuple[str, ...] = ()
     """The user's command that makes a pull request of an epic (`pull_requests.py`)."""
     follow: bool = True
-    """Whether what people commit to their branch meanwhile is taken up."""
+    """Whether commits that people make to their branch meanwhile are merged into main."""
     agents: int = 8
     gates: int = 2
     sandbox: str = "auto"

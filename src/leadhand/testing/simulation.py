@@ -4,7 +4,7 @@
     assert done.outcome.ok and done.seconds > 60
 
 No time passes, nothing is written, and the same seed gives the same run. `crash_after` kills
-the host after its n-th commit and lets another take up the run: what your workers would see
+the host after its n-th commit and lets another resume the run: what your workers would see
 if the machine went down just there. Workers that are sync functions run in place, not in threads;
 planners have to be async, and whatever else tries to leave virtual time is a `UsageError`.
 

@@ -16,7 +16,7 @@ from leadhand.cli.rendering.text import clean
 
 @command("hold", "leadhand hold 7kq3 step-3 --reason 'not before the meeting'")
 @click.argument("run")
-@click.argument("steps", nargs=-1, required=True, metavar="STEP…")
+@click.argument("steps", nargs=-1, required=True, metavar="STEP...")
 @click.option("--reason", default="", help="The reason; it is recorded in the log.")
 @store_option
 def hold(console: Console, run: str, steps: tuple[str, ...], reason: str, store: str | None) -> int:
@@ -39,7 +39,7 @@ def hold(console: Console, run: str, steps: tuple[str, ...], reason: str, store:
 
 @command("release", "leadhand release 7kq3 step-3 --reason 'the meeting is over'")
 @click.argument("run")
-@click.argument("steps", nargs=-1, required=True, metavar="STEP…")
+@click.argument("steps", nargs=-1, required=True, metavar="STEP...")
 @click.option("--reason", default="", help="The reason; it is recorded in the log.")
 @store_option
 def release(

@@ -44,7 +44,7 @@ class LookedAt:
 
 
 @command("mcp", "leadhand mcp\nleadhand mcp files --pin")
-@click.argument("servers", nargs=-1)
+@click.argument("servers", nargs=-1, metavar="[NAME]...")
 @click.option(
     "--pin", is_flag=True, help="Write the current definitions of the tools to leadhand.mcp.json."
 )

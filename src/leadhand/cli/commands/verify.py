@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @command("verify", "leadhand verify 7kq3\nleadhand verify --all\nleadhand verify run-7kq3.zip")
-@click.argument("what", required=False, metavar="RUN|FILE")
+@click.argument("what", required=False, metavar="[RUN|FILE]")
 @click.option(
     "--all", "everything", is_flag=True, help="Check every run, and the chain of commits."
 )

@@ -237,8 +237,8 @@ def _say_hello(console: Console, station: Station) -> None:
         console.record(doc)
     else:
         console.out(station.url or str(station.folder))
-    taken = f", {count(fleet.open_epics, 'open epic')} taken up" if fleet.open_epics else ""
-    console.say(f"at work on {doc['repo']} with up to {fleet.config.agents} agents{taken}")
+    resumed = f"; {count(fleet.open_epics, 'open epic')} resumed" if fleet.open_epics else ""
+    console.say(f"at work on {doc['repo']} with up to {fleet.config.agents} agents{resumed}")
     if aside := fleet.shop.hub.user.aside:
         console.say(clean(aside))
     console.say(f"epics come from {doc['epics']}; `leadhand fleet submit EPIC.md` puts one there")

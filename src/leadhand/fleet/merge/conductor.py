@@ -496,10 +496,10 @@ class Following:
             attempt=0,
             base=base,
             head=tip,
-            goal=f"Take up {tip[:12]} of the user's branch",
+            goal=f"Merge {tip[:12]} of the user's branch",
             joins=True,
         )
         told = await self._conductor.land(change)
         if isinstance(told, Ejected):
-            return f"{tip[:12]} is not taken up ({told.kind}): {told.log[-LOG_CHARS:]}"
+            return f"{tip[:12]} was not merged ({told.kind}): {told.log[-LOG_CHARS:]}"
         return ""

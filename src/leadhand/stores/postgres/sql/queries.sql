@@ -177,7 +177,7 @@ INSERT INTO leadhand.words (word) VALUES (%b::bytea) RETURNING id;
 SELECT pg_notify('leadhand_words', '');
 
 -- name: take_words
--- What has been said and nobody has taken up yet.
+-- The messages that no host has taken yet.
 UPDATE leadhand.words SET taken = true WHERE NOT taken RETURNING id, word;
 
 -- name: answer
@@ -190,7 +190,7 @@ SELECT pg_notify('leadhand_answers', %s::text);
 SELECT answer FROM leadhand.words WHERE id = %s::bigint;
 
 -- name: withdraw
--- Whether it was taken up already.
+-- Whether a host has taken the message already.
 DELETE FROM leadhand.words WHERE id = %s::bigint RETURNING taken;
 
 -- name: forget_words
