@@ -193,7 +193,7 @@ def test_the_first_signal_drains(folder, number, code):
         child.send_signal(number)
         done = finished(child)
     assert done.code == code, done
-    assert "nothing new starts" in done.err
+    assert "no new steps start" in done.err
     run = folder.latest()["run"]
     assert f"leadhand resume {run}" in done.err
     assert folder.lines("naps.txt") == 1

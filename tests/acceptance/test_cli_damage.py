@@ -43,7 +43,7 @@ def test_runs_are_listed_from_their_logs_when_their_summaries_are_damaged(folder
     assert re.search(r"succeeded +1/1 .*say it", listed.out)
     assert re.search(r"waiting \(no host\) .*dare it", listed.out)
     if value.startswith("x'"):
-        assert "its summary is damaged; this is what its log says" in listed.err
+        assert "the summary of this run is damaged; its log was read instead" in listed.err
     assert folder.run("inbox").out.count("review") >= 1
     rows = folder.run("ls", "--json").doc
     assert [(row["status"], row["succeeded"]) for row in rows] == [("waiting", 0), ("succeeded", 1)]

@@ -23,7 +23,7 @@ def test_the_demo_recovers_from_everything(tmp_path):
         "Question q1 answered by default: done",
         "For the town council: where a week of bicycles ran out.",
         "Timeline:",
-        "every hash and every rule holds",
+        "all hashes and rules verified",
         f"The log is {place.path / '.leadhand' / 'leadhand.db'}",
     ):
         assert line in done.err
@@ -56,7 +56,7 @@ def test_the_demo_kills_and_finishes(tmp_path):
     assert "step-2: checking whether attempt 1 took effect" in done.err
     assert "step-2: probe result: done" in done.err
     assert "was adopted as done" in done.err
-    assert "every hash and every rule holds" in done.err
+    assert "all hashes and rules verified" in done.err
     place = Folder(tmp_path / "show")
     assert (place.path / "backups-made.txt").read_text() == "attempt 1\n"
     assert place.latest()["status"] == "succeeded"

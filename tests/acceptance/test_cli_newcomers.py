@@ -67,7 +67,7 @@ def test_a_step_that_is_held_says_so(folder):
     assert folder.run("review", run, "approve").code == 0
     assert folder.run("hold", run, "a", "b").code == 0
     shown = folder.run("show", run).out
-    assert "  ‖  a     held     say     until it is released\n" in shown
+    assert "  ‖  a     held     say     until released\n" in shown
     assert "waits for a, then held\n" in shown
     wrong = folder.run("hold", run, "bb")
     assert (wrong.code, 'Did you mean "b"? There are: a, b.' in wrong.err) == (2, True), wrong
@@ -116,7 +116,7 @@ def test_the_result_is_shown_and_watched(folder):
     shown = folder.run("show", run).out
     assert "x" * 2000 in shown
     assert "x" * 2001 not in shown
-    assert f"… all of it: leadhand show {run} --json" in shown
+    assert f"… full result: leadhand show {run} --json" in shown
 
 
 # --- amending ------------------------------------------------------------------------------

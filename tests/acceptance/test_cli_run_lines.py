@@ -72,7 +72,7 @@ def test_only_what_succeeded_is_done_and_what_ended_took_its_time():
     evolve(state, ev.AttemptReported("a", 1, epoch, True), BEGIN + SECOND)
     evolve(state, ev.StepSkipped("b", "a person said so"), BEGIN + SECOND)
     said = header(state, BEGIN + 2 * SECOND)
-    assert said == "1/2 done · 1 failed or skipped · 2s so far (1s at work, 1s waiting)"
+    assert said == "1/2 done · 1 failed or skipped · 2s so far (1s running, 1s waiting)"
     evolve(state, ev.RunEnded("failed"), BEGIN + 3 * SECOND)
     assert header(state, BEGIN + 9 * SECOND).endswith("took 3s (1s at work, 2s waiting)")
 

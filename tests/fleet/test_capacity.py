@@ -64,7 +64,7 @@ def test_who_is_held_up_is_named_and_more_of_it_helps():
     more = tried(agents=200, gates=64, tracks=16)
     assert more.per_hour > 3 * few.per_hour
     slow = tried(agents=1000, gates=512, tracks=2, clashing=0.1)
-    assert slow.limit == "the train"
+    assert slow.limit == "merge queue"
     quick = tried(agents=1000, gates=512, tracks=32, clashing=0.1)
     assert quick.per_hour > 1.5 * slow.per_hour
 
@@ -89,7 +89,7 @@ def test_ten_thousand_agents_from_the_command_line(tmp_path):
     assert small["limit"] == "agents"
     text = folder.run("fleet", "capacity", *options).out
     assert "10000" in text
-    assert "held up by" in text
+    assert "bottleneck" in text
 
 
 @pytest.mark.parametrize("agents", ["many", "0", "100,", "99999999"])

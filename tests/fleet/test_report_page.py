@@ -1,5 +1,6 @@
-"""The page of `leadhand fleet report`."""
+"""The page of `leadhand fleet report`, and the lines of `leadhand fleet status`."""
 
+from leadhand.fleet.commands.status import lines
 from leadhand.fleet.status.report_page import page
 from tests.codec.test_html import HOSTILE, Parsed
 
@@ -66,3 +67,26 @@ def test_figures_stand_below_each_other():
     assert "most in one hour: 2, of the last 2 hours" in made
     assert "<p>No failures.</p>" in page(figures())
     assert "<p>They agree: every finished task" in page(figures())
+
+
+def test_the_status_lines_name_the_figures():
+    """Running agents with the peak, merges, bisections, attempts by kind; singular for one."""
+    doc = figures() | {"live": None, "tasks": {"merged": 2}, "questions": 1}
+    doc["landed"] |= {"total": 15, "last_hour": 3}
+    doc["queue"] |= {"waiting": 1, "oldest_s": 4.2}
+    doc["recovery"] |= {"people": 0, "open": 1}
+    doc["spend"] |= {"total": 5.5, "today": 1}
+    doc["train"] |= {"tests": 1, "bisections": 1}
+    doc["ladder"] = {"first": 16, "same_conversation": 4, "stronger": 1, "asked": 1, "split": 0}
+    assert list(lines(doc)) == [
+        "fleet      not running; `leadhand fleet start` resumes the open tasks",
+        "agents     0 running (peak 3, 3 started)",
+        "tasks      2 merged",
+        "merged     15 (3 in the last hour, 2 in the last week)",
+        "queue      1 in merge queue, oldest 4 s",
+        "tests      1 batch tested, 1 failed, 1 bisection, 1.5 changes per merge, 1 conflict",
+        "recovery   1 of 1 failed task recovered, 50%, 1 still open; first pass –",
+        "attempts   16 first, 4 resumed, 1 stronger model, 1 to a person",
+        "spend      $5.50, $1.00 today, $0.0100 per commit",
+        "questions  1 waiting for an answer: `leadhand inbox`",
+    ]

@@ -109,10 +109,13 @@ def test_who_has_ended_is_not_taken_for_one_who_serves(temporal, tmp_path, monke
     monkeypatch.setattr(cluster_status, "SILENT_S", 1.0)
     time.sleep(2.5)
     told = {row[0]: row for row in temporal_rows(settings)}
-    for what, without in (("engine", "runs stand still"), ("worker say", "its steps wait")):
+    for what, without in (
+        ("engine", "runs stand still"),
+        ("worker say", "steps of this worker wait"),
+    ):
         _, value, wrong, fix = told[what]
         assert re.search(r"@.*, last seen \d+ s ago", value), told
-        assert wrong.startswith("it has ended"), told
+        assert wrong.startswith("the process has ended"), told
         assert without in wrong, told
         assert fix.startswith("leadhand worker"), told
 

@@ -219,7 +219,7 @@ def signer_of(anchoring: Anchoring) -> Signer | None:
     try:
         if anchoring.key.stat().st_mode & 0o077:
             raise NotAllowed(
-                f"{anchoring.key}: others may read this key. Fix: chmod 600 {anchoring.key}"
+                f"{anchoring.key}: other accounts can read this key. Fix: chmod 600 {anchoring.key}"
             )
         return PrivateKey.of(anchoring.key.read_bytes(), str(anchoring.key))
     except OSError as error:

@@ -187,7 +187,7 @@ def ends(expires: Expiry, now_wall: int) -> int:
         return 0
     if isinstance(expires, datetime):
         if expires.tzinfo is None:
-            raise UsageError("say in which zone the approval ends: datetime(…, tzinfo=UTC)")
+            raise UsageError("the end of the approval needs a time zone: datetime(…, tzinfo=UTC)")
         return int(expires.astimezone(UTC).timestamp() * 1e6)
     try:
         length = expires.total_seconds() if isinstance(expires, timedelta) else seconds(expires)
@@ -225,7 +225,7 @@ def approver_key(key: PrivateKey | str | Path | None) -> PrivateKey | None:
     path = Path(key).expanduser()
     try:
         if path.stat().st_mode & 0o077:
-            raise NotAllowed(f"{path}: others may read this key. Fix: chmod 600 {path}")
+            raise NotAllowed(f"{path}: other accounts can read this key. Fix: chmod 600 {path}")
         return PrivateKey.of(path.read_bytes(), str(path))
     except OSError as error:
         raise UsageError(

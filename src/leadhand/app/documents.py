@@ -176,7 +176,7 @@ def run_row(reader: Reader, header: RunHeader, driver: Driver) -> RunRow:
             status, trouble = UNREADABLE, str(error).partition(" Fix: ")[0]
         else:
             if said is None and header.summary:
-                trouble = "its summary is damaged; this is what its log says"
+                trouble = "the summary of this run is damaged; its log was read instead"
             said, pid = summary(state), driver.drives(state)
     return RunRow(
         goal=said.goal if said else "",

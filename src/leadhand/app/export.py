@@ -60,7 +60,7 @@ def _parts(reader: Reader, run: str, lines: Sequence[bytes]) -> Parts:
     entries = reader.verified(run)
     positions = reader.store.places(run)
     if len(positions) != len(entries) or not entries:
-        raise StoreCorrupt(f"the log of run {run} is not whole. Fix: leadhand verify {run}")
+        raise StoreCorrupt(f"the log of run {run} is incomplete. Fix: leadhand verify {run}")
     batches = reader.store.batches()
     anchor = _covering(lines, positions[-1])
     events = decode_all([(entry.version, entry.body) for entry in entries])
@@ -124,8 +124,8 @@ def _refuse_other(file: Path, data: bytes) -> None:
         if not os.path.lexists(file):
             return
     raise Conflict(
-        f"{file}: is there already, and holds something else. Fix: name another, or "
-        "give --force (in Python: remove it first)"
+        f"{file}: exists already with other content. Fix: name another file, or give "
+        "--force (in Python: remove it first)"
     )
 
 

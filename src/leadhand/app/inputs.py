@@ -30,7 +30,7 @@ def as_document(what: Plan | Doc | str | Path) -> Doc:
         try:
             return plain(doc, place="plan")  # type: ignore[no-any-return]
         except ValueError as error:
-            raise UsageError(f"the plan holds what JSON cannot: {error}") from None
+            raise UsageError(f"the plan has a value that JSON does not support: {error}") from None
     return read_document(Path(what))
 
 
@@ -39,7 +39,7 @@ def as_plain(value: Json, place: str) -> Any:
     try:
         return plain(value, place=place)
     except ValueError as error:
-        raise UsageError(f"this holds what JSON cannot: {error}") from None
+        raise UsageError(f"a value that JSON does not support: {error}") from None
 
 
 def refuse_name(host: Host, run_id: str, *, rollback: bool = False) -> None:
@@ -48,7 +48,7 @@ def refuse_name(host: Host, run_id: str, *, rollback: bool = False) -> None:
     if run_id and not RUN_ID.fullmatch(run_id.removesuffix(SUFFIX)):
         raise UsageError(f"{run_id[:40]!r} is no run id: use letters, digits, _ . -, at most 100")
     if run_id and host.store.header(run_id) is not None:
-        raise Conflict(f"there is a run {run_id} already; resume it, or take another id")
+        raise Conflict(f"run {run_id} exists already. Fix: resume it, or use another id")
 
 
 def refuse_errors(findings: Iterable[Finding]) -> None:

@@ -81,5 +81,6 @@ def _refuse_namesake(host: Host, lead: Lead, ident: str, run_id: str) -> None:
     started = host.load(ident, lead.registry).state.started
     if started is None or started.plan.get("rollback_of") != run_id:
         raise Conflict(
-            f"run {ident} is no rollback of run {run_id}, and has its name: nothing was taken back"
+            f"run {ident} has the id of the rollback of run {run_id}, and is another run: "
+            "nothing was rolled back"
         )

@@ -178,8 +178,8 @@ async def ask_host(place: StoreLocation, request: bytes) -> bytes | None:
         line = await asyncio.wait_for(reader.readline(), ANSWER_WAIT_S)
     except (ConnectionError, TimeoutError) as error:
         raise Conflict(
-            f"the host of {place} did not answer: {str(error) or 'it took too long'}. "
-            "What was said may still be carried out."
+            f"the host of {place} did not answer: {str(error) or 'timed out'}. The "
+            "command may still be carried out."
         ) from None
     finally:
         writer.close()

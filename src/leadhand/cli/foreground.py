@@ -413,9 +413,7 @@ class _Session:
             more = f"; the run goes on, where {self._service.name} hosts it" if self._view else ""
             self._note(f"{word}: no longer waiting{more}.")
             return
-        self._note(
-            f"{word}: nothing new starts; waiting for what is running. Again ends it at once."
-        )
+        self._note(f"{word}: no new steps start; waiting for running steps. Repeat to end now.")
 
     def _note(self, text: str) -> None:
         (self._view.note if self._view else self._console.say)(text)

@@ -236,7 +236,7 @@ def capacity(plan: CapacityPlan, draw: Draw) -> Capacity:
 def _limit(gate_wait: float, train_wait: float) -> str:
     if max(gate_wait, train_wait) < WAITING:
         return "agents"
-    return "gates" if gate_wait >= train_wait else "the train"
+    return "gates" if gate_wait >= train_wait else "merge queue"
 
 
 def _share(values: Sequence[float], share: float) -> float:

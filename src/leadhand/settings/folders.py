@@ -28,6 +28,6 @@ def make_store_folder(store: StoreLocation) -> None:
         (folder / ".gitignore").write_text("*\n", encoding="utf-8")
     except OSError as error:
         raise NotAllowed(
-            f"{folder}: cannot be made ({error.strerror}). "
-            "Fix: run where you may write, or give --store PATH."
+            f"{folder}: cannot be created ({error.strerror}). Fix: use a folder that is "
+            "writable, or give --store PATH."
         ) from None

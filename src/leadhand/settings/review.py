@@ -50,7 +50,7 @@ def _rule(table: dict[str, Any]) -> Rule:
     try:
         found = msgspec.convert(table, Rule)
     except msgspec.ValidationError as error:
-        raise ValueError(f"has a rule that makes no sense: {error}") from None
+        raise ValueError(f"has an invalid rule: {error}") from None
     if found.then not in THEN:
         raise ValueError(f"has a rule with then = {shown(found.then)}; it is one of {listed(THEN)}")
     if found.risk and found.risk not in RISKS:
@@ -90,7 +90,7 @@ def person_name(value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError("must be a text")  # noqa: TRY004 - a sentence
     if value and (wrong := odd_name(value)):
-        raise ValueError(f"is no name of a person: {wrong}")
+        raise ValueError(f"is not a valid name of a person: {wrong}")
     return value
 
 

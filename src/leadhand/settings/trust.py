@@ -262,9 +262,9 @@ def refusal(missing: list[TrustEntry]) -> str:
         f" and {len(missing) - 6} more" if missing[6:] else ""
     )
     return (
-        f"{folder} is not trusted, and its settings name what would be executed or contacted: "
-        f"{names}. Nothing was. Fix: read them, then `leadhand trust {folder}`; in CI give "
-        f"--trust, or set {VARIABLE}={folder}."
+        f"{folder} is not trusted, and its settings name code or servers: {names}. "
+        "Nothing was executed or contacted. Fix: read them, then `leadhand trust "
+        f"{folder}`; in CI give --trust, or set {VARIABLE}={folder}."
     )
 
 

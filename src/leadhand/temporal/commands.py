@@ -33,7 +33,7 @@ leadhand worker --engine --store postgres://leadhand@db/leadhand"""
 
 
 AWAY_S = 1.0
-AWAY = "does not answer; what is being carried out goes on, and it is asked again"
+AWAY = "does not answer; running steps continue, and the connection is retried"
 
 
 @command("worker", EXAMPLE)
@@ -141,4 +141,4 @@ def _ready(up: Callable[[], RunningService | None], signals: Signals) -> Callabl
 
 def _draining(console: Console, number: int) -> None:
     word = "Ctrl-C" if number == 2 else "SIGTERM"
-    console.say(f"{word}: nothing new is taken; waiting for what is running. Again ends it.")
+    console.say(f"{word}: no new steps are taken; waiting for running steps. Repeat to end now.")

@@ -34,7 +34,7 @@ def checks(settings: Settings, *, fix: bool) -> Iterator[DoctorCheck]:  # noqa: 
             yield DoctorCheck(what, value, problem, way, warning=True)
     except LeadhandError as error:
         message, _, way = str(error).partition(" Fix: ")
-        yield DoctorCheck("temporal", "cannot be used", message, way)
+        yield DoctorCheck("temporal", "not usable", message, way)
 
 
 def temporal_rows(settings: Settings) -> list[Row]:
@@ -60,7 +60,9 @@ async def _looked(settings: Settings, cluster: Cluster, names: list[str]) -> lis
         )
     except RPCError as error:
         wrong = f"does not answer: {str(error)[:200]}"
-        return [(*rows[0][:2], wrong, "see that the Temporal server is well, and look again")]
+        return [
+            (*rows[0][:2], wrong, "check the Temporal server, then run `leadhand doctor` again")
+        ]
 
 
 def _named(settings: Settings, cluster: Cluster) -> Cluster:
@@ -101,7 +103,7 @@ async def _served(cluster: Cluster, names: list[str]) -> list[Row]:
     queues = [("engine", engine_queue(prefix), "runs stand still", ENGINE_FIX)]
     for name in names:
         fix = f"leadhand worker --kinds {name}"
-        queues.append((f"worker {name}", queue_of(prefix, name), "its steps wait", fix))
+        queues.append((f"worker {name}", queue_of(prefix, name), "steps of this worker wait", fix))
     return [await _queue(client, *each) for each in queues]
 
 
@@ -116,5 +118,9 @@ async def _queue(client: Client, what: str, queue: str, without: str, fix: str) 
         return (what, ", ".join(there), "", "")
     if not seen:
         return (what, "none", without, fix)
-    why = "it has ended" if engine else "it has ended, or has all the work that it may take"
+    why = (
+        "the process has ended"
+        if engine
+        else "the process has ended, or runs as many steps as it may"
+    )
     return (what, silent_since(seen), f"{why}: {without}", fix)

@@ -164,7 +164,7 @@ class TemporalHost:
         try:
             await self._launch(begin, WorkflowIDReusePolicy.REJECT_DUPLICATE)
         except WorkflowAlreadyStartedError:
-            raise Conflict(f"there is a run {started.run} already; take another id") from None
+            raise Conflict(f"run {started.run} exists already. Fix: use another id") from None
         self.launched(started.run)
         run = TemporalRun(self, started.run)
         await self._tell_late(run, stopped=stopped)
@@ -257,7 +257,7 @@ class TemporalHost:
         await run.look()
         if verb == "redo":
             if self.store.header(rollback_id(ident)) is not None:
-                raise Conflict(f"what run {ident} did was taken back by {rollback_id(ident)}")
+                raise Conflict(f"run {ident} was rolled back by {rollback_id(ident)}")
             if run.state.ended is not None:
                 word(run.state, self.time())  # refused here rather than after a start
                 await self._take_up(run)

@@ -111,7 +111,7 @@ class TemporalStatus:
     def _unsure(self, name: str, error: Exception) -> Driver:
         """Return an unknown driver: it would be a guess that a run has no host."""
         words = str(error).partition(" Fix: ")[0].rstrip(".")
-        self.notes = [f"who hosts runs is not known: {words}"]
+        self.notes = [f"the hosts of runs are unknown: {words}"]
         return Driver(name, every=True)
 
 

@@ -147,7 +147,8 @@ class TemporalRun:
             while not (await asyncio.wait([task], timeout=ENGINE_WAIT_S))[0]:
                 if gone := await missing(self.host.client, self.host.ways.prefix, ()):
                     raise Unreachable(
-                        f"no process has taken it yet, and it may still be carried out: {gone[0]}"
+                        "no process has accepted the command yet; it may still be "
+                        f"carried out: {gone[0]}"
                     )
             told: Doc = task.result()
             return told
@@ -159,12 +160,13 @@ class TemporalRun:
             cause = error.cause
             if isinstance(cause, ApplicationError):
                 raise rebuilt(cause.type or "", cause.message) from None
-            again = "Fix: look again, and say it again"
-            raise Conflict(f"it was not taken: {cause}. {again}") from None
+            again = "Fix: check the run, and repeat the command"
+            raise Conflict(f"the command was not accepted: {cause}. {again}") from None
         except WorkflowUpdateRPCTimeoutOrCancelledError as error:
             raise Unreachable(
-                f"the Temporal server was lost before it answered ({error}), and what was said may "
-                "still be carried out. Fix: look again, and say it again if it was not"
+                "the connection to the Temporal server was lost before it answered "
+                f"({error}); the command may still be carried out. Fix: check the run, "
+                "and repeat the command if it was not"
             ) from None
         finally:
             task.cancel()
@@ -227,8 +229,8 @@ class TemporalRun:
 def unanswered(error: RPCError) -> Unreachable:
     """Return the error for a server that did not carry out a request."""
     return Unreachable(
-        f"the Temporal server does not answer: {str(error)[:200].rstrip('.')}. "
-        "Fix: say it again when it does"
+        f"the Temporal server does not answer: {str(error)[:200].rstrip('.')}. Fix: "
+        "repeat the command when it does"
     )
 
 

@@ -99,7 +99,7 @@ async def running_service(options: ServiceOptions) -> AsyncIterator[RunningServi
     names = served(registry, options.kinds) if options.steps else []
     if options.steps and not names:
         known = ", ".join(registry.catalog().workers) or "none"
-        raise UsageError(f"there is nothing to serve; workers that are loaded: {known}")
+        raise UsageError(f"no workers to serve; loaded workers: {known}")
     telemetry_of(settings)
     async with AsyncExitStack() as stack:
         store = await _store(stack, options)

@@ -95,7 +95,7 @@ def stop_all(console: Console, lift: bool, reason: str, store: str | None) -> in
     elif lift:
         console.say("lifted: runs may start steps again")
     else:
-        console.say("stopped: nothing new starts in any run on this database")
+        console.say("stopped: no step starts in any run on this database")
         console.next(console.command("stop-all --lift"))
     if unreached:
         many = ", ".join(unreached[:10]) + (", …" if len(unreached) > 10 else "")

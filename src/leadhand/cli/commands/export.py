@@ -101,12 +101,12 @@ def _print(console: Console, verdict: BundleVerdict) -> None:
     else:
         good = console.paint("verified", "green")
         run, events = clean(verdict.run, 200), count(verdict.entries, "event")
-        console.say(f"{good}: run {run}, {events}, every hash and every rule holds")
+        console.say(f"{good}: run {run}, {events}, all hashes and rules verified")
     if verdict.signed_by:
         console.say(f"signed by {verdict.signed_by}")
     if verdict.anchor is not None:
         console.say(f"anchored at commit {verdict.anchor.number}, {iso(verdict.anchor.at)}")
     if verdict.signed_approvals:
-        console.say(f"{count(verdict.signed_approvals, 'approval')} signed; every signature holds")
+        console.say(f"{count(verdict.signed_approvals, 'approval')} signed; all signatures valid")
     for text in verdict.unshown:
-        console.say(f"cannot be shown: {clean(text, 500)}")
+        console.say(f"not proven: {clean(text, 500)}")

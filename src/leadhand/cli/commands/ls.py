@@ -163,7 +163,7 @@ def _workers(console: Console, settings: Settings, registry: Registry, *, verbos
         console.say("no workers are configured. Give --workers MODULE, or see `leadhand init`.")
         return 0
     lines = table(
-        ("WORKER", "ACTION", "KIND", "RISK", "PARAMETERS", "CHECKS", "WHAT IT IS"),
+        ("WORKER", "ACTION", "KIND", "RISK", "PARAMETERS", "CHECKS", "DESCRIPTION"),
         (
             (
                 clean(row.worker),
@@ -191,9 +191,9 @@ def _workers(console: Console, settings: Settings, registry: Registry, *, verbos
 def _covered(covers: Doc | None) -> list[str]:
     """Return what a version covers, a line each: files with their digests, and names of values."""
     if covers is None:
-        return ["nothing: it is a person"]
+        return ["nothing: this worker is a person"]
     if covers["declared"]:
-        return ["what its author says with `version`, and nothing else"]
+        return ["only the `version` that its author declares"]
     files = [f"{digest[:12]}  {clean(path, 200)}" for path, digest in covers["files"].items()]
     return [*files, *(f"value         {clean(each, 200)}" for each in covers["values"])]
 

@@ -80,7 +80,7 @@ def _print(console: Console, told: Figures) -> None:
         "first pass": f"{found.first_pass} of {found.tried}  {share(found.first_pass_rate)}",
         "recovered": f"{found.recovered} of {count(found.failed_steps, 'step')} that failed  "
         f"{share(found.recovery_rate)}",
-        "planner": f"asked {count(found.planner_calls, 'time')}",
+        "planner": f"{count(found.planner_calls, 'call')}",
         "cost": f"{told.cost:.6f}".rstrip("0").rstrip("."),
         "questions": f"{found.questions}, {found.answered_by_default} answered by default",
     }
@@ -91,4 +91,4 @@ def _print(console: Console, told: Figures) -> None:
         console.out("Recovery:")
         print_rates(console, rates)
     for row in told.circuits:
-        console.out(f"left alone  {clean(row.worker)} until {row.until}")
+        console.out(f"unavailable {clean(row.worker)} until {row.until}")

@@ -72,14 +72,14 @@ def _print(console: Console, doc: StepDocument) -> None:
     if doc.superseded_by:
         console.out(f"replaced by {clean(doc.superseded_by)}")
     if doc.reason:
-        console.out(f"because    {clean(doc.reason, 1000)}")
+        console.out(f"reason     {clean(doc.reason, 1000)}")
     planned = doc.planned.get("parameters") or {}
     for name, value in (planned if doc.inputs is None else doc.inputs).items():
         console.out(f"input      {clean(name)} = {_value(value)}")
         if doc.inputs is not None and planned.get(name) != value:
             console.out(f"             from {_value(planned.get(name))}")
     if doc.inputs is None and planned:
-        console.out("           (as planned: it has not started)")
+        console.out("           (planned; the step has not started)")
     for made in doc.attempts_made:
         failure = made.failure
         why = f": {failure.failure_class}, {failure.message}" if failure else ""
@@ -441,7 +441,7 @@ def _print_fault(console: Console, found: FailureOrigin) -> None:
     words = {
         "planning": "The planning failed",
         "execution": "The execution failed",
-        "limits": "It ran out of what it was given",
+        "limits": "A limit was reached",
     }
     if found.where in words:  # that a person stopped it was already printed
         console.out(f"{words[found.where]}: {gist(found.why)}")
@@ -464,4 +464,4 @@ def _print_result(console: Console, run: str, result: Any) -> None:
         for line in lines:
             console.out(f"  {line}")
     if len(text) > RESULT_MAX:
-        console.out(f"  … all of it: {console.command(f'show {run} --json')}")
+        console.out(f"  … full result: {console.command(f'show {run} --json')}")

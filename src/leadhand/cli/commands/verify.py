@@ -106,12 +106,12 @@ def _print(console: Console, verdict: Verification) -> None:
         console.say(f"{bad} in {looked_at}")
     else:
         good = console.paint("verified", "green")
-        console.say(f"{good}: {looked_at}, every hash and every rule holds")
+        console.say(f"{good}: {looked_at}, all hashes and rules verified")
     if verdict.held is not None:
         by = f", signed by {verdict.checked_key}" if verdict.signed else ""
         at = iso(verdict.held.at)
         console.say(f"anchored at commit {verdict.held.number}, {at}{by} ({verdict.file})")
     if verdict.signatures.good:
-        console.say(f"{count(verdict.signatures.good, 'approval')} signed; every signature holds")
+        console.say(f"{count(verdict.signatures.good, 'approval')} signed; all signatures valid")
     for text in verdict.unshown():
-        console.say(f"cannot be shown: {clean(text, 500)}")
+        console.say(f"not proven: {clean(text, 500)}")

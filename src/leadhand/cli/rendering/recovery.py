@@ -32,8 +32,8 @@ WORK, PAUSE, ASKED, HELD = "━", "·", "?", "◦"
 FILLS = {"question": ASKED, "approval": ASKED, "retry": PAUSE, "held": HELD, "scheduled": HELD}
 MARKS = {True: "✓", False: "✗"}
 LEGEND = (
-    "━ at work  ✗ failed  · waits for a retry  ? waits for a person  "
-    "◦ held or scheduled  ✓ verified"
+    "━ running  ✗ failed  · waiting for retry  ? waiting for a person  ◦ held or "
+    "scheduled  ✓ verified"
 )
 
 
@@ -41,7 +41,7 @@ def timeline(spans: Sequence[Span], start: int, end: int, width: int) -> list[st
     """Return the lines, at most `width` wide."""
     by_step: dict[str, list[Span]] = {}
     for span in spans:
-        other = "(approval)" if span.kind == "approval" else "(the planner asks)"
+        other = "(approval)" if span.kind == "approval" else "(question of the planner)"
         by_step.setdefault(span.step or other, []).append(span)
     shown = list(by_step.items())[:ROWS_MAX]
     if not shown:

@@ -104,7 +104,7 @@ def taking_rows(taking: Taking) -> Iterable[tuple[str, str]]:
         yield "time", f"about {text(taking.seconds)} along the longest chain{rest}"
     else:
         yield "time", "no step has an estimate (est)"
-    yield "cost", f"about {taking.cost:g}" if taking.cost else "none is declared"
+    yield "cost", f"about {taking.cost:g}" if taking.cost else "none declared"
 
 
 def _some(names: tuple[str, ...]) -> str:

@@ -108,7 +108,7 @@ def _time(state: State, now: int) -> str:
     # Waiting for people or for 2AM is no work, and not part of a plan's estimate.
     worked = min(spent, worked_s(state, now))
     if spent - worked >= WAITED_MIN_S:
-        took += f" ({text(worked)} at work, {text(spent - worked)} waiting)"
+        took += f" ({text(worked)} running, {text(spent - worked)} waiting)"
     if planned is None:
         return took
     left = planned - worked
@@ -230,7 +230,7 @@ def _detail(state: State, step: StepState, now: int, progress: Progress) -> tupl
     elif step.status in ("skipped", "cancelled"):
         parts.append(clean(step.reason, 80))
     elif step.status == "ready":
-        parts.append("until it is released" if step.held else _put_off(step, now) or "ready")
+        parts.append("until released" if step.held else _put_off(step, now) or "ready")
     elif step.status == "waiting":
         parts += [_waits(state, step), "then held" if step.held else ""]
     return ", ".join(part for part in parts if part), overdue

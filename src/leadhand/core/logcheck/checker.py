@@ -30,8 +30,10 @@ if TYPE_CHECKING:
 __all__ = ["RULES", "Violation", "check"]
 
 RULES: dict[str, str] = {
-    "I5": "a run starts once, and nothing comes after its end; only a person may take a failed "
-    "one's back, to have a step done again",
+    "I5": (
+        "a run starts once, and no event follows its end; only a person may reopen a failed "
+        "run, to retry a step"
+    ),
     "I6": "whatever an event names was there before it",
     "I9": "at the end every step is settled, by itself or by what stopped the run",
     "I10": "a step that succeeded never starts again",
@@ -50,8 +52,10 @@ RULES: dict[str, str] = {
     "I24": "only what was approved runs: that hash, and by a person where the risk needs one",
     "I26": "an approval is by somebody who may give one, and by each person once",
     "I27": "nothing starts on a permission that has ended, or that no longer counts",
-    "I28": "what was held for want of an approval goes on with what an approval needs: as many "
-    "different people as the rules ask for, of exactly these steps and workers",
+    "I28": (
+        "steps that were held for approval continue with a full approval: as many different "
+        "people as the rules require, for exactly these steps and workers"
+    ),
     "I30": "spent and reserved cost stay within the budget at every start",
     "I31": "recorded limits hold: planner calls, steps, wall time",
     "I40": "time does not go back, and nothing is declared overdue before its time",
@@ -63,7 +67,7 @@ RULES: dict[str, str] = {
     "claims and all who allowed it were shown that",
     "L14": "a run succeeds when every accepted step is settled: succeeded, replaced, tolerated, or "
     "given up by name with a reason; and no question is open",
-    "L15": "a person's word counts: facts that were given as asked, and questions that are open",
+    "L15": "answers of people are used: facts that were given, and questions that are open",
     "I52": "a planner that waits is asked again only when something has changed",
     "I53": "a protected change goes on only when as many people as must approved that very commit, "
     "and goes back only with a comment",
@@ -194,7 +198,7 @@ def _goal_checked(book: Book, event: ev.GoalChecked) -> None:
 def _run_ended(book: Book, event: ev.RunEnded) -> None:
     book.ended, book.end = book.seq, event
     if event.rollback != book.back:
-        book.wrong("I21", "the end of the run says otherwise than its stop what is taken back")
+        book.wrong("I21", "the end of the run and its stop disagree on what is rolled back")
     for ident, live in book.live.items():
         book.wrong("I9", f"the run ended with attempt {live.attempt} of {ident} in flight")
     for step in book.steps.values():
@@ -205,12 +209,12 @@ def _run_ended(book: Book, event: ev.RunEnded) -> None:
         book.wrong("I9", f"the run ended though {_some(unsettled)} were not settled")
     if book.stopping:
         if event.status != book.stopping:
-            book.wrong("L5", f"it ended as {event.status} though stopping as {book.stopping}")
+            book.wrong("L5", f"the run ended as {event.status} though stopping as {book.stopping}")
     elif event.status == "succeeded":
         _check_success(book)
     elif event.status == "failed":
         if not any(step.blocking for step in book.steps.values()) and book.goal_met is not False:
-            book.wrong("L5", "it ended as failed though nothing failed")
+            book.wrong("L5", "the run ended as failed though no step failed")
     else:
         book.wrong("L5", f"the run ended as {event.status} without a request to stop")
 
@@ -218,7 +222,7 @@ def _run_ended(book: Book, event: ev.RunEnded) -> None:
 def _run_reopened(book: Book, event: ev.RunReopened) -> None:
     end = book.end
     if book.ended is None or end is None or end.status != "failed" or end.rollback:
-        book.wrong("I5", "it was reopened, and it had not failed, or was to be taken back")
+        book.wrong("I5", "the run was reopened, and it had not failed, or was to be rolled back")
     if not event.actor or not event.reason:
         book.wrong("I5", "the run was reopened without an actor or without a reason")
     for step in book.steps.values():

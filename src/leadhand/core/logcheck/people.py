@@ -49,7 +49,7 @@ def _redo_requested(book: Book, event: ev.RedoRequested) -> None:
         return
     waits = step.status in ("asked", "again") and step.failure  # for an answer, or for a retry
     if not (step.status == "failed" or waits) or not event.actor or not event.reason:
-        book.wrong("I10", f"{event.step} is to be done again: it is {step.status}")
+        book.wrong("I10", f"{event.step} is to be retried: its status is {step.status}")
     if step.status == "failed":
         book.barred.pop(step.id, None)
     for name in [name for name, asked in book.questions.items() if asked.step == step.id]:

@@ -412,7 +412,7 @@ def _check_unseen(book: Book, event: ev.RevisionProposed) -> None:
     for doc in event.add if unseen else ():
         old = unseen.get(task_key(doc))
         if old is not None and not book.idempotent(StepRecord(doc), doc["worker"]):
-            book.wrong("I17", f"{doc['id']} does again what {old} may have done, unasked")
+            book.wrong("I17", f"{doc['id']} repeats what {old} may have done, without an approval")
 
 
 def _is_strange(book: Book, event: ev.RevisionProposed) -> bool:

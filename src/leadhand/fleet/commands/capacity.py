@@ -127,8 +127,8 @@ def capacity(console: Console, **options: Any) -> int:
         return 0
     costs = options["cost"] > 0
     console.out(
-        "agents  landed/h   work  gates  train  wait for gate  on the train  slowest 5 %"
-        f"  gate runs{'   cost' * costs}  held up by"
+        "agents  merged/h   busy  gates  queue  gate wait p50     queue p50    queue p95 "
+        f" gate runs{'   cost' * costs}  bottleneck"
     )
     for plan, found in rows:
         cost = f"  {found.cost:>5.2f}" if costs else ""
@@ -138,7 +138,10 @@ def capacity(console: Console, **options: Any) -> int:
             f"  {_time(found.train_s):>12}  {_time(found.train_late_s):>11}"
             f"  {found.gate_runs:>9.2f}{cost}  {found.limit}"
         )
-    console.out("work, gates, train: share of the time that agents, gates and train's gates work")
+    console.out(
+        "busy, gates, queue: the share of time in which agents, gates and merge queue gates "
+        "are busy"
+    )
     return 0
 
 

@@ -49,7 +49,7 @@ async def ask(address: Address, word: bytes, wait_s: float) -> bytes | None:
             if not await _hosted(connection):
                 return None
             if len(word) > WORD_BYTES_MAX:
-                raise UsageError("what is said is larger than 16 MiB")
+                raise UsageError("the message is larger than 16 MiB")
             await connection.execute("LISTEN leadhand_answers")
             said = True
             ((ident,),) = await _rows(connection, "say", (word,))
@@ -59,8 +59,8 @@ async def ask(address: Address, word: bytes, wait_s: float) -> bytes | None:
         pass_on_cancel()
         if said and (error.sqlstate is None or lost(error)):
             raise Conflict(
-                f"the connection to {address} was lost before the host answered. "
-                "What was said may still be carried out."
+                f"the connection to {address} was lost before the host answered. The "
+                "command may still be carried out."
             ) from None
         raise explain(error, address) from None
 
@@ -82,8 +82,8 @@ async def _answer(
                     return None
                 raise Conflict(f"the host of {address} did not answer; nothing was done")
             raise Conflict(
-                f"the host of {address} ended or was busy before it answered. "
-                "What was said may still be carried out."
+                f"the host of {address} ended or was busy before it answered. The command "
+                "may still be carried out."
             )
         async for _ in connection.notifies(timeout=LOOK_S, stop_after=1):
             pass
