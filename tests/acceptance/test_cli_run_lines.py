@@ -74,7 +74,7 @@ def test_only_what_succeeded_is_done_and_what_ended_took_its_time():
     said = header(state, BEGIN + 2 * SECOND)
     assert said == "1/2 done · 1 failed or skipped · 2s so far (1s running, 1s waiting)"
     evolve(state, ev.RunEnded("failed"), BEGIN + 3 * SECOND)
-    assert header(state, BEGIN + 9 * SECOND).endswith("took 3s (1s at work, 2s waiting)")
+    assert header(state, BEGIN + 9 * SECOND).endswith("took 3s (1s running, 2s waiting)")
 
 
 def test_without_a_host_nothing_runs():

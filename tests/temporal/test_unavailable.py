@@ -69,7 +69,7 @@ async def test_a_run_that_temporal_hosts_is_shown_as_hosted_and_what_it_waits_fo
         )
         unsure = host_status(away, reader)
         assert (await unsure.driver(state)).drives(state)
-        assert "not known" in unsure.notes[0]
+        assert "are unknown" in unsure.notes[0]
         monkeypatch.setitem(sys.modules, "temporalio", None)  # it need not be installed to read
         assert (await host_status(settings, reader).driver(state)).drives(state)
         await reader.close()
