@@ -1,6 +1,7 @@
 """Settings: who wins, where each value came from, and what is refused."""
 
 import os
+import re
 
 import pytest
 
@@ -153,6 +154,22 @@ def test_an_unknown_variable_of_ours_is_refused_and_others_are_not(tmp_path):
         load(tmp_path, LEADHAND_POLICY__TIMEUOT="1")
     with pytest.raises(UsageError, match="LEADHAND_POLCY__TIMEOUT"):
         load(tmp_path, LEADHAND_POLCY__TIMEOUT="1")
+
+
+@pytest.mark.parametrize("name", ["leadhand.toml", "pyproject.toml"])
+def test_a_settings_file_that_is_no_file_does_not_give_way_to_one_above(tmp_path, name):
+    """A link to nothing and a folder are errors: the settings above have another store."""
+    (tmp_path / "leadhand.toml").write_text('[project]\nactor = "above"\n')
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    (inner / name).symlink_to("absent.toml")
+    said = f"{inner / name}: is a link to absent.toml, which does not exist"
+    with pytest.raises(UsageError, match=re.escape(said)):
+        load(inner)
+    (inner / name).unlink()
+    (inner / name).mkdir()
+    with pytest.raises(UsageError, match=re.escape(f"{inner / name}: is a folder")):
+        load(inner)
 
 
 def test_settings_of_a_stranger_are_refused(tmp_path):

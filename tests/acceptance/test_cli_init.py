@@ -87,6 +87,60 @@ def test_a_pipeline_takes_a_secret_by_reference(tmp_path):
     assert not [path for path in files if value.encode() in path.read_bytes()]
 
 
+def test_beside_settings_that_cannot_be_read_nothing_is_written(tmp_path):
+    """All files are written, or none: the second attempt fails like the first."""
+    folder = Folder(tmp_path)
+    folder.write("pyproject.toml", "[tool.pytest\n")
+    run_git(tmp_path, "init", "-q")
+    for words in (["init"], ["init", "new"], ["init"], ["fleet", "init"], ["fleet", "init"]):
+        if words[0] == "fleet":
+            run_git(tmp_path, "add", ".")
+            who = ["-c", "user.name=a", "-c", "user.email=a@b"]
+            run_git(tmp_path, *who, "commit", "-qm", "one", "--allow-empty")
+        done = folder.run(*words, **TRUSTS_NOTHING)
+        assert done.code == 2, done
+        assert f"nothing was written: {tmp_path}/pyproject.toml:1: is not TOML" in done.err, done
+        there = sorted(each.name for each in tmp_path.iterdir())
+        assert [each for each in there if not each.startswith(".")] == ["pyproject.toml"], words
+
+
+def test_init_writes_only_into_the_folder_that_is_named(tmp_path):
+    """An empty name is an unset variable; a link inside the folder may lead elsewhere."""
+    here, elsewhere = tmp_path / "here", tmp_path / "elsewhere"
+    here.mkdir()
+    elsewhere.mkdir()
+    folder = Folder(here)
+    for words in (["init", ""], ["trust", ""], ["fleet", "init", "--repo", ""]):
+        done = folder.run(*words)
+        assert (done.code, "is empty" in done.err) == (2, True), done
+    assert not list(here.iterdir())
+    (here / "data").symlink_to(elsewhere)
+    done = folder.run("init")
+    assert done.code == 4, done
+    assert "nothing was written: data: is a link" in done.err
+    assert [each.name for each in here.iterdir()] == ["data"]
+    assert not list(elsewhere.iterdir())
+
+
+@pytest.mark.parametrize("name", ["-y", "a\x1b[2J\nb", "it's \\\t", "two words"])
+def test_any_folder_name_is_shown_on_one_line_and_can_be_entered(tmp_path, name):
+    done = Folder(tmp_path).run("init", "--", name)
+    assert done.code == 0, done
+    assert "\x1b" not in done.err
+    [line] = [each for each in done.err.splitlines() if each.startswith("  cd ")]
+    entered = subprocess.run(
+        ["bash", "-c", f"{line} && test -f plan.yaml"], cwd=tmp_path, check=False
+    )
+    assert entered.returncode == 0, line
+
+
+def test_doctor_names_the_script_that_makes_the_repository(tmp_path):
+    folder, _ = made(tmp_path, "fleet")
+    for words in (["doctor"], ["fleet", "start", "--until-idle", "--no-serve"]):
+        done = folder.run(*words, **TRUSTS_NOTHING)
+        assert "python3 make_repo.py" in f"{done.out}{done.err}", done
+
+
 @pytest.mark.real
 @pytest.mark.slow
 def test_a_fleet_merges_the_sample_epic(tmp_path):

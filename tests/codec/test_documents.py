@@ -219,6 +219,9 @@ def test_a_hostile_unfinished_string_is_refused_quickly():
 def test_files_that_cannot_be_read(tmp_path):
     """Missing, a folder, not UTF-8, no permission: each says which."""
     assert "no such file" in refused(tmp_path / "none.yaml").message
+    (tmp_path / "plan.yaml").symlink_to("gone.yaml")
+    linked = refused(tmp_path / "plan.yaml")
+    assert (linked.message, linked.fix) == ("is a link to gone.yaml, which does not exist.", "")
     assert "folder" in refused(tmp_path).message
     assert "cannot be read" in refused("a\0b").message
     latin = tmp_path / "latin.yaml"

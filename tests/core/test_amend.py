@@ -165,6 +165,21 @@ def test_only_what_is_there_is_taken_out(path, said):
         apply_edits(PLAN, [], [path])
 
 
+@pytest.mark.parametrize(
+    ("ids", "said"),
+    [
+        ([], "The plan has no steps."),
+        (["a", "two\nlines"], r"The plan has: a, two\nlines."),
+    ],
+)
+def test_an_unknown_step_is_refused_on_one_line(ids, said):
+    """The steps of the plan are named, with a line break in an id as an escape."""
+    with pytest.raises(UsageError) as found:
+        apply_edits({"steps": [step(each) for each in ids]}, ["steps.nope.timeout=5s"])
+    whole = f'steps.nope.timeout: there is no step "nope". {said} To add a step, set the whole '
+    assert str(found.value) == whole + "step, with its worker."
+
+
 def test_an_older_name_leads_to_the_heir():
     """People go on saying step-3."""
     plan = {"steps": [step("step-3.2", supersedes="step-3"), step("x", "step-3")]}

@@ -155,6 +155,16 @@ def _to_execute(console: Console, settings: Settings, trust: Trust) -> Settings:
     return found
 
 
+class FolderPath(click.Path):
+    """A folder; an empty text is refused, for an unset variable must not mean this folder."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path."""
+        if not str(value):
+            self.fail("is empty; is a variable not set? Fix: write . for this folder", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 def ask_trust(console: Console, trust: Trust, missing: Sequence[TrustEntry]) -> bool:
     """Show what would be executed or contacted, ask, and store a yes; return whether it was one."""
     for folder in dict.fromkeys(each.folder for each in missing):

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from leadhand.codec.syntax_errors import json_problem
 from leadhand.core.plan.model import Doc, Json
-from leadhand.core.wording import closest, type_with_article
+from leadhand.core.wording import closest, escaped, type_with_article
 from leadhand.errors import DocumentError, NotAllowed
 
 BYTES_MAX = 10 * 1024 * 1024
@@ -105,6 +105,11 @@ def _near(path: Path) -> str:
     return f"Did you mean {path.with_name(close)}?" if close else ""
 
 
+def dangling(path: Path) -> str:
+    """Return what is wrong with a link whose target does not exist."""
+    return f"is a link to {escaped(str(path.readlink()))}, which does not exist"
+
+
 def read_bytes(path: Path) -> bytes:
     """Return the bytes of a file, reading no more than the limit."""
     try:
@@ -115,6 +120,8 @@ def read_bytes(path: Path) -> bytes:
             # A pipe or a device has no size: one byte beyond the limit shows the excess.
             return file.read(BYTES_MAX + 1)
     except FileNotFoundError:
+        if path.is_symlink():
+            raise DocumentError(str(path), f"{dangling(path)}.") from None
         raise DocumentError(str(path), "there is no such file.", _near(path)) from None
     except IsADirectoryError:
         raise DocumentError(str(path), "is a folder, not a file.") from None

@@ -49,10 +49,19 @@ def type_with_article(value: Json) -> str:
     return "a boolean" if kind == "boolean" else TYPE_WORDS.get(kind, f"a {kind}")
 
 
+_CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), *range(0x7F, 0xA0))}
+_CONTROL |= {9: "\\t", 10: "\\n", 13: "\\r", 0x2028: "\\u2028", 0x2029: "\\u2029"}
+
+
+def escaped(text: str) -> str:
+    """Return a text on one line: line breaks and other control characters as escapes."""
+    return text if text.isprintable() else text.translate(_CONTROL)
+
+
 def shown(value: Json) -> str:
-    """Return a value for a message, shortened."""
+    """Return a value for a message: shortened, on one line."""
     if isinstance(value, str):
-        return f'"{value}"' if len(value) <= 40 else f'"{value[:40]}…"'
+        return f'"{escaped(value)}"' if len(value) <= 40 else f'"{escaped(value[:40])}…"'
     if isinstance(value, (dict, list)):
         return type_with_article(value)
     return (
@@ -84,5 +93,5 @@ def did_you_mean(word: object, there: Iterable[str]) -> str:
 
 def listed(names: Iterable[object], limit: int = 12) -> str:
     """Return a few names, separated by commas."""
-    some = [str(name)[:60] for name in islice(names, limit + 1)]
+    some = [escaped(str(name)[:60]) for name in islice(names, limit + 1)]
     return ", ".join(some[:limit]) + (", …" if len(some) > limit else "")

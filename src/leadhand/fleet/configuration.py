@@ -93,7 +93,10 @@ def config_of(
     if place is None:
         raise UsageError("which repository? Fix: give --repo PATH, or write [fleet] repo")
     if not place.is_dir():
-        raise UsageError(f"{place}: there is no such folder. Fix: give --repo a git repository")
+        from leadhand.fleet.repository.user_repository import missing_repository_fix
+
+        fix = missing_repository_fix(place, "give --repo a git repository")
+        raise UsageError(f"{place}: there is no such folder. Fix: {fix}")
     _check_apart(settings, place.resolve())
     _check_reach(settings)
     _check_reviewer(settings)

@@ -55,6 +55,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leadhand.audit.anchors import Anchoring
+from leadhand.codec.documents import dangling
 from leadhand.codec.syntax_errors import toml_problem
 from leadhand.codec.tables import TableError, keys
 from leadhand.codec.tables import read as read_value
@@ -199,7 +200,7 @@ def _documents(env: Mapping[str, str], here: Path) -> Iterator[tuple[Path, Doc]]
         Path(env.get("HOME") or "~").expanduser() / ".config"
     )
     user = Path(config) / "leadhand" / "config.toml"
-    if user.is_file():
+    if _present(user):
         yield user, _read(user)
     project = next(_upwards(here, PROJECT_FILE), None)
     for path in _upwards(here, "pyproject.toml"):
@@ -216,7 +217,22 @@ def _documents(env: Mapping[str, str], here: Path) -> Iterator[tuple[Path, Doc]]
 
 
 def _upwards(here: Path, name: str) -> Iterator[Path]:
-    return (path for folder in (here, *here.parents) if (path := folder / name).is_file())
+    return (path for folder in (here, *here.parents) if _present(path := folder / name))
+
+
+def _present(path: Path) -> bool:
+    """Return whether a settings file is there. Raise `UsageError` for one that is no file.
+
+    Without the error the settings of a folder above would apply, with their store.
+    """
+    if path.is_file():
+        return True
+    if path.is_symlink() and not path.exists():
+        raise UsageError(f"{path}: {dangling(path)}. Fix: correct the link, or delete it")
+    if path.exists():
+        what = "a folder" if path.is_dir() else "no regular file"
+        raise UsageError(f"{path}: is {what}, and must be a settings file. Fix: move it away")
+    return False
 
 
 def _refuse_strangers(path: Path, here: Path) -> None:

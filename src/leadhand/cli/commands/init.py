@@ -15,7 +15,11 @@ import click
 from leadhand import plugins
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
-from leadhand.errors import NotAllowed, UsageError
+from leadhand.cli.new_files import NewFiles
+from leadhand.cli.options import FolderPath
+from leadhand.cli.rendering.text import clean
+from leadhand.core.wording import escaped
+from leadhand.errors import UsageError
 from leadhand.settings.trust import trust_written
 
 TEMPLATES_FOLDER = Path(__file__).resolve().parent.parent / "templates"
@@ -61,7 +65,7 @@ TEMPLATES = {
     "init",
     "leadhand init\nleadhand init --template release\nleadhand init bikes --template research",
 )
-@click.argument("folder", default=".", type=click.Path(path_type=Path))
+@click.argument("folder", default=".", type=FolderPath(path_type=Path))
 @click.option(
     "--template",
     metavar="NAME",
@@ -83,13 +87,15 @@ def init(console: Console, folder: Path, template: str | None) -> int:
         raise UsageError(
             f"--template {name}: there is no such template. Fix: choose one of {names}"
         )
-    written, kept = _write(name, folder)
-    code = {each for each in (*written, *kept) if each.endswith((".py", ".toml"))}
-    if code <= set(written):
-        trust_written(folder)
+    with NewFiles(folder) as files:
+        for relative, source in _files(name):
+            files.add(relative, source.read_bytes())
+        if not any(each.endswith((".py", ".toml")) for each in files.kept):
+            trust_written(folder)
+    written, kept = files.written, files.kept
     commands = list(offered[name].commands)
     if folder != Path():
-        commands.insert(0, f"cd {shlex.quote(str(folder))}")
+        commands.insert(0, _cd(folder))
     if console.json:
         document = {"template": name, "written": written, "kept": kept, "next": commands}
         console.document(document)
@@ -128,29 +134,20 @@ def _files(name: str) -> Iterator[tuple[str, Path]]:
             yield path.relative_to(folder).as_posix(), path
 
 
-def _write(name: str, folder: Path) -> tuple[list[str], list[str]]:
-    """Copy a template; return the files that were written, and those that existed before."""
-    written: list[str] = []
-    kept: list[str] = []
-    try:
-        for relative, source in _files(name):
-            target = folder / relative
-            target.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                with target.open("xb") as file:
-                    file.write(source.read_bytes())
-                written.append(relative)
-            except FileExistsError:
-                kept.append(relative)
-    except OSError as error:
-        raise NotAllowed(f"{folder}: cannot be written to ({error.strerror})") from None
-    return written, kept
+def _cd(folder: Path) -> str:
+    """Return the command that enters a folder, on one line that a shell can read."""
+    name = str(folder)
+    name = f"./{name}" if name.startswith("-") else name
+    if name.isprintable():
+        return f"cd {shlex.quote(name)}"
+    quoted = name.replace("\\", "\\\\").replace("'", "\\'")
+    return f"cd $'{escaped(quoted)}'"
 
 
 def _report(console: Console, folder: Path, written: list[str], kept: list[str]) -> None:
     for name in written:
-        console.say(f"wrote {folder / name}")
+        console.say(f"wrote {clean(folder / name)}")
     for name in kept:
-        console.say(f"kept  {folder / name} (it exists already)")
+        console.say(f"kept  {clean(folder / name)} (it exists already)")
     if kept:
         console.say("Some files are not the template's: README.md of the template may not apply.")

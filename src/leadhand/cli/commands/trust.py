@@ -9,6 +9,7 @@ import click
 
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
+from leadhand.cli.options import FolderPath
 from leadhand.cli.rendering.text import clean
 from leadhand.errors import UsageError
 from leadhand.settings import load_settings
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @command("trust", "leadhand trust\nleadhand trust ../shop --revoke\nleadhand trust --list")
-@click.argument("folder", default=".", type=click.Path(path_type=Path))
+@click.argument("folder", default=".", type=FolderPath(path_type=Path))
 @click.option("--revoke", is_flag=True, help="Stop trusting the folder.")
 @click.option("--list", "listing", is_flag=True, help="List the trusted folders.")
 def trust(console: Console, folder: Path, *, revoke: bool, listing: bool) -> int:

@@ -30,7 +30,7 @@ from leadhand.core.plan.references import describe
 from leadhand.core.plan.revisions import plan_of, rename_references
 from leadhand.core.state.model import MOVABLE, REPLACEABLE
 from leadhand.core.visible import visible_key
-from leadhand.core.wording import closest, listed, shown
+from leadhand.core.wording import closest, escaped, listed, shown
 from leadhand.errors import UsageError
 
 if TYPE_CHECKING:
@@ -232,10 +232,11 @@ class _Walk:
             return found
         ids = [each["id"] for each in steps if isinstance(each, dict) and "id" in each]
         meant = closest(self.parts[i], ids)
-        hint = f'Did you mean "{meant}"? ' if meant else ""
+        hint = f"Did you mean {shown(meant)}? " if meant else ""
+        known = f"The plan has: {listed(ids, 40)}." if ids else "The plan has no steps."
         raise UsageError(
-            f"{self.path}: there is no step {shown(self.parts[i])}. {hint}"
-            f"There are: {listed(ids, 40)}. A new one is put in whole, with its worker."
+            f"{escaped(self.path)}: there is no step {shown(self.parts[i])}. {hint}{known} "
+            "To add a step, set the whole step, with its worker."
         )
 
     def _no_inside(self, here: str, holder: Any) -> UsageError:

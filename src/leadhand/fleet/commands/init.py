@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from leadhand.cli.group import command
+from leadhand.cli.new_files import NewFiles
+from leadhand.cli.options import FolderPath
 from leadhand.cli.rendering.text import clean
-from leadhand.errors import Conflict, NotAllowed, UsageError
+from leadhand.errors import Conflict, UsageError
 from leadhand.fleet.repository.git import Git, name_of, printable_name
 from leadhand.settings.trust import trust_written
 
@@ -49,7 +51,7 @@ class SurveyedRepository(NamedTuple):
 @command("init", "leadhand fleet init --repo ../shop\nleadhand fleet init --print")
 @click.option(
     "--repo",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=FolderPath(file_okay=False, path_type=Path),
     help="The repository; by default the one that the working folder is in.",
 )
 @click.option("--print", "only_print", is_flag=True, help="Print the settings; write no file.")
@@ -62,7 +64,7 @@ def init(console: Console, repo: Path | None, *, only_print: bool) -> int:
     """
     here = Path.cwd()
     target = here / FILE
-    if target.exists() and not only_print:
+    if os.path.lexists(target) and not only_print:
         raise Conflict(
             f"{target} exists already, and nothing was written. "
             "Fix: leadhand fleet init --print prints the settings, to be copied"
@@ -70,8 +72,9 @@ def init(console: Console, repo: Path | None, *, only_print: bool) -> int:
     found = asyncio.run(survey_repository((repo or here).resolve(), here))
     text = "".join(f"{line}".rstrip() + "\n" for line in settings_lines(found))
     if not only_print:
-        _write(target, text)
-        trust_written(here)
+        with NewFiles(here) as files:
+            files.add(FILE, text.encode())
+            trust_written(here)
     if console.json:
         console.document(
             {
@@ -91,14 +94,6 @@ def init(console: Console, repo: Path | None, *, only_print: bool) -> int:
         return 0
     _report(console, found)
     return 0
-
-
-def _write(target: Path, text: str) -> None:
-    try:
-        with target.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        raise NotAllowed(f"{target}: cannot be written ({error.strerror})") from None
 
 
 def _report(console: Console, found: SurveyedRepository) -> None:

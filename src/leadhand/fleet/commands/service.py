@@ -15,7 +15,7 @@ import msgspec
 
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
-from leadhand.cli.options import actor_of, settings_of, trust_option
+from leadhand.cli.options import FolderPath, actor_of, settings_of, trust_option
 from leadhand.cli.rendering.text import clean, clean_lines, count
 from leadhand.cli.signals import Signals
 from leadhand.errors import Conflict, LeadhandError, UsageError
@@ -94,7 +94,7 @@ def folder_option(function: F) -> F:
     """`--folder PATH`."""
     made = click.option(
         "--folder",
-        type=click.Path(file_okay=False),
+        type=FolderPath(file_okay=False),
         help="The folder of the fleet's data; the default is .leadhand/fleet.",
     )
     return made(function)
@@ -111,7 +111,7 @@ def settings_for(folder: str | None, executes: Console | None = None) -> Setting
 
 @command("start", "leadhand fleet start --repo ../shop")
 @click.option(
-    "--repo", type=click.Path(file_okay=False), help="The repository that the agents work on."
+    "--repo", type=FolderPath(file_okay=False), help="The repository that the agents work on."
 )
 @click.option("--no-serve", is_flag=True, help="Do not start the dashboard and HTTP API.")
 @click.option(

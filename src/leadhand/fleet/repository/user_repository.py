@@ -52,7 +52,8 @@ class User:
         """
         repo = Path.cwd() / repo
         if not repo.exists():  # git would look for one further up
-            raise UsageError(f"there is no {repo}. Fix: name the folder of a git repository")
+            fix = missing_repository_fix(repo, "name the folder of a git repository")
+            raise UsageError(f"there is no {repo}. Fix: {fix}")
         folder = await _git_folder(repo, hub)
         theirs = Git(folder, hub.configuration, hub.held)
         here = (await theirs("symbolic-ref", "--quiet", "HEAD", codes=(0, 1))).text
@@ -138,6 +139,12 @@ class User:
             if "refusing to fetch into" in error.err:
                 raise Conflict(f"branch {branch!r} is checked out; choose another") from error
             raise
+
+
+def missing_repository_fix(repo: Path, otherwise: str) -> str:
+    """Return how to get a repository that is missing: by the script of `leadhand init`, if any."""
+    script = repo.parent / "make_repo.py"
+    return f"run python3 {script.name}" if script.is_file() else otherwise
 
 
 async def _git_folder(repo: Path, git: Git) -> Path:
