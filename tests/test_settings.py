@@ -244,7 +244,7 @@ ann = "{KEY}"
         ("[review]\nrules = [{rsik = 'high'}]", 'did you mean "risk"'),
         ("[review]\nrules = [{risk = 'huge'}]", "one of low"),
         ("[review]\nrules = [{then = 'three'}]", "it is one of allow"),
-        ("[review]\nrules = [{workers = 'one'}]", "makes no sense"),
+        ("[review]\nrules = [{workers = 'one'}]", "has an invalid rule"),
         ("[review]\nrules = [{cost_over = -1}]", "negative"),
         ("[review]\nreviewers = 'checks:look'", "must be a list"),
         ("[review]\nreviewers = ['checks']", "module:function"),
