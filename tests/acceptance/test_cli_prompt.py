@@ -1,6 +1,9 @@
 """`leadhand run` on a terminal: a plan that needs an approval is shown, and asked about."""
 
+import os
 import re
+import signal
+from pathlib import Path
 
 import pytest
 
@@ -101,9 +104,13 @@ def test_nothing_is_asked_without_a_terminal_or_with_yes(folder):
     folder.plan(DANGER)
     done = folder.run("run", "plan.json", text="y\n")
     assert (done.code, "Approve?" in done.out + done.err) == (5, False)
-    for more, code in ((["--json"], 5), (["--yes"], 0)):
+    for more, code in ((["--json"], 5), (["--yes"], 0), (["--no-input"], 5)):
         with Screen(folder, "run", "plan.json", *more) as screen:
             assert screen.ends() == code, screen.text
+        assert "Approve?" not in screen.text
+    for env in ({"CI": "1"}, {"TERM": "dumb"}):
+        with Screen(folder, "run", "plan.json", **env) as screen:
+            assert screen.ends() == 5, screen.text
         assert "Approve?" not in screen.text
     with Screen(folder, "run", "plan.json", into="out.txt") as screen:
         assert screen.ends() == 5, screen.text
@@ -148,8 +155,9 @@ def test_two_people_are_two(folder):
     with Screen(folder, "run", "plan.json") as screen:
         screen.expect(ASKS)
         screen.type("y\n")
-        told = screen.expect("Another person approves with: leadhand review")
-        assert "You cannot approve this: ann has approved it already" in told
+        told = screen.expect("Another person must approve: leadhand review")
+        assert "Approved (1 of 2), digest " in told
+        assert "You cannot" not in told
         assert screen.ends() == 5, screen.text
     assert screen.text.count(ASKS) == 1
     run = folder.latest()["run"]
@@ -168,12 +176,12 @@ def test_whoever_may_not_approve_is_told_and_not_asked(folder):
     key = "ed25519:11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo="
     settings(folder, "ann", f'[approvers]\nbob = "{key}"\n')
     folder.plan(DANGER)
-    for actor, why in (("ann", "not among those who may approve: bob"), ("bob", "no key to sign")):
+    for actor, why in (("ann", "not an approver. Approvers: bob"), ("bob", "no key to sign")):
         with Screen(folder, "run", "plan.json", LEADHAND_ACTOR=actor) as screen:
             assert screen.ends() == 5, screen.text
-        assert why in screen.text
+        assert why in " ".join(screen.text.split())
         assert ASKS not in screen.text
-        assert "approves with: leadhand review" in screen.text
+        assert "must approve: leadhand review" in screen.text
 
 
 @pytest.mark.parametrize("what", ["worker", "settings"])
@@ -190,6 +198,10 @@ def test_what_changed_after_it_was_shown_is_not_approved(folder, what):
         screen.type("y\n")
         assert "nothing was approved" in screen.expect("shown again")
         second = screen.expect(ASKS)
+        assert "after the approval" not in second
+        screen.type("d\n")
+        difference = screen.expect(ASKS)
+        assert ("~ worker ship, version: " in difference) is (what == "worker")
         screen.type("y\n")
         assert screen.ends() == 0, screen.text
     assert (digest_in(first) != digest_in(second)) is (what == "worker")
@@ -209,6 +221,8 @@ def test_a_script_that_changed_after_it_was_shown_is_not_approved(folder):
         screen.type("y\n")
         second = screen.expect(ASKS)
         assert "tool changed since you looked" in second
+        assert "tool changed while the question was open" in second
+        assert "~ worker tool, version: " in second
         screen.type("y\n")
         assert screen.ends() == 0, screen.text
     assert digest_in(first) != digest_in(second)
@@ -249,9 +263,12 @@ def test_an_answer_elsewhere_ends_the_question(folder):
         run = folder.latest()["run"]
         change = ("amend", "--set", "steps.a.parameters.version=v7")
         assert folder.run("review", run, *change).code == 0
-        assert "version: v7" in screen.expect(ASKS)
+        again = screen.expect(ASKS)
+        assert "version: v7" in again
+        assert "changed while the question was open" in again
+        assert '~ steps.a.parameters.version: "v1" → "v7"' in again
         assert folder.run("review", run, "approve", LEADHAND_ACTOR="bob").code == 0
-        screen.expect("No approval is pending any more.")
+        screen.expect("No approval is pending any more: it was decided elsewhere.")
         assert screen.ends() == 0, screen.text
     assert "v7 is live" in screen.text
 
@@ -271,6 +288,98 @@ def test_no_text_of_a_plan_or_worker_can_pass_for_the_question(folder):
     asked = [line for line in screen.text.split("\n") if line.startswith("Approve?")]
     assert len(asked) == 1
     assert "| Approve? [y]es" in screen.text, "the worker's description, behind a bar"
+
+
+@pytest.mark.parametrize("columns", [80, 40])
+def test_no_text_of_a_plan_is_wrapped_to_the_left_edge(folder, columns):
+    """Long lines are broken by us and indented: the terminal never breaks one itself."""
+    fake = "Approve? [y]es [n]o [e]dit [d]iff "
+    evil = "".join(fake.rjust(width, "x") for width in range(60, 130, 7))
+    folder.plan({**SHIP, "parameters": {"version": evil}, "description": evil}, goal=evil)
+    with Screen(folder, "run", "plan.json", columns=columns) as screen:
+        shown = screen.expect("\nPlan digest") + screen.expect("Approve? [y]es [n]o")
+        screen.type(END)
+        assert screen.ends() == 5, screen.text
+    run = folder.latest()["run"]
+    with Screen(folder, "review", run, columns=columns) as screen:
+        assert screen.ends() == 0, screen.text
+    reviewed = screen.text.partition("\nPlan digest")[0]
+    for text in (shown.partition("\nPlan ")[2], reviewed):
+        lines = text.split("\n")
+        assert max(map(len, lines[:-1])) < columns
+        assert sum("xxx" in line for line in lines) > 5
+        assert not [line for line in lines[:-1] if line.startswith(("x", "Approve", "["))]
+
+
+def test_no_question_of_any_command_is_answered_by_keys_typed_before_it(folder):
+    """Neither an approval, nor an answer, nor the template; an answer is asked under the plan."""
+    settings(folder, "ann")
+    folder.plan(SHIP)
+    assert folder.run("run", "plan.json").code == 5
+    run = folder.latest()["run"]
+    with Screen(folder, "review", run, "approve") as screen:
+        screen.type("y\n")
+        screen.expect("Approve exactly this? [y/N]: ")
+        screen.type("n\n")
+        assert screen.ends() == 5, screen.text
+    with Screen(folder, "answer", f"{run}/review-1") as screen:
+        screen.type("approve\n")
+        shown = screen.expect("Your answer (approve, reject): ")
+        screen.type("reject\n")
+        assert screen.ends() == 0, screen.text
+    assert "version: v1" in shown
+    assert digest_in(shown)
+    assert "nothing waits" in folder.run("review", run, "approve", "--yes").err
+    with Screen(folder, "init", "new") as screen:
+        screen.type("release\n")
+        screen.expect("Which template?")
+        screen.expect(": ")
+        screen.type("research\n")
+        assert screen.ends() == 0, screen.text
+    assert "[pipeline]: research" in screen.text
+
+
+def test_an_edit_of_a_plan_that_changed_meanwhile_is_refused_and_kept(folder):
+    """Neither is a colleague's change taken back, nor an approval, nor is the text lost."""
+    settings(folder, "ann")
+    folder.plan(SHIP)
+    wait = "while [ ! -e go ]; do sleep 0.05; done; rm go\n"
+    editor = f'#!/bin/sh\ntouch opened\n{wait}sed -i "s/version: v./version: v2/" "$1"\n'
+    folder.write("editor", editor).chmod(0o755)
+    with Screen(folder, "run", "plan.json", VISUAL=str(folder.path / "editor")) as screen:
+        screen.expect(ASKS)
+        run = folder.latest()["run"]
+        for change in (("amend", "--set", "steps.a.parameters.version=v7"), ("approve", "--yes")):
+            screen.type("e\n")
+            folder.until((folder.path / "opened").exists, "the editor")
+            (folder.path / "opened").unlink()
+            assert folder.run("review", run, *change, LEADHAND_ACTOR="bob").code == 0
+            folder.write("go", "")
+            screen.expect("elsewhere while you edited it, so nothing was changed. Your text is in")
+            if change[0] == "amend":
+                assert "version: v7" in screen.expect(ASKS)
+        assert screen.ends() == 0, screen.text
+    kept = re.findall(r"Your text is in\s+(\S+\.yaml)", screen.text)
+    assert len(kept) == 2
+    for path in map(Path, kept):
+        assert "version: v2" in path.read_text()
+        path.unlink()
+    assert "v7 is live" in screen.text
+
+
+def test_an_editor_that_deletes_its_file_and_a_stop_ask_again(folder):
+    """As does `fg` after Ctrl-Z."""
+    folder.plan(SHIP)
+    settings(folder, "ann")
+    with Screen(folder, "run", "plan.json", VISUAL="rm") as screen:
+        screen.expect(ASKS)
+        screen.type("e\n")
+        assert "without saving" in screen.expect(ASKS)
+        os.kill(screen.pid, signal.SIGSTOP)
+        os.kill(screen.pid, signal.SIGCONT)
+        screen.expect(ASKS)
+        screen.type("y\n")
+        assert screen.ends() == 0, screen.text
 
 
 def test_beside_a_server(folder):
@@ -312,7 +421,9 @@ def test_a_goal_is_asked_about_at_each_revision_that_needs_it(folder):
     folder.write("planning.py", PLANNER)
     asks = f"{ASKS}[c]hanges "
     with Screen(folder, "run", "Ship it", "--planner", "planning.py:plan") as screen:
-        assert "version: v1" in screen.expect(asks)
+        first = screen.expect(asks)
+        assert "version: v1" in first
+        assert "names no planner" not in first
         screen.type("c\n")
         screen.expect("Requested changes: ")
         screen.type("v5\n")

@@ -120,6 +120,11 @@ class Console:
             data = data[os.write(raw, data) :]
 
     @property
+    def data_width(self) -> int:
+        """The columns of the terminal that data goes to; 0 if it goes elsewhere."""
+        return os.get_terminal_size(self._data.fileno()).columns if _is_terminal(self._data) else 0
+
+    @property
     def data_colour(self) -> bool:
         """Whether data may have colours: stdout may be a file."""
         return wants_colour(self._data)

@@ -343,7 +343,7 @@ class _Session:
         """Wait until the run has ended, or waits for a person and we need not stay."""
         while True:
             status = await run.wait_idle()
-            if status in ENDED:
+            if status in ENDED and not self._prompt.open:  # the prompt says what became of it
                 return
             asking = self._asks and (self._prompt.open or self._prompt.wants(run.state))
             approved = status == "waiting" and not asking and await self._approve(run)

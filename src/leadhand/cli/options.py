@@ -174,7 +174,9 @@ def ask_trust(console: Console, trust: Trust, missing: Sequence[TrustEntry]) -> 
         for each in missing:
             if each.folder == folder:
                 console.say(f"  {clean(each, 300)}")
-    if not click.confirm("Do you trust them?", err=True):
+    from leadhand.cli.terminal import confirm
+
+    if not confirm("Do you trust them?"):
         return False
     trust.remember(missing)
     return True

@@ -3,7 +3,7 @@
 While a question is open, file descriptors 1 and 2 point at a temporary file, so that nothing that a
 worker prints can stand between the question and its answer, or look like either. What was held back
 is printed afterwards, with control characters escaped. Keys that were pressed before a question was
-printed are discarded: they answer nothing.
+printed are discarded: they answer nothing. Every question of every command is asked from here.
 """
 
 from __future__ import annotations
@@ -13,24 +13,29 @@ import contextlib
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Self
 
+import click
+
 from leadhand.cli.console import wants_colour
-from leadhand.cli.rendering.text import clean_lines
+from leadhand.cli.rendering.text import clean_lines, wrapped
 from leadhand.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from leadhand.cli.signals import Signals
 
 
 KEYBOARD = 0
 LOOK_S = 0.3
+SETTLE_S = 1.0
+"""How long a plan that replaced another one is on the screen before keys count."""
 HELD_BYTES_MAX = 1 << 16
 """How much of the output that was held back is printed: its end."""
 LINE_BYTES_MAX = 4096
@@ -43,6 +48,32 @@ def is_foreground() -> bool:
         return os.tcgetpgrp(KEYBOARD) == os.getpgrp()
     except OSError:
         return False
+
+
+def discard_keys() -> None:
+    """Discard the keys that were pressed and not read: they were for something else."""
+    import termios
+
+    with contextlib.suppress(termios.error, OSError, ValueError):
+        termios.tcflush(KEYBOARD, termios.TCIFLUSH)
+
+
+def confirm(question: str) -> bool:
+    """Ask a question on the terminal that is answered by yes or no; the default is no."""
+    discard_keys()
+    return click.confirm(question, err=True)
+
+
+def prompt(question: str, choices: Sequence[str] = (), default: str | None = None) -> str:
+    """Ask for a text on the terminal, or for one of several."""
+    kind = click.Choice(list(choices)) if choices else None
+    discard_keys()
+    return str(click.prompt(question, type=kind, default=default, err=True))
+
+
+async def settle() -> None:
+    """Wait until a person can have seen what was printed just now."""
+    await asyncio.sleep(SETTLE_S)
 
 
 class Overtaken(Exception):
@@ -101,22 +132,31 @@ class Terminal:
                 data = data[os.write(self._screen, data) :]
 
     def say(self, text: str = "") -> None:
-        """Print a line."""
-        self.write(f"{text}\n")
+        """Print a line, broken at the terminal's width; only its beginning stands at column 0."""
+        try:
+            width = os.get_terminal_size(self._screen).columns
+        except OSError:
+            width = 0
+        self.write("".join(f"{line}\n" for line in wrapped(text, width)))
 
-    async def line(self, question: str, overtaken: Callable[[], bool]) -> str | None:
+    async def line(
+        self, question: str, overtaken: Callable[[], bool], *, replaced: bool = False
+    ) -> str | None:
         """Print a question and return the line that answers it.
 
-        None at the end of input, after Ctrl-C, and if the line was not ended by Enter. Raise
-        `Overtaken` once `overtaken` returns True: then there is nothing to answer any more.
+        `replaced`: whether what is asked about took the place of something else just now; then keys
+        count only after a moment. None at the end of input, after Ctrl-C, and if the line was not
+        ended by Enter. Raise `Overtaken` once `overtaken` returns True: then there is nothing to
+        answer any more.
         """
-        import termios
-
-        with contextlib.suppress(termios.error):
-            termios.tcflush(KEYBOARD, termios.TCIFLUSH)
+        if replaced:
+            await settle()
         self._interrupted.clear()
+        loop, ready, back = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
+        with contextlib.suppress(ValueError, RuntimeError):  # not in the main thread
+            loop.add_signal_handler(signal.SIGCONT, back.set)
+        discard_keys()
         self.write(question)
-        loop, ready = asyncio.get_running_loop(), asyncio.Event()
         loop.add_reader(KEYBOARD, ready.set)
         waits = [asyncio.create_task(each.wait()) for each in (ready, self._interrupted)]
         try:
@@ -125,8 +165,14 @@ class Terminal:
                 if overtaken():
                     self.say()
                     raise Overtaken
+                if back.is_set() and is_foreground():  # after Ctrl-Z and fg
+                    back.clear()
+                    discard_keys()
+                    self.write(f"\n{question}")
         finally:
             loop.remove_reader(KEYBOARD)
+            with contextlib.suppress(ValueError, RuntimeError):
+                loop.remove_signal_handler(signal.SIGCONT)
             for each in waits:
                 each.cancel()
         typed = b""
@@ -164,7 +210,10 @@ def edit_text(text: str, suffix: str, *, screen: int | None = None) -> str | Non
             ) from None
         if done.returncode:
             raise UsageError(f"the editor {command[0]!r} ended with exit code {done.returncode}")
-        after = file.read_text(encoding="utf-8", errors="replace")
+        try:
+            after = file.read_text(encoding="utf-8", errors="replace")
+        except OSError:  # it deleted the file
+            return None
         return None if after == text and file.stat().st_mtime_ns == before else after
 
 

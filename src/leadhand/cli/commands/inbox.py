@@ -19,6 +19,7 @@ from leadhand.cli.options import reading, settings_of, store_option
 from leadhand.cli.rendering.outcome import answer_line, print_change, still_held, still_needs, ways
 from leadhand.cli.rendering.review import AUTHORS
 from leadhand.cli.rendering.text import clean, clean_lines, hanging_lines
+from leadhand.cli.terminal import confirm, prompt
 from leadhand.codec.documents import read_value
 from leadhand.core.durations import text as duration
 from leadhand.core.review.protected_change import KIND as PROTECTED
@@ -159,11 +160,17 @@ def _answer(
 ) -> int:
     """Answer a question with what was given: a choice, a text, data, and a commit."""
     choice, text, data, commit = given
+    shown = ""
     state = access.reader.state(row.run)
     if console.can_prompt:  # a person takes long
         access.close()
     if row.kind == PROTECTED:
         choice, text, commit = _about_change(console, row, choice, text, commit)
+    asks = choice is None and not (text or data) and console.can_prompt
+    if row.kind == "review" and asks:
+        from leadhand.cli.commands.review import show_pending
+
+        shown = show_pending(console, state)
     chosen = _choice(console, row, choice, said=bool(text or data))
     if not row.choices and chosen:
         chosen, text = "", text or chosen  # a question without choices is answered by text
@@ -173,9 +180,10 @@ def _answer(
     if (row.kind, chosen) in (("review", "approve"), ("hold", "release")):
         from leadhand.cli.commands.review import approval_words, say_not_shown
 
-        if row.kind == "review":
+        if row.kind == "review" and not shown:
             say_not_shown(console, state)
-        details["approval"] = approval_words(settings, state, question=details["id"], choice=chosen)
+        more = {"question": details["id"], "choice": chosen, "shown": shown}
+        details["approval"] = approval_words(settings, state, **more)
     if (row.kind, chosen) == (PROTECTED, "approve"):
         from leadhand.cli.commands.review import approval_words
 
@@ -220,11 +228,11 @@ def _about_change(
         console.say(clean_lines(row.text))
         print_change(console, row)
     if choice is None:
-        choice = str(click.prompt("Your answer", type=click.Choice(row.answers), err=True))
+        choice = prompt("Your answer", row.answers)
     if choice == "send_back" and not text:
-        text = str(click.prompt("What is to be different", err=True))
+        text = prompt("What is to be different")
     if choice == "approve" and not commit:
-        if not click.confirm(f"Approve exactly commit {(row.commit or '')[:12]}?", err=True):
+        if not confirm(f"Approve exactly commit {(row.commit or '')[:12]}?"):
             raise UsageError("nothing was approved")
         commit = row.commit or ""
     return choice, text, commit
@@ -263,5 +271,4 @@ def _choice(console: Console, row: InboxRow, choice: str | None, *, said: bool) 
         wanted = f"one of {', '.join(choices)}" if choices else "--text or --data"
         raise UsageError(f"{row.id} needs an answer: {wanted}")
     console.say(clean_lines(row.text))
-    kind = click.Choice(choices) if choices else None
-    return str(click.prompt("Your answer", type=kind, err=True))
+    return prompt("Your answer", choices)

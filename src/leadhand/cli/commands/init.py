@@ -18,6 +18,7 @@ from leadhand.cli.group import command
 from leadhand.cli.new_files import NewFiles
 from leadhand.cli.options import FolderPath
 from leadhand.cli.rendering.text import clean
+from leadhand.cli.terminal import prompt
 from leadhand.core.wording import escaped
 from leadhand.errors import UsageError
 from leadhand.settings.trust import trust_written
@@ -120,9 +121,7 @@ def _ask(console: Console, offered: dict[str, Template]) -> str:
     """Ask the person at the terminal for a template."""
     for name, each in offered.items():
         console.say(f"  {name:<9} {each.help}")
-    chosen: str = click.prompt(
-        "Which template?", type=click.Choice(list(offered)), default=DEFAULT, err=True
-    )
+    chosen: str = prompt("Which template?", list(offered), default=DEFAULT)
     return chosen
 
 

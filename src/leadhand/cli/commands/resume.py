@@ -61,7 +61,8 @@ def resume(console: Console, run: str, **options: Any) -> int:
     The run continues from the end of its log. Finished steps are not run again. A step that was
     running when its process died is repeated only if it is idempotent; otherwise its worker
     checks whether the step took effect, or you are asked. Workers are loaded from where the run
-    loaded them before, and from leadhand.toml.
+    loaded them before, and from leadhand.toml. On a terminal, a plan that needs an approval is
+    shown, and the command asks `Approve?`.
     """
     settings = settings_of(
         options["store"], options["workers"], options["planner"], executes=console

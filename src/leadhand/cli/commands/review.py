@@ -27,7 +27,7 @@ from leadhand.cli.plan_source import in_library, is_plan
 from leadhand.cli.rendering.outcome import still_needs
 from leadhand.cli.rendering.review import print_review
 from leadhand.cli.rendering.text import clean
-from leadhand.cli.terminal import edit_text
+from leadhand.cli.terminal import confirm, edit_text
 from leadhand.core.calendar import utc
 from leadhand.errors import Conflict, LeadhandError, NotAllowed, PlanInvalid, UsageError
 
@@ -126,7 +126,7 @@ def _approve(
     shown = bool(wanted)
     if not wanted and console.can_prompt and not options["yes"]:
         print_review(console, doc)
-        if not click.confirm("Approve exactly this?", err=True):
+        if not confirm("Approve exactly this?"):
             console.say("nothing was approved")
             return 5
         shown = True
@@ -458,8 +458,16 @@ def _confirmed(console: Console, state: State, options: Doc) -> str | None:
     assert revision is not None
     if not console.can_prompt or options["yes"]:
         return binding(state, revision, 0, widens=False)
+    shown = show_pending(console, state)
+    return shown if confirm("Approve exactly this?") else None
+
+
+def show_pending(console: Console, state: State) -> str:
+    """Print the revision that waits; return the hash of what was shown, "" if none waits."""
+    from leadhand.core.review.approval import binding
+
     print_review(console, _document(state))
-    return binding(state, revision, 0) if click.confirm("Approve exactly this?", err=True) else None
+    return binding(state, state.pending, 0) if state.pending is not None else ""
 
 
 def _bound(console: Console, state: State, revision: Revision, seen: str) -> str:

@@ -196,8 +196,9 @@ def run(console: Console, what: str, **options: Any) -> int:
     (NAME or NAME@VERSION). Any other text is a goal: name the facts that should be true at the
     end with --want, or give your own planner with --planner. A plan is checked first, and all
     of its errors are reported at once. The result is printed on standard output, and progress
-    on standard error. Ctrl-C lets running steps finish and prints the command that continues
-    the run; a second Ctrl-C ends it at once.
+    on standard error. On a terminal, a plan that needs an approval is shown, and the command
+    asks `Approve?`; Enter leaves the run waiting (exit code 5). Ctrl-C lets running steps
+    finish and prints the command that continues the run; a second Ctrl-C ends it at once.
     """
     for_goal = any(options[name] for name in ("have", "want", "mode"))
     if is_plan(what) or (not for_goal and in_library(_settings(console, options), what)):

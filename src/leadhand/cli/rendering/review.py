@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from leadhand.cli.console import painted
 from leadhand.cli.rendering.graph import draw
-from leadhand.cli.rendering.text import clean, clean_lines
+from leadhand.cli.rendering.text import clean, clean_lines, wrapped
 from leadhand.core.catalog import NOT_DECLARED
 from leadhand.core.review.limits import changed_limits
 from leadhand.core.review.view import PlanReview, ReviewDocument
@@ -37,7 +37,8 @@ _KEY = re.compile(r"[A-Za-z0-9_$@.-]+")
 def print_review(console: Console, doc: ReviewDocument | PlanReview) -> None:
     """Print a review as data, in colour on a terminal."""
     for line in review_lines(doc, colour=console.data_colour):
-        console.out(line)
+        for part in wrapped(line, console.data_width):
+            console.out(part)
 
 
 def review_lines(doc: ReviewDocument | PlanReview, *, colour: bool) -> list[str]:

@@ -6,6 +6,7 @@ recolour or hide other text, so they are shown, never sent.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from itertools import zip_longest
@@ -17,6 +18,9 @@ _SHOWN = {code: f"\\x{code:02x}" for code in (*range(32), *range(0x7F, 0xA0)) if
 _SHOWN |= {code: f"\\u{code:04x}" for code in (*_BIDI, 0x2028, 0x2029)}
 _SHOWN |= {10: "\\n", 13: "\\r"}
 _IN_JSON = {code: f"\\u{code:04x}" for code in _SHOWN if code >= 0x7F}
+_COLOUR = re.compile(r"\033\[[0-9;]*m")
+_PARTS = re.compile(r"\033\[[0-9;]*m|[^ \033]+ *| +|\033")
+"""A colour, a word with the spaces after it, or spaces."""
 _LINES = {code: shown for code, shown in _SHOWN.items() if code != 10}
 
 
@@ -48,6 +52,36 @@ def hanging_lines(value: object, limit: int = 0) -> str:
 def clean_lines(value: object) -> str:
     """Return a text of several lines without effect on a terminal."""
     return escape_deceptive(str(value).replace("\r\n", "\n").translate(_LINES))
+
+
+def wrapped(line: str, width: int) -> list[str]:
+    """Return a line in lines no wider than a terminal, the later ones indented.
+
+    A terminal itself would go on at column 0. Colours are no text; a character that is not ASCII
+    counts as two columns, which some terminals give it. With a width of 0 the line stays whole.
+    """
+    if not width:
+        return [line]
+    limit = max(width - 1, 16)
+    text = _COLOUR.sub("", line)
+    indent = " " * min(len(text) - len(text.lstrip(" ")) + 4, limit // 2)
+    lines, now, used = list[str](), "", 0
+    for part in _PARTS.findall(line):
+        cells = 0 if part.startswith("\033") else sum(map(_cells, part))
+        if used + cells > limit and now.strip() and cells <= limit - len(indent):
+            lines.append(now)
+            now, used = indent, len(indent)
+        for each in [part] if used + cells <= limit else part:
+            if used + _cells(each[0]) > limit and len(each) == 1:
+                lines.append(now)
+                now, used = indent, len(indent)
+            now += each
+            used += cells if len(each) > 1 else _cells(each)
+    return [*lines, now]
+
+
+def _cells(character: str) -> int:
+    return 8 if character == "\t" else 1 if character.isascii() else 2
 
 
 def escaped_json(text: str) -> str:

@@ -29,6 +29,8 @@ LINTED_MAX = 500
 """Larger plans are not linted for a review: `leadhand lint` does that."""
 NOTES = frozenset({"timeout-missing", "goal-unchecked", "boundary-undeclared"})
 """The notes of the linter that are findings of a review; warnings always are."""
+OF_NO_PLANNER = frozenset({"field-later", "replan-absent"})
+"""The rules about what has no effect without a planner."""
 NAMED_MAX = 8
 
 
@@ -63,11 +65,19 @@ class Assessment(Struct, kw_only=True):
 
 
 def assess(
-    steps: list[Doc], plan: Doc, whole: Doc, catalog: Catalog, wanted: PlanReach, budget: object
+    steps: list[Doc],
+    plan: Doc,
+    whole: Doc,
+    catalog: Catalog,
+    wanted: PlanReach,
+    budget: object,
+    *,
+    planned: bool = False,
 ) -> Assessment:
     """Return what to know of `steps`, which are all of `whole`, or those that are added to it.
 
     `plan` is the document without its steps; `budget` is None if there is no limit.
+    `planned`: whether a planner that the document does not name plans on.
     """
     lasting, unknown = ([], []) if plan.get("rollback_plan") else _irreversible(steps, catalog)
     estimate = _estimate(plan)
@@ -77,7 +87,7 @@ def assess(
             *_undeclared(wanted),
             *_no_way_back(lasting),
             *_no_budget(wanted, budget),
-            *_linted(steps, whole, catalog),
+            *_linted(steps, whole, catalog, planned=planned),
         ],
         descriptions={str(step["id"]): _description(step, catalog) for step in steps},
         reversible=not lasting and not unknown,
@@ -188,12 +198,15 @@ def _no_budget(wanted: PlanReach, budget: object) -> list[ReviewFinding]:
     return [ReviewFinding(rule="budget-missing", level="note", step=None, message=told)]
 
 
-def _linted(steps: list[Doc], whole: Doc, catalog: Catalog) -> list[ReviewFinding]:
+def _linted(
+    steps: list[Doc], whole: Doc, catalog: Catalog, *, planned: bool
+) -> list[ReviewFinding]:
     """Return the findings of the linter about these steps, and about the plan as a whole."""
     if len(whole.get("steps", ())) > LINTED_MAX:
         told = f"more than {LINTED_MAX} steps: see `leadhand lint` for what the linter finds"
         return [ReviewFinding(rule="findings-cut", level="note", step=None, message=told)]
     ours = {str(step["id"]) for step in steps}
+    untrue = OF_NO_PLANNER if planned else frozenset[str]()
     return [
         ReviewFinding(
             rule=each.code,
@@ -203,4 +216,5 @@ def _linted(steps: list[Doc], whole: Doc, catalog: Catalog) -> list[ReviewFindin
         )
         for each in lint(whole, catalog)
         if (each.level == "warning" or each.rule in NOTES) and (not each.step or each.step in ours)
+        if each.rule not in untrue
     ]

@@ -245,11 +245,11 @@ def workers_changed(state: State, specs: list[WorkerSpec], wall: int = 0) -> Mov
     return events, effects
 
 
-def _changed(docs: Iterable[Doc], specs: list[WorkerSpec], catalog: Catalog) -> str:
-    """Name the changed workers among those that may do these steps."""
+def _changed(docs: Iterable[Doc], specs: list[WorkerSpec], catalog: Catalog, when: str) -> str:
+    """Name the changed workers among those that may do these steps, and when they changed."""
     used = {name for doc in docs for name in able_workers(doc, catalog.workers)}
     names = sorted(spec.name for spec in specs if spec.name in used)
-    return f"{listed(names)} changed after the approval"
+    return f"{listed(names)} changed {when}"
 
 
 def _void(state: State, specs: list[WorkerSpec], names: set[str], wall: int) -> Moves:
@@ -268,7 +268,8 @@ def _void(state: State, specs: list[WorkerSpec], names: set[str], wall: int) -> 
         if not found.people and not found.refused:
             touched = [step for step in touched if step.approved]
     new = Catalog({**state.catalog.workers, **{spec.name: spec for spec in specs}}.values())
-    what = _changed((step.doc for step in touched), specs, state.catalog)
+    docs_held = (step.doc for step in touched)
+    what = _changed(docs_held, specs, state.catalog, "after the approval")
     return _held(state, touched, what, POLICY, new) if touched else ([], [])
 
 
@@ -281,7 +282,7 @@ def _reopen_review(state: State, specs: list[WorkerSpec], wall: int) -> Moves:
     asked = f"review-{revision.number}" in state.questions
     if not asked or names.isdisjoint(spec.name for spec in specs):
         return [], []
-    what = _changed(revision.add, specs, state.catalog)
+    what = _changed(revision.add, specs, state.catalog, "while the question was open")
     return reopen_review(state, revision, _ruling(state, revision.add, specs, wall), what)
 
 

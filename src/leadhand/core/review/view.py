@@ -202,8 +202,10 @@ def review_document(state: State, now: Now) -> ReviewDocument:
     question = state.questions.get(f"review-{revision.number}") if revision else None
     shown = binding(state, revision, 0) if revision else ""
     head, budget, name = head_of(state.started), state.policy.budget, name_of_run(state.started)
+    planned = state.started is not None and state.started.planner != "document"
+    known = assess(list(add), head, after, state.catalog, wanted, budget, planned=planned)
     return ReviewDocument(
-        **structs.asdict(assess(list(add), head, after, state.catalog, wanted, budget)),
+        **structs.asdict(known),
         run=state.run,
         name=name,
         started_by=state.started.actor if state.started else "",
