@@ -62,6 +62,8 @@ CODE = re.compile(r"(`+)(?!`).+?(?<!`)\1(?!`)", re.DOTALL)
 HEADING = re.compile(r"^(#{1,6}) +(.+?) *#*$", re.MULTILINE)
 MATTER = re.compile(r"\A---\n(.*?)\n---\n", re.DOTALL)
 COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+LABEL = re.compile(r"^(\*\*\w+\.\*\*|About \d+ minutes\.) ")
+"""What stands before the first sentence of a page: `**Goal.**`, or how long a tutorial takes."""
 CHANGES = "<!-- changelog -->"
 PICTURE = re.compile(r"<!-- picture ([\w-]+): (.*?) -->", re.DOTALL)
 LANGUAGES = {
@@ -101,10 +103,10 @@ class Page:
 
     @property
     def summary(self) -> str:
-        """The first sentence below the title."""
+        """The first sentence below the title, without a label before it."""
         body = MATTER.sub("", COMMENT.sub("", self.text))
         for part in re.split(r"\n\s*\n", FENCE.sub("", body)):
-            words = plain(" ".join(part.split()))
+            words = plain(LABEL.sub("", " ".join(part.split())))
             if words and not part.lstrip().startswith(("#", "|", "!", "-", "<", ">")):
                 return re.split(r"(?<=[.!?]) (?=[A-Z])", words)[0]
         return ""

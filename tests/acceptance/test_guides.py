@@ -11,7 +11,7 @@ The convention, for the pages of docs/tutorials and docs/how-to:
    with variables before it if need be, start warm; bash runs all others. `cd` and `export` hold
    for the rest of the page, ` &` leaves a program running, and `kill %1` ends it. A command may
    go on in the next line after ` \\`. With `title="Terminal"` the block is typed on a terminal, and
-   what follows the question `Approve? …` in its line is the answer.
+   what follows the question `Approve…?` in its line is the answer.
 5. RUN is the run that the page started last. 8123 and 8787 are ports; a test takes free ones. The
    addresses POSTGRES and TEMPORAL below stand for servers; a test that types them starts one.
 6. ```sh blocks are shown and not run; commands of Leadhand in them must exist.
@@ -47,7 +47,7 @@ FENCE = re.compile(r"^(`{3,})(\w+)([^\n`]*)\n(.*?)^\1$", re.MULTILINE | re.DOTAL
 FILE = re.compile(r"# ([\w./-]+\.(?:py|yaml|toml|sh))\n")
 TITLE = re.compile(r'title="([^"]+)"')
 EXIT = re.compile(r" +# exit (\d+)$")
-QUESTION = re.compile(r"(Approve\? .*\[d\]iff) (\w+)")
+QUESTION = re.compile(r"(Approve\? .*\[d\]iff|Approve exactly this\? \[y/N\]:) (\w+)")
 PORTS = ("8123", "8787")
 POSTGRES, TEMPORAL = "postgres://leadhand@db.example/leadhand", "temporal.example:7233"
 READY_S = 60
@@ -95,9 +95,12 @@ class Reader:
 
     def terminal(self, text: str, at: str) -> None:
         """Type one command on a terminal, and answer what it asks."""
-        line, *said = text.removeprefix("$ ").splitlines()
+        line, *said = text.removeprefix("$ ").replace("RUN", self.run).splitlines()
         check_commands(line, at)
-        with Screen(self.folder, *shlex.split(line)[1:], **self.env) as screen:
+        words = shlex.split(line)
+        start = words.index("leadhand")
+        given = self.env | dict(word.split("=", 1) for word in words[:start])
+        with Screen(self.folder, *words[start + 1 :], **given) as screen:
             for question in filter(None, map(QUESTION.fullmatch, said)):
                 screen.expect(question[1])
                 screen.type(question[2] + "\n")
