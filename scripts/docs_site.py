@@ -17,6 +17,7 @@ With `--draft`, every picture is left empty, so that none must be made.
 """
 
 import argparse
+import html
 import html.parser
 import json
 import os
@@ -65,6 +66,7 @@ COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 LABEL = re.compile(r"^(\*\*\w+\.\*\*|About \d+ minutes\.) ")
 """What stands before the first sentence of a page: `**Goal.**`, or how long a tutorial takes."""
 CHANGES = "<!-- changelog -->"
+CONSOLE = re.compile(r'(<div class="language-console highlight")>(.*?</code></pre>)', re.DOTALL)
 PICTURE = re.compile(r"<!-- picture ([\w-]+): (.*?) -->", re.DOTALL)
 LANGUAGES = {
     ".py": "python",
@@ -521,7 +523,17 @@ def build(into: Path, nav: list[Any]) -> None:
     for path in (into / "site").rglob("*.html"):
         # Zensical has pages load this from another host, for search from the file system.
         up = os.path.relpath(into / "site" / "assets" / "worker.js", path.parent)
-        path.write_text(path.read_text().replace("https://unpkg.com/iframe-worker/shim", up))
+        text = path.read_text().replace("https://unpkg.com/iframe-worker/shim", up)
+        path.write_text(CONSOLE.sub(copied, text))
+
+
+def copied(block: re.Match[str]) -> str:
+    """Have the copy button of a console block copy its commands, without prompts and output."""
+    text = html.unescape(re.sub(r"<[^>]+>", "", block[2].partition("<code>")[2]))
+    commands = re.findall(r"^\$ ((?:.*\\\n)*.*)$", text, re.MULTILINE)
+    if not commands:
+        return block[0]
+    return f'{block[1]} data-copy="{html.escape(chr(10).join(commands))}">{block[2]}'
 
 
 # --- for language models -----------------------------------------------------

@@ -266,3 +266,16 @@ def test_what_is_wrong_with_the_html_is_named(tmp_path, body, wrong):
 def test_a_style_sheet_loads_nothing_from_another_host(tmp_path):
     (tmp_path / "a.css").write_text("a { background: url(https://example.org/a.png) }")
     assert docs_site.check(tmp_path) == ["a.css: loads https://example.org/a.png from another host"]
+
+
+def test_a_console_block_is_copied_without_prompts_and_output():
+    code = '<span class="gp">$ </span>echo &quot;a&quot; \\\n  b\nab\n$ ls\n'
+    block = f'<div class="language-console highlight"><span>T</span><pre><code>{code}</code></pre>'
+    copied = docs_site.CONSOLE.sub(docs_site.copied, block)
+    assert 'highlight" data-copy="echo &quot;a&quot; \\\n  b\nls"><span>T</span>' in copied
+
+
+@pytest.mark.parametrize("label", ["", "**Goal.** ", "About 10 minutes. "])
+def test_the_summary_of_a_page_leaves_out_the_label_before_it(label):
+    page = docs_site.Page("a.md", None, f"# A\n\n{label}A run ends. It is shown.\n")
+    assert page.summary == "A run ends."
