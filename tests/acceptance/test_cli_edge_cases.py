@@ -168,7 +168,7 @@ def test_a_lead_from_settings_has_what_the_command_line_has(folder, monkeypatch)
     assert (folder.path / "run.zip").read_bytes() == data
     assert folder.run("verify", "run.zip").code == 0
     (folder.path / "run.zip").write_bytes(b"other")
-    with pytest.raises(Conflict, match="holds something else"):
+    with pytest.raises(Conflict, match="exists already with other content"):
         lead.export(outcome.run, folder.path / "run.zip")
     assert folder.run("export", outcome.run, "-o", "same.zip").code == 0
     assert (folder.path / "same.zip").read_bytes() == data

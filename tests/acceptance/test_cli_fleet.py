@@ -383,7 +383,7 @@ def test_whoever_follows_an_agent_is_let_go_when_it_is_gone(folder):
     (place / "1.jsonl").write_text(line)
     said = folder.run("fleet", "log", "a", "-f")
     assert (said.code, "I begin" in said.out) == (0, True)
-    assert "its agent is gone" in said.err
+    assert "the agent has ended" in said.err
     assert transcripts.is_over(place / "1.jsonl") is False
     (place / "2.jsonl").write_text(line)
     assert transcripts.is_over(place / "1.jsonl") is True

@@ -145,7 +145,7 @@ async def test_a_few_digits_do_not_show_that_a_person_saw_it():
                 outcome.run, "answer", id="review-1", choice="approve", approval=words
             )
     other = "0" * 12 if seen[0] != "0" else "1" * 12
-    with pytest.raises(Conflict, match="look at it again") as refused:
+    with pytest.raises(Conflict, match="review it again") as refused:
         await made.answer(outcome.run, "review-1", "approve", shown=other)
     assert seen[:12] not in str(refused.value)
     await made.answer(outcome.run, "review-1", "approve", shown=seen[:12])

@@ -231,7 +231,8 @@ def test_the_checker_knows_that_only_people_revise_what_names_no_planner():
         for at, event in log
         if not (isinstance(event, (ev.ReviewRequested, ev.ApprovalGiven)) and event.number == 2)
     ]
-    assert any("needs a person" in each.message for each in check(unasked))
+    messages = [each.message for each in check(unasked)]
+    assert any("requires the approval of a person" in each for each in messages), messages
 
     def document(event):
         match event:

@@ -44,7 +44,7 @@ async def test_no_run_takes_the_name_of_another_ones_rollback(lead):
         await run.wait_idle()
         host.forget(run)
         assert (await lead.run(plan("a"), run_id="r")).ok
-        with pytest.raises(Conflict, match="nothing was taken back"):
+        with pytest.raises(Conflict, match="nothing was rolled back"):
             await lead.rollback("r")
     assert UNDONE == []
 

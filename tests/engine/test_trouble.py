@@ -111,7 +111,7 @@ def test_run_ids_are_names_and_used_once(tmp_path: Path) -> None:
     lead = Lead([w], store=tmp_path / "x.db")
     plan = steps({"id": "a", "worker": "w"})
     assert lead.run_sync(plan, run_id="one").ok
-    with pytest.raises(Conflict, match="one already"):
+    with pytest.raises(Conflict, match="one exists already"):
         lead.run_sync(plan, run_id="one")
     for bad in ("$host", "\x1b[31m", "a b", "x" * 101, "\ud800"):
         with pytest.raises(UsageError, match="no run id"):

@@ -81,7 +81,7 @@ async def test_they_are_recorded_and_hold():
     assert b'"planner_calls_max":200' in log
     outcome = await Lead(WORKERS, model(calls=1, style="next_step"), MemoryStore()).run(GOAL)
     assert outcome.status == "failed"
-    assert "asked 1 times" in outcome.reason
+    assert "limit of 1 planner calls is reached" in outcome.reason
 
 
 CLI = """
