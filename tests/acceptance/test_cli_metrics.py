@@ -90,7 +90,7 @@ def test_open_circuits_are_listed(tmp_path):
             lambda: folder.run("metrics", "--json").doc["open_circuits"], "the circuit"
         )
         assert [row["worker"] for row in found] == ["slow"]
-        assert "left alone  slow until" in folder.run("metrics").out
+        assert "unavailable slow until" in folder.run("metrics").out
     finally:
         folder.run("cancel", folder.latest()["run"])
     assert folder.run("metrics", "--json").doc["attempts"] == 1

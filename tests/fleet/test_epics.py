@@ -155,7 +155,7 @@ def test_whatever_an_epic_is_called_its_run_has_a_name_and_its_plan_is_sound(tmp
     assert run_of(beside.place.stem, beside.place.read_bytes()) == beside.run != run
     assert len(list((tmp_path / "epics").iterdir())) == 2
     (tmp_path / ".hidden.md").write_text(text)
-    with pytest.raises(UsageError, match=r"call it hidden\.md"):
+    with pytest.raises(UsageError, match=r"rename it to hidden\.md"):
         submit(tmp_path / "epics", tmp_path / ".hidden.md")
 
 

@@ -31,7 +31,7 @@ def test_silence_may_count_as_an_answer():
     outcome = Lead([write, who], store=store).run_sync(Goal(want="letter"))
     assert outcome.result == "Dear council"
     (asked,) = events(store, "QuestionAsked")
-    assert 'Who reads it? Without an answer within 50ms, "council" counts.' in asked["text"]
+    assert 'Who reads it? Default without an answer within 50ms: "council".' in asked["text"]
     (answered,) = events(store, "QuestionAnswered")
     assert (answered["actor"], answered["choice"], answered["data"]) == (NOBODY, "done", "council")
 
