@@ -100,6 +100,24 @@ def test_the_first_line_says_what_is_decided(steps, plan, parts):
     assert found.reversible is ("can be rolled back" in shown[0] or "effects: none" in shown[0])
 
 
+@pytest.mark.parametrize(("worker", "named"), [("pay", True), ("look", False)])
+def test_an_undo_of_high_risk_is_named(worker, named):
+    """Its rollback waits for a person, while the failed step's effect stays."""
+    found, _ = lines(PAY | {"undo": {"worker": worker}})
+    assert ("undo-risky" in {each.rule for each in found.findings}) is named
+
+
+def test_a_worker_with_several_actions_describes_none_of_them():
+    """Its own words are of one action, which need not be that of the step."""
+    offers = {"deploy": Offer(effects=()), "health": Offer(effects=())}
+    site = WorkerSpec(name="site", version="1", description="Deploy it.", offers=offers)
+    doc = {"goal": "g", "steps": [{"id": "h", "worker": "site", "action": "health"}]}
+    found = plan_review(
+        doc, {}, Catalog([site]), Now(1, 1), context="", limits=limits_of(Policy()), not_loaded=[]
+    )
+    assert "Deploy it." not in "\n".join(review_lines(found, colour=False))
+
+
 def test_findings_graph_and_steps_follow_with_what_each_worker_does():
     found, shown = lines(LOOK, PAY | {"depends_on": ["look"]}, {"id": "q", "worker": "quick"})
     text = "\n".join(shown)

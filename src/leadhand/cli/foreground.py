@@ -76,7 +76,7 @@ class HostedJob:
     started: Callable[[str], None] = lambda _run: None
     """Called with the run's id once its start is durable."""
     actor: str = ""
-    """The person at the terminal, who may be asked; empty: nobody is."""
+    """The person at the terminal, who may be asked; empty: no person is there."""
     resume_options: tuple[str, ...] = ()
     """What `leadhand resume` needs besides the run, to load the same workers."""
 

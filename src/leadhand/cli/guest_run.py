@@ -130,7 +130,7 @@ class _Following:
         self._quiet = quiet
         self._why = why
         self.asks_as = ""
-        """The person at the terminal who is asked about approvals; empty: nobody is."""
+        """The person at the terminal who is asked about approvals; empty: no person is there."""
         self._signals: Signals | None = None
         self._follower: Follower | None = None
         self._code: int | None = None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from leadhand.core.catalog import able_workers
+from leadhand.core.catalog import able_workers, effective_risk
 from leadhand.core.durations import seconds, text
 from leadhand.core.lint.plan import lint
 from leadhand.core.review.subject import UNDECLARED
@@ -86,6 +86,7 @@ def assess(
         findings=[
             *_undeclared(wanted),
             *_no_way_back(lasting),
+            *_risky_undos(steps, catalog),
             *_no_budget(wanted, budget),
             *_linted(steps, whole, catalog, planned=planned),
         ],
@@ -162,8 +163,9 @@ def _irreversible(steps: Iterable[Doc], catalog: Catalog) -> tuple[list[str], li
 
 
 def _description(step: Doc, catalog: Catalog) -> str:
+    """Return what the worker of a step does; "" for a worker with several actions."""
     spec = catalog.workers.get(str(step.get("worker", "")))
-    return spec.description if spec is not None else ""
+    return spec.description if spec is not None and len(spec.offers) <= 1 else ""
 
 
 def _undeclared(wanted: PlanReach) -> list[ReviewFinding]:
@@ -188,6 +190,22 @@ def _no_way_back(lasting: list[str]) -> list[ReviewFinding]:
             "rollback plan",
         )
         for ident in lasting
+    ]
+
+
+def _risky_undos(steps: Iterable[Doc], catalog: Catalog) -> list[ReviewFinding]:
+    """Return the undos that a policy rarely lets run: a rollback is a run with its own review."""
+    return [
+        ReviewFinding(
+            rule="undo-risky",
+            level="note",
+            step=str(step["id"]),
+            message=f"the undo of step {visible_name(step['id'])} has {risk} risk: a rollback may "
+            "wait for an approval of its own, and until then the effect stays",
+        )
+        for step in steps
+        if isinstance(undo := step.get("undo"), dict)
+        and (risk := effective_risk(None, undo, catalog)) in ("high", "critical")
     ]
 
 

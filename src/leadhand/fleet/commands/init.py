@@ -84,7 +84,11 @@ def init(console: Console, repo: Path | None, *, only_print: bool) -> int:
                 "gate": [list(each.argv) for each in found.tools.gate],
                 "setup": [list(each.argv) for each in found.tools.setup],
                 "protected": [each.pattern for each in found.tools.protected],
-                "todo": [*found.tools.todo, *found.tools.unreadable],
+                "todo": [
+                    *found.tools.todo,
+                    *map(_host_todo, found.tools.downloads),
+                    *found.tools.unreadable,
+                ],
                 "next": list(NEXT),
             }
         )
@@ -96,13 +100,18 @@ def init(console: Console, repo: Path | None, *, only_print: bool) -> int:
     return 0
 
 
+def _host_todo(download: str) -> str:
+    """Return what a person must add for a set-up that downloads."""
+    return f"{download}: name the hosts of its package index in setup_hosts"
+
+
 def _report(console: Console, found: SurveyedRepository) -> None:
     console.say(f"wrote {FILE} ({', '.join(found.tools.languages) or 'no known language'})")
     for each in found.tools.gate:
         console.say(f"  gate   {shlex.join(each.argv)} ({_inline(each.why)})")
     for each in found.tools.setup:
         console.say(f"  setup  {shlex.join(each.argv)} ({_inline(each.why)})")
-    for line in found.tools.todo:
+    for line in (*found.tools.todo, *map(_host_todo, found.tools.downloads)):
         console.say(f"  TODO   {clean(line)}")
     for line in found.tools.unreadable:
         console.say(f"  TODO   could not be read: {clean(line)}")
@@ -251,13 +260,9 @@ def _setup_lines(tools: Toolchain) -> Iterator[str]:
     for each in tools.setup:
         yield f"    {_list(each.argv)},  # {_inline(each.why)}"
     yield "]"
-    if tools.hosts:
-        yield "setup_hosts = ["
-        for host, why in tools.hosts:
-            yield f"    {_text(host)},  # {_inline(why)}"
-        yield "]"
-    else:
-        yield '# setup_hosts = ["index.example.com"]   # without hosts they have no network'
+    for line in tools.downloads:
+        yield _comment(f"TODO: {_host_todo(line)}")
+    yield '# setup_hosts = ["index.example.com"]   # without hosts they have no network'
     yield ""
 
 

@@ -113,7 +113,9 @@ class Toolchain:
 
     languages: list[str] = field(default_factory=list)
     setup: list[ToolCommand] = field(default_factory=list)
-    hosts: list[tuple[str, str]] = field(default_factory=list)
+    downloads: list[str] = field(default_factory=list)
+    """Which programs of the set-up download packages, each with its file. The hosts are a matter of
+    the machine (a mirror, a private index), so none is guessed from what the repository holds."""
     checks: list[ToolCommand] = field(default_factory=list)
     """Lint and type checks."""
     tests: list[ToolCommand] = field(default_factory=list)
@@ -129,8 +131,7 @@ class Toolchain:
         """Add what was found elsewhere in the repository; `tests=False`: no gate commands."""
         here = {each.argv for each in self.setup}
         self.setup += [each for each in other.setup if each.argv not in here]
-        named = {host for host, _ in self.hosts}
-        self.hosts += [each for each in other.hosts if each[0] not in named]
+        self.downloads += [each for each in other.downloads if each not in self.downloads]
         self.notes += other.notes
         self.unreadable += other.unreadable
         if tests:
@@ -310,7 +311,7 @@ def _node(files: CommitFiles, folder: str) -> Toolchain:
             "bun": ("install", "--frozen-lockfile"),
         }[manager]
         found.setup.append(ToolCommand((manager, *where, *words), lock or file))
-        found.hosts.append(("registry.npmjs.org", f"{manager} downloads packages ({lock or file})"))
+        found.downloads.append(f"{manager} downloads packages ({lock or file})")
     scripts = _table(package, "scripts")
     for name in ("lint", "typecheck", "type-check"):
         if _is_script(scripts.get(name)):
@@ -361,7 +362,7 @@ def _go(files: CommitFiles, folder: str) -> Toolchain:
         found.setup.append(
             ToolCommand(("go", *where, "mod", "download"), f"{file} has requirements")
         )
-        found.hosts += [(host, file) for host in ("proxy.golang.org", "sum.golang.org")]
+        found.downloads.append(f"go downloads modules ({file})")
     found.checks.append(ToolCommand(("go", *where, "vet", "./..."), file))
     if any(name.endswith("_test.go") for name in files.below(folder)):
         why = f"{file}, *_test.go; -json: tests are counted by name"
@@ -383,7 +384,7 @@ def _rust(files: CommitFiles, folder: str) -> Toolchain:
     )
     if needs or "workspace" in manifest:
         found.setup.append(ToolCommand(("cargo", "fetch", *where, *locked), file))
-        found.hosts += [(host, file) for host in ("index.crates.io", "static.crates.io")]
+        found.downloads.append(f"cargo downloads crates ({file})")
     if lint := files.first(("rustfmt.toml", ".rustfmt.toml"), folder):
         found.checks.append(ToolCommand(("cargo", "fmt", *where, "--check"), lint))
     sources = [name for name in files.below(folder) if name.endswith(".rs")]
@@ -472,16 +473,15 @@ def _python_setup(
     files: CommitFiles, folder: str, found: Toolchain, project: PythonProject
 ) -> tuple[str, ...]:
     """Add the set-up commands; return the words that start Python in the gate."""
-    hosts = [("pypi.org", "packages"), ("files.pythonhosted.org", "packages")]
     if lock := files.first(("uv.lock",), folder):
         where = ("--project", folder) if folder else ()
         found.setup.append(ToolCommand(("uv", "sync", *where, "--frozen"), lock))
-        found.hosts += [(host, lock) for host, _ in hosts]
+        found.downloads.append(f"uv downloads packages ({lock})")
         return ("uv", "run", *where, "--no-sync", "python")
     if lock := files.first(("poetry.lock",), folder):
         where = ("-C", folder) if folder else ()
         found.setup.append(ToolCommand(("poetry", *where, "install", "--no-interaction"), lock))
-        found.hosts += [(host, lock) for host, _ in hosts]
+        found.downloads.append(f"poetry downloads packages ({lock})")
         return ("poetry", *where, "run", "python")
     words = list(_pip_words(files, folder, project))
     if not words:
@@ -489,7 +489,7 @@ def _python_setup(
     why = ", ".join((*project.asked, *([project.manifest] if project.manifest else []))) or "pytest"
     found.setup.append(ToolCommand(("python3", "-m", "venv", ".venv"), f"packages of {why}"))
     found.setup.append(ToolCommand((".venv/bin/python", "-m", "pip", "install", *words), why))
-    found.hosts += [(host, "pip downloads packages") for host, _ in hosts]
+    found.downloads.append(f"pip downloads packages ({why})")
     return (".venv/bin/python",)
 
 
