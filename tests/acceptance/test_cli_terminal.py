@@ -6,6 +6,7 @@ import os
 import pty
 import re
 import select
+import signal
 import struct
 import termios
 import time
@@ -16,21 +17,27 @@ from tests.support.cli import PROGRAM, WORKERS, Done, environment
 
 pytestmark = pytest.mark.real
 
-PROMPTS = (b"Your answer", b"Approve exactly this?", b"Do you trust them?", b"Which template?")
+PROMPT = re.compile(
+    rb"Your answer|Approve exactly (?:this|commit \w+)\?|Do you trust them\?|Which template\?"
+)
 
 
 FILES = {"workers.py": WORKERS}
 
 
 def typed(folder, *args, keys="", rows=30, columns=100, limit_s=60, **env):
-    """Run a command on a terminal of its own; `keys` are typed after the first prompt."""
+    """Run a command on a terminal of its own; each line of `keys` answers one prompt.
+
+    Keys that are typed before a prompt is printed are discarded by the program.
+    """
+    lines = keys.splitlines(keepends=True)
     pid, terminal = pty.fork()
     if pid == 0:
         os.chdir(folder.path)
         known = {"TERM": "xterm", "COLUMNS": str(columns)}
         os.execve(PROGRAM[0], [*PROGRAM, *args], environment(folder.path, **known | env))
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-    seen, until = b"", time.monotonic() + limit_s
+    seen, answered, until = b"", 0, time.monotonic() + limit_s
     while time.monotonic() < until:
         if not select.select([terminal], [], [], 0.1)[0]:
             continue
@@ -41,9 +48,11 @@ def typed(folder, *args, keys="", rows=30, columns=100, limit_s=60, **env):
         if not part:
             break
         seen += part
-        if keys and any(each in seen for each in PROMPTS):
-            os.write(terminal, keys.encode())
-            keys = ""
+        if lines and (asked := PROMPT.search(seen, answered)):
+            answered = asked.end()
+            os.write(terminal, lines.pop(0).encode())
+    else:
+        os.kill(pid, signal.SIGKILL)
     _, status = os.waitpid(pid, 0)
     os.close(terminal)
     return Done(os.waitstatus_to_exitcode(status), seen.decode(errors="replace"), "")
