@@ -384,6 +384,8 @@ class RunDocument(RunOutcome, kw_only=True):
     """What drives it: a process, or a Temporal server."""
     started: str
     """When the run started, in ISO 8601."""
+    started_by: str
+    """The person who started the run; empty if not recorded."""
     plan: Doc
     """The plan document without its steps."""
     params: Doc
@@ -428,6 +430,7 @@ def shown_document(reader: Reader, state: State, driver: Driver) -> RunDocument:
         steps=[detailed_step_row(state, step) for step in state.steps.values()],
         host=driver.drives(state) or None,
         started=iso(state.started_at),
+        started_by=state.started.actor if state.started else "",
         plan=state.started.plan if state.started else {},
         params=deep_copy(state.params),
         revision=state.revision,

@@ -14,6 +14,7 @@ from leadhand.core.review.approval import digests
 from leadhand.core.state.evolve import evolve
 from leadhand.core.state.model import State
 from leadhand.core.views.failure_origin import FailureOrigin, origin_of_run
+from leadhand.core.views.headline import headline
 from leadhand.core.views.ledger import describe, ledger_of
 from leadhand.core.views.recovery_stats import RecoveryOutcome, recoveries
 from leadhand.core.views.run import (
@@ -106,6 +107,8 @@ class Story:
     plan_id: str
     status: str
     reason: str
+    headline: str
+    """How the run ended or stood, in one sentence."""
     started: int
     ended: int
     actor: str
@@ -155,6 +158,7 @@ def tell(log: Sequence[tuple[Entry, ev.Event]], parts: Parts) -> Story:
         plan_id=str(started.plan.get("plan_id", "")) if started else "",
         status=state_words(state),
         reason=state.ended.reason if state.ended else "",
+        headline=headline(state),
         started=state.started_at,
         ended=state.ended_at or state.last_at,
         actor=started.actor if started else "",

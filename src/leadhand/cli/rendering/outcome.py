@@ -17,6 +17,7 @@ from leadhand.core.durations import text
 from leadhand.core.plan.graph import dependencies
 from leadhand.core.review.protected_change import KIND as PROTECTED
 from leadhand.core.rollback import nothing_to_undo, to_roll_back
+from leadhand.core.views.headline import headline
 from leadhand.core.views.inbox import inbox_row, wants_words
 from leadhand.core.views.run import (
     APPROVALS,
@@ -269,6 +270,8 @@ def print_head(console: Console, state: State, *, hosted: bool, stopped: str = "
     lonely = "" if hosted or status in ENDED else NO_HOST
     told = header(state, now, stopped=stopped, hosted=hosted, named=True)
     console.out(f"{status}{lonely} · {told}")
+    if status in ENDED:
+        console.out(clean(headline(state), 1000))
     named = state.started.plan.get("planner") if state.started is not None else None
     if named:
         console.out(f"may be revised by {clean(named, 100)}")

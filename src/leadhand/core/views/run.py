@@ -22,6 +22,7 @@ from leadhand.core.hashing import canonical
 from leadhand.core.plan.model import Goal, Json
 from leadhand.core.report import FailedAttempt, Failure, PlannerView, Recommendation, StepView
 from leadhand.core.state.model import SETTLED, STARTABLE
+from leadhand.core.views.headline import headline
 from leadhand.core.views.inbox import InboxRow, inbox_row
 
 if TYPE_CHECKING:
@@ -132,6 +133,8 @@ class RunOutcome(Struct, kw_only=True):
     """Why the run has this status."""
     origin: str
     """Where the cause of an end without success lies."""
+    headline: str
+    """How the run stands or ended, in one sentence."""
     models: list[ModelRow] | UnsetType = UNSET
     """What each model was asked and what that cost, the dearest first."""
     estimated_duration: float | UnsetType = UNSET
@@ -561,6 +564,7 @@ def run_outcome(state: State, kind: type[Any] = RunOutcome, **more: Any) -> Any:
         duration=duration,
         reason=state.ended.reason if state.ended else "",
         origin=state.ended.origin if state.ended else "",
+        headline=headline(state),
         models=model_rows(state) or UNSET,
         estimated_duration=seconds(planned) if planned is not None else UNSET,
         dropped=dropped_rows(state) or UNSET,

@@ -2,11 +2,11 @@
 import { html } from "../lib.js";
 import { api } from "../api.js";
 import { route, to } from "../router.js";
-import { may } from "../store.js";
+import { may, now } from "../store.js";
 import { confirmed } from "../ui/dialog.js";
-import { Ago, Cost, Glyph, Meter, Said, Status, Took, Txt } from "../ui/parts.js";
-import { beyond, count, duration, goalText, headed, origin, repeated } from "../text.js";
-import { COUNTED, ENDED, stepState } from "../status.js";
+import { Ago, Copy, Cost, Facts, Glyph, Meter, Said, Status, Took, Txt, Value } from "../ui/parts.js";
+import { count, duration, full, goalText, headed, millis, origin, short } from "../text.js";
+import { COUNTED, ENDED, runState, stepState } from "../status.js";
 
 const ACTS = {
   pause: { title: "Pause this run?", body: "No new steps start. Running steps finish.", action: "Pause run", done: "Pausing" },
@@ -27,14 +27,40 @@ export function Head({ live }) {
       <p class="crumbs"><a href=${to(["runs"])}>Runs</a> / <span class="mono">${live.run}</span></p>
       <h1 tabindex="-1"><${Txt} v=${goal} /></h1></div>
     <div class="actions"><${Acts} live=${live} head=${head} /></div>
-    <${Figures} live=${live} head=${head} /><${Notes} live=${live} head=${head} /></header>`;
+    <${Outcome} head=${head} /><${Figures} live=${live} head=${head} /><${About} head=${head} /><${Notes} live=${live} head=${head} /></header>`;
 }
 
 function Acts({ live, head }) {
-  if (!may("operator")) return null;
   const button = (verb, label, tone = "") => html`<button type="button" class=${tone} onClick=${() => act(live, verb)}>${label}</button>`;
-  if (ENDED.has(head.status)) return html`${!head.rollback && head.can_roll_back && button("rollback", "Roll back")}`;
-  return html`${head.status === "paused" ? button("resume", "Resume run", "primary") : button("pause", "Pause run")}${button("cancel", "Cancel run")}`;
+  const over = ENDED.has(head.status);
+  return html`<${Copy} plain=${true} text=${location.href} label="Copy link" /><${Copy} plain=${true} text=${`leadhand show ${live.run}`} label="Copy command" />
+    ${may("operator") && (over ? !head.rollback && head.can_roll_back && button("rollback", "Roll back")
+      : html`${head.status === "paused" ? button("resume", "Resume run", "primary") : button("pause", "Pause run")}${button("cancel", "Cancel run")}`)}`;
+}
+
+/** How the run ended in one sentence, as the terminal and the export say it; and its result. */
+function Outcome({ head }) {
+  if (!ENDED.has(head.status) || !head.headline) return null;
+  const { tone, shape } = runState(head.status);
+  const more = headed(head.reason).body; // what a program printed
+  return html`<div class="note outcome tone-${tone}"><${Glyph} shape=${shape} /><div><p><${Txt} v=${head.headline} /></p>
+    ${more && html`<details><summary>Full reason</summary><${Said} v=${head.reason} /></details>`}
+    ${head.result != null && html`<details><summary>Result: <span class="muted"><${Txt} v=${short(brief(head.result), 160)} /></span></summary><${Value} v=${head.result} /></details>`}</div></div>`;
+}
+
+const brief = (value) => (typeof value === "string" ? value : JSON.stringify(value));
+
+/** What the run was given, and who approved what until when: one line that opens. */
+function About({ head }) {
+  const given = Object.entries(head.params ?? {});
+  const labels = Object.entries(head.labels ?? {});
+  const approvals = head.approvals ?? [];
+  if (!given.length && !labels.length && !approvals.length) return null;
+  const last = approvals.at(-1);
+  const parts = [given.length && `Inputs: ${given.map(([name, value]) => `${name}=${brief(value)}`).join(", ")}`, last && `Approved by ${last.by}${approvals.length > 1 ? ` and ${count(approvals.length - 1, "more approval")}` : ""}`, labels.length && `Labels: ${labels.map((pair) => pair.join("=")).join(", ")}`];
+  return html`<details class="about"><summary><${Txt} v=${short(parts.filter(Boolean).join(" · "), 150)} /></summary>
+    <div class="card pad"><${Facts} of=${{ Inputs: given.length ? html`<${Facts} of=${head.params} />` : null, Labels: labels.map((pair) => pair.join("=")).join(", "),
+      Approvals: approvals.length ? html`<ul>${approvals.map((each) => html`<li><b><${Txt} v=${each.by} /></b>: revision ${each.revision}, <time datetime=${each.at}>${full(each.at)}</time>, ${each.until ? `until ${full(each.until)}` : "no expiry"}${each.why ? html`: <${Txt} v=${each.why} />` : ""}</li>`)}</ul>` : null }} /></div></details>`;
 }
 
 function Figures({ live, head }) {
@@ -45,10 +71,11 @@ function Figures({ live, head }) {
     <div><dt>Cost</dt><dd><${Cost} cost=${head.cost} money=${head.money} />${budget ? html`<span class="muted"> of ${budget}</span>` : ""}</dd></div>
     <div><dt>Duration</dt><dd class="figure"><${Time} live=${live} head=${head} /></dd></div>
     <div class="less"><dt>Revision</dt><dd><${Revision} live=${live} head=${head} /></dd></div>
-    <div class="less"><dt>Started</dt><dd><${Ago} at=${head.started} /></dd></div></dl>`;
+    <div class="less"><dt>Started</dt><dd><${Ago} at=${head.started} />${head.started_by ? html`<span class="muted"> by <${Txt} v=${head.started_by} /></span>` : ""}</dd></div>${head.environment ? html`<div class="less"><dt>Environment</dt><dd><${Txt} v=${head.environment} /></dd></div>` : ""}</dl>`;
 }
 
 const WAITED_MIN_S = 1;
+const STILL = new Set(["waiting"]);
 
 /** How long workers were at work, and how long the run waited; one that has not begun has taken no time. */
 function Time({ live, head }) {
@@ -57,11 +84,12 @@ function Time({ live, head }) {
     const since = head.waiting_for?.[0]?.since ?? head.started;
     return html`<span class="muted">${review?.waiting ? "waiting for approval since" : "not started, created"} <${Ago} at=${since} /></span>`;
   }
-  const over = ENDED.has(head.status) && head.duration != null;
   const estimated = head.estimated_duration ? html`<span class="muted"> of ${duration(head.estimated_duration)} estimated</span>` : "";
-  if (!over) return html`<${Took} from=${head.started} />${estimated}`;
-  const waited = head.worked == null ? 0 : head.duration - head.worked;
-  if (waited < WAITED_MIN_S) return html`${duration(head.duration)}${estimated}`;
+  const still = STILL.has(head.status) && head.worked != null; // no worker is at work: what passes is waiting
+  if (!still && !(ENDED.has(head.status) && head.duration != null)) return html`<${Took} from=${head.started} />${estimated}`;
+  const whole = still ? (now.value - millis(head.started)) / 1000 : head.duration;
+  const waited = head.worked == null ? 0 : whole - head.worked;
+  if (waited < WAITED_MIN_S) return html`${duration(whole)}${estimated}`;
   return html`${duration(head.worked)} working${estimated}<span class="muted">, ${duration(waited)} waiting</span>`;
 }
 
@@ -94,14 +122,9 @@ function Notes({ live, head }) {
   const waiting = head.waiting_for ?? [];
   // What is asked about the step that is open stands beside it.
   const asked = waiting.filter((each) => each.kind !== "review" && !(each.step && each.step === route.value.query.step));
-  const fault = head.fault && beyond(head.fault.why, [head.reason]);
-  const known = head.fault && repeated(head.fault.why.replace(/^step \S+: \w+: /, ""), [head.reason]);
   return html`
     ${review?.waiting && review.revision > (head.revision ?? 0) && route.value.path[2] !== "plan" && html`<p class="note tone-ask"><${Glyph} shape="person" /><span>Revision ${review.revision} is waiting for ${review.people > 1 ? count(review.people, "approval") : "approval"}. <a href=${to(["runs", live.run, "plan"])}>Review plan</a></span></p>`}
     ${asked.map((each) => html`<p class="note tone-ask"><${Glyph} shape="person" /><span><${Txt} v=${headed(each.text).head} /> <a href=${each.step ? to(["runs", live.run, "graph"], { step: each.step }) : to(["inbox"])}>Answer</a></span></p>`)}
-    ${head.reason && html`<p class="note tone-${head.status === "succeeded" ? "good" : "bad"}"><${Glyph} shape=${head.status === "succeeded" ? "check" : "cross"} /><span><${Said} v=${head.reason} />${head.fault && !repeated(head.fault.why, [head.reason]) && html` <span class="muted">(${FAULTS[head.fault.where] ?? head.fault.where}${known ? "" : html`: <${Txt} v=${headed(fault).head} />`})</span>`}</span></p>`}
     ${(head.dropped ?? []).slice(0, 10).map((each) => html`<p class="note tone-warn"><${Glyph} shape="loop" /><span>Dropped: <${Txt} v=${each.step} /> (${each.status}): <${Txt} v=${each.reason} /></span></p>`)}
     ${head.rollback && html`<p class="note tone-warn"><${Glyph} shape="loop" /><span>Rolled back by run <a href=${to(["runs", head.rollback.run])}>${head.rollback.run}</a>: ${head.rollback.status}</span></p>`}`;
 }
-
-const FAULTS = { planning: "planning failed", execution: "execution failed", limits: "limit reached", person: "stopped by a person" };

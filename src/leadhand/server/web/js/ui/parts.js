@@ -147,9 +147,9 @@ export function Hash({ of, groups = 4 }) {
   return html`<code class="hash" title=${of}>${hashed(of, groups)}</code>`;
 }
 
-export function Copy({ text, label = "Copy" }) {
+export function Copy({ text, label = "Copy", plain = false }) {
   const copy = () => navigator.clipboard.writeText(text).then(() => notice("Copied"), () => notice("The browser blocks copying on this page", "bad"));
-  return html`<button type="button" class="small" onClick=${copy}>${label}</button>`;
+  return html`<button type="button" class=${plain ? "" : "small"} onClick=${copy}>${label}</button>`;
 }
 
 /** Shares of a whole, as a bar; the figures stand beside it in words. */
