@@ -17,12 +17,16 @@ import re
 from collections.abc import Iterable
 from contextlib import asynccontextmanager
 from functools import lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from leadhand.core import paths
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
+
+
+WAITS_SHOWN = 4
 
 
 # Path patterns: whether a file matches the paths that an agent may write.
@@ -75,9 +79,11 @@ class Boundaries:
         """By folder: the claims on something in it."""
 
     @asynccontextmanager
-    async def hold(self, writes: Sequence[str], priority: int = 0) -> AsyncIterator[_Claim]:
-        """Wait until no other claim overlaps `writes`, then hold them."""
-        claim = _Claim(tuple(writes), priority)
+    async def hold(
+        self, writes: Sequence[str], priority: int = 0, name: str = ""
+    ) -> AsyncIterator[_Claim]:
+        """Wait until no other claim overlaps `writes`, then hold them for the task `name`."""
+        claim = _Claim(tuple(writes), priority, name)
         claim.ahead = self._clashing(claim)
         for other in claim.ahead:
             other.behind[claim] = None
@@ -94,6 +100,14 @@ class Boundaries:
     def held(self) -> int:
         """Return how many claims are held or wait."""
         return len(self._line)
+
+    def waits(self, most: int) -> dict[str, list[str]]:
+        """Return for tasks that wait whose paths they wait for; `most` of each."""
+        waiting = (claim for claim in self._line if claim.ahead and claim.name)
+        return {
+            claim.name: [other.name for other in islice(claim.ahead, WAITS_SHOWN)]
+            for claim in islice(waiting, most)
+        }
 
     def _clashing(self, claim: _Claim) -> dict[_Claim, None]:
         if claim.wide:
@@ -130,8 +144,8 @@ class Boundaries:
 
 
 class _Claim:
-    def __init__(self, writes: tuple[str, ...], priority: int) -> None:
-        self.writes, self.priority = writes, priority
+    def __init__(self, writes: tuple[str, ...], priority: int, name: str) -> None:
+        self.writes, self.priority, self.name = writes, priority, name
         self.wanted = False
         self.paths = [_plain(text) for text in writes]
         self.wide = any("*" in text or "?" in text for text in writes) or "" in self.paths

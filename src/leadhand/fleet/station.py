@@ -37,6 +37,8 @@ Doc = dict[str, Any]
 LOOK_S = 0.5
 ORDER_BYTES_MAX = 1 << 20
 ANSWER_S = 15.0
+FRESH_S = 0.5
+LOCKED_SHOWN = 300
 VERBS = ("stop", "message", "drain")
 
 
@@ -60,6 +62,9 @@ class Station:
         """Set when the fleet is asked to end."""
         self._looking: asyncio.Task[None] | None = None
         self._held = ""
+        self._counting = asyncio.Lock()
+        self._counted: dict[float, tuple[float, Doc]] = {}
+        """The last figures: pages that ask for them at the same time get the same ones."""
         self._trouble: dict[str, str] = {}
 
     async def __aenter__(self) -> Self:
@@ -94,7 +99,12 @@ class Station:
 
     async def figures(self, since_s: float) -> Doc:
         """Return the document of `leadhand fleet status --json` for the last `since_s` seconds."""
-        return await self.evidence.document(since_s)
+        async with self._counting:
+            at, doc = self._counted.get(since_s, (0.0, {}))
+            if time.monotonic() - at > FRESH_S:
+                doc = await self.evidence.document(since_s, self.live())
+                self._counted = {since_s: (time.monotonic(), doc)}
+            return doc
 
     def live(self) -> Doc:
         """Return which agents are at work, and what holds others back."""
@@ -111,6 +121,7 @@ class Station:
             "places": {"most": shop.governor.most, "now": int(shop.governor.limit)},
             "waiting": shop.governor.waiting,
             "held_back": self.fleet.held_back,
+            "locked": shop.boundaries.waits(LOCKED_SHOWN),
             "draining": shop.governor.stopped,
             "refused": {**self.fleet.refused, **self._trouble},
             "train": shop.conductor.status(),

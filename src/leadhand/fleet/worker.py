@@ -138,11 +138,16 @@ async def retry_trouble(
 
 @asynccontextmanager
 async def turn(
-    boundaries: Boundaries, governor: Governor, writes: Sequence[str], kind: str, priority: int
+    boundaries: Boundaries,
+    governor: Governor,
+    writes: Sequence[str],
+    kind: str,
+    priority: int,
+    name: str = "",
 ) -> AsyncIterator[None]:
-    """Wait for both, and keep them for as long as the block lasts."""
+    """Wait for both, and keep them for as long as the block lasts; `name` is the task's."""
     while True:
-        async with boundaries.hold(writes, priority) as claim:
+        async with boundaries.hold(writes, priority, name) as claim:
             try:
                 async with governor.place(kind, priority, unless=claim.is_wanted):
                     yield
@@ -256,7 +261,7 @@ class CoderWorker:
         Raise trouble until an agent begins.
         """
         shop, who = self.shop, (task.run, task.step, task.attempt)
-        held = given.writes, self.coder.name, given.priority
+        held = given.writes, self.coder.name, given.priority, f"{task.run}/{task.step}"
         async with turn(shop.boundaries, shop.governor, *held):
             since = given.base if task.attempt == 1 else ""
             if others := await changes_since(shop.hub, task.run, since, given.writes):

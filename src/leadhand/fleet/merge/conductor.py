@@ -97,6 +97,8 @@ PATIENCE_S = 120.0
 PAUSE_S = 0.5
 LOG_MAX = 60_000
 LOGS_MAX = 500
+SHOWN = 20
+"""The most changes of a batch that a view names."""
 
 
 class Checks(Protocol):
@@ -208,8 +210,36 @@ class Conductor:
             "batch": self.train.batch,
             "window": self.train.window,
             "failure_rate": self.train.failure_rate,
+            "batches": self._batches(),
             **self.counts,
         }
+
+    def _batches(self) -> list[dict[str, Any]]:
+        """Return the queue as batches: each prefix under test adds its own changes to the last."""
+        queue, begin = self.train.queue, 0
+        found: list[tuple[str, list[str]]] = []
+        ends = dict.fromkeys(self.train.running.values(), "testing")
+        for size, (green, _test) in self.train.verdicts.items():
+            ends[size] = "passed" if green else "failed"
+        for end in sorted(ends):
+            found.append((ends[end], queue[begin:end]))
+            begin = max(begin, end)
+        found += [("testing alone", [each]) for each in self.train.suspects.values()]
+        found.append(("waiting", queue[begin:]))
+        aside = [*self.train.doubted, *(each.change for each in self.train.parked)]
+        found.append(("set aside", aside))
+        return [
+            {"state": state, "size": len(names), "changes": list(map(self._about, names[:SHOWN]))}
+            for state, names in found
+            if names
+        ]
+
+    def _about(self, name: str) -> dict[str, Any]:
+        waiting = self._waiting.get(name)
+        if waiting is None:
+            return {"task": "", "goal": ""}
+        change = waiting.change
+        return {"run": change.run, "task": change.task, "goal": change.goal[:120]}
 
     def _before(self, change: QueuedChange) -> Landed | Ejected | None:
         """Return the known outcome of a change: it has landed, or a later attempt has."""

@@ -28,6 +28,7 @@ from leadhand.fleet.product_log import EPIC, FLEET_DATABASE
 from leadhand.fleet.repository.git import Commit, Git, read_log
 from leadhand.fleet.repository.hub import MAIN, OLDER_MAX, START
 from leadhand.fleet.status import journal
+from leadhand.fleet.status.board import board, series
 from leadhand.fleet.status.figures import (
     DONE,
     SECOND,
@@ -36,12 +37,14 @@ from leadhand.fleet.status.figures import (
     Sources,
     facts_of,
     figures,
+    spent_in,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from leadhand.core.events import Event
 
 Doc = dict[str, Any]
 LIVE = "live.json"
@@ -56,18 +59,28 @@ class Evidence:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._facts: dict[str, tuple[int, EpicFacts]] = {}
+        self._logs: dict[str, _Log] = {}
+        self._notes = journal.Tail(folder)
+        self._reading = asyncio.Lock()
         self._commits: tuple[str, list[Commit]] = ("", [])
         self._older: list[Landing] | None = None
 
-    async def document(self, since_s: float = 0.0) -> Doc:
-        """Return all figures and the present state; rates of the last `since_s` seconds."""
+    async def document(self, since_s: float = 0.0, live: Doc | None = None) -> Doc:
+        """Return all figures and the present state; rates of the last `since_s` seconds.
+
+        `live` is the report of the fleet, where it is at work in this process.
+        """
+        async with self._reading:
+            return await self._document(since_s, live)
+
+    async def _document(self, since_s: float, live: Doc | None) -> Doc:
         if not (self.folder / FLEET_DATABASE).exists():
             raise UsageError(
                 f"there is no fleet in {self.folder}. Fix: leadhand fleet start --repo PATH"
             )
-        live = await asyncio.to_thread(live_of, self.folder)
+        live = live or await asyncio.to_thread(live_of, self.folder)
         epics = await asyncio.to_thread(self._epics)
-        notes = await asyncio.to_thread(journal.read, self.folder)
+        notes = await asyncio.to_thread(self._notes.read)
         commits = await self._on_main()
         landings = [_landing(each) for each in commits if each.trailers.get("Leadhand-Task")]
         now = time.time_ns() // 1000
@@ -82,7 +95,7 @@ class Evidence:
             older=await self._before(epics, landings),
         )
         flaky = await asyncio.to_thread(flaky_tests, self.folder)
-        found = figures(sources)
+        found = await asyncio.to_thread(_figures, sources, live)
         if live is not None:  # the fleet itself knows best; notes of it come a little later
             found["agents"]["now"] = len(live["agents"])
         return {**found, "flaky": flaky, "live": live, "folder": str(self.folder)}
@@ -96,12 +109,27 @@ class Evidence:
                     continue
                 seq, facts = self._facts.get(header.run, (-1, None))
                 if facts is None or seq != header.seq:
-                    facts = _facts(reader, header.run)
-                    self._facts[header.run] = (header.seq, facts)
+                    facts, seq = self._fold(reader, header.run)
+                    self._facts[header.run] = (seq, facts)
                 found.append(facts)
             return found
         finally:
             reader.store.close_reader()
+
+    def _fold(self, reader: Reader, run: str) -> tuple[EpicFacts, int]:
+        """Return the facts of an epic, and how far they go; only what is new is read.
+
+        The log of an epic that has ended is not kept.
+        """
+        log = self._logs.setdefault(run, _Log())
+        if found := reader.events(run, log.seq):
+            log.seq = found[-1][0].seq
+            fresh = [(entry.at, event) for entry, event in found]
+            log.events += fresh
+            evolve_all(log.state, fresh)
+        if log.state.ended is not None:
+            self._logs.pop(run)
+        return facts_of(log.state, log.events), log.seq
 
     async def _on_main(self) -> list[Commit]:
         hub = self.folder / "hub"
@@ -130,11 +158,18 @@ class Evidence:
         return self._older or []
 
 
-def _facts(reader: Reader, run: str) -> EpicFacts:
-    log = [(entry.at, event) for entry, event in reader.events(run)]
-    state = State()
-    evolve_all(state, log)
-    return facts_of(state, log)
+class _Log:
+    """The log of one epic as far as it was read, and the state that it folds to."""
+
+    def __init__(self) -> None:
+        self.seq = 0
+        self.state = State()
+        self.events: list[tuple[int, Event]] = []
+
+
+def _figures(sources: Sources, live: Doc | None) -> Doc:
+    shown = {"board": board(sources, live), "series": series(sources, spent_in(sources))}
+    return {**figures(sources), **shown}
 
 
 def flaky_tests(folder: Path) -> list[Doc]:

@@ -21,6 +21,7 @@ import msgspec
 
 from leadhand.core import events as ev
 from leadhand.core.calendar import iso
+from leadhand.core.plan.graph import dependencies
 from leadhand.core.review.decisions import NOBODY
 from leadhand.core.views.recovery_stats import RecoveryOutcome, recoveries, win_rates
 from leadhand.core.views.run import run_status
@@ -118,6 +119,20 @@ class TaskFacts(msgspec.Struct, kw_only=True):
     why: str = ""
     root: str = ""
     """The first task of its line, where it took another's place; else its own name."""
+    waits: list[str] = []
+    """The tasks that it depends on and that are not done."""
+    revision: int = 0
+    """The revision of the plan that added it."""
+    planned: int = 0
+    """When that was proposed."""
+    tried: int = 0
+    """When its last attempt began."""
+    until: int = 0
+    """When it is tried again, if it waits for that."""
+    held: str = ""
+    """The question whose answer lets it start."""
+    held_by: str = ""
+    """The person who holds it."""
 
     @property
     def name(self) -> str:
@@ -150,6 +165,15 @@ class EpicFacts(msgspec.Struct, kw_only=True):
     """What each line of tasks took (`ladder.py`)."""
     questions: list[str] = []
     """The ids of everything that waits for a person: of tasks, of the planner, reviews."""
+    asked: dict[str, tuple[str, str]] = {}
+    """The same with the kind and the text of each question."""
+    text: str = ""
+    """What was submitted, where the log holds it."""
+    waves: list[dict[str, Any]] = []
+    """The proposals of the planner that added tasks, with its reasons."""
+    planning: bool = False
+    """Whether the planner is being asked."""
+    paused: bool = False
 
 
 def facts_of(state: State, log: Sequence[tuple[int, ev.Event]]) -> EpicFacts:
@@ -159,6 +183,10 @@ def facts_of(state: State, log: Sequence[tuple[int, ev.Event]]) -> EpicFacts:
     found = EpicFacts(run=state.run, title=title, status=run_status(state))
     found.started = log[0][0] if log else 0
     found.questions = list(state.questions)
+    found.asked = {each.id: (each.kind, each.text) for each in state.questions.values()}
+    found.text = _text_of(state)
+    found.planning = bool(state.planner.epoch or state.planner.due) and state.ended is None
+    found.paused = state.paused
     found.tasks = {
         step.id: _task(state, step)
         for step in state.steps.values()
@@ -168,6 +196,7 @@ def facts_of(state: State, log: Sequence[tuple[int, ev.Event]]) -> EpicFacts:
     for at, event in log:
         if not isinstance(event, ATTEMPTS) or event.step in found.tasks:
             _take(found, asked, at, event)
+    _plan(found, state, log)
     for name in found.tasks if found.ended else _dropped(event for _at, event in log):
         if name in found.tasks:
             found.tasks[name].settled = True
@@ -178,6 +207,36 @@ def facts_of(state: State, log: Sequence[tuple[int, ev.Event]]) -> EpicFacts:
     times = [at for at, event in log if isinstance(event, ev.RecoveryDecided)]
     found.answers = list(zip(times, recoveries(event for _at, event in log), strict=True))
     return found
+
+
+def _text_of(state: State) -> str:
+    epic = state.params.get("epic")
+    return str(epic.get("text", "")) if isinstance(epic, dict) else ""
+
+
+def _plan(found: EpicFacts, state: State, log: Sequence[tuple[int, ev.Event]]) -> None:
+    """Take the planner's waves, and the question of each task that the planner has left to people.
+
+    Its notes say which tasks a question is about; the question itself is the epic's.
+    """
+    planned: dict[int, int] = {}
+    for at, event in log:
+        if isinstance(event, ev.RevisionProposed):
+            planned[event.number] = at
+            names = [str(step["id"]) for step in event.add if step["id"] in found.tasks]
+            wave = {"revision": event.number, "by": event.author, "because": event.because}
+            if names or event.because:
+                found.waves.append({**wave, "at": at, "tasks": len(names), "names": names[:20]})
+        elif isinstance(event, ev.AttemptStarted) and event.step in found.tasks:
+            found.tasks[event.step].tried = at
+    notes = state.planner.notes if isinstance(state.planner.notes, dict) else {}
+    by_text = {question.text: question.id for question in state.questions.values()}
+    for asked in notes.get("asked") or ():
+        for name in asked.get("tasks") or ():
+            if name in found.tasks and asked.get("text") in by_text:
+                found.tasks[name].question = by_text[asked["text"]]
+    for task in found.tasks.values():
+        task.planned = planned.get(task.revision, found.started)
 
 
 def _dropped(log: Iterable[ev.Event]) -> list[str]:
@@ -205,9 +264,24 @@ def _task(state: State, step: StepState) -> TaskFacts:
         question=step.question,
         person=bool(step.question),
         why=_short(str(failure.get("message", "") or step.reason)),
+        waits=_unmet(state, step) if step.status == "waiting" else [],
+        revision=step.revision,
+        until=step.until if step.status == "backing_off" else 0,
+        held=step.held,
+        held_by=step.held_by,
         failures=[],
         lost={},
     )
+
+
+def _unmet(state: State, step: StepState) -> list[str]:
+    """Return the steps that keep a step from being ready."""
+    found = []
+    for name in dependencies(step.doc):
+        other = state.follow(name)
+        if other is None or not other.settled or other.status == "failed":
+            found.append(other.id if other is not None else name)
+    return list(dict.fromkeys(found))
 
 
 def _short(why: str) -> str:
@@ -386,7 +460,7 @@ def figures(sources: Sources) -> Doc:
         "ladder": _ladder(sources, tasks),
         "spend": _spend(sources),
         "questions": sum(len(epic.questions) for epic in sources.epics),
-        "dead_letters": [_letter(task) for task in tasks if _is_dead(task)][:SHOWN_MAX],
+        "dead_letters": [_letter(task) for task in tasks if is_dead(task)][:SHOWN_MAX],
         "commits": [_commit(each) for each in sources.landings[-50:][::-1]],
         "others": sources.others,
         "disagreements": disagreements(sources)[:SHOWN_MAX],
@@ -452,10 +526,10 @@ def _agents(sources: Sources) -> Doc:
 def _state(task: TaskFacts) -> str:
     if task.status == DONE:
         return "landed"
-    return "blocked" if _is_dead(task) else task.status
+    return "blocked" if is_dead(task) else task.status
 
 
-def _is_dead(task: TaskFacts) -> bool:
+def is_dead(task: TaskFacts) -> bool:
     """Return whether a task cannot go on before a person acts."""
     if task.settled:
         return False
@@ -471,7 +545,7 @@ def _flow(tasks: Sequence[TaskFacts], sources: Sources) -> Doc:
             counts["landed"] += 1
         elif task.status == REPLACED:
             continue  # its replacements are counted
-        elif _is_dead(task):
+        elif is_dead(task):
             counts["dead"] += 1
         elif task.settled or task.status in OVER:
             counts["dropped"] += 1
@@ -671,15 +745,20 @@ def _ended_badly(line: Sequence[TaskFacts]) -> bool:
     return any(task.person or (task.status in OVER and task.status != DONE) for task in line)
 
 
+def spent_in(sources: Sources) -> list[tuple[int, float]]:
+    """Return what was spent, and when."""
+    known = sources.notes[0]["at"] if sources.notes else sources.now + 1
+    spent = [each for epic in sources.epics for each in epic.spent if each[0] < known]
+    return spent + [(note["at"], _cost(note)) for note in sources.notes if note["what"] in PAID]
+
+
 def _spend(sources: Sources) -> Doc:
     """Return the spending by the notes that the daily limit counts.
 
     Before the first note that is kept, the log counts; it does not know the cost of an attempt that
     was lost, cancelled or broke off.
     """
-    known = sources.notes[0]["at"] if sources.notes else sources.now + 1
-    spent = [each for epic in sources.epics for each in epic.spent if each[0] < known]
-    spent += [(note["at"], _cost(note)) for note in sources.notes]
+    spent = spent_in(sources)
     inside = sum(cost for at, cost in spent if at >= sources.since)
     landed = sum(each.at >= sources.since for each in sources.landings)
     today = sources.now // DAY * DAY

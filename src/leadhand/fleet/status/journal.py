@@ -100,11 +100,42 @@ def read(folder: Path) -> list[Note]:
     return [note for each in (older(path), path) for note in _lines(each)]
 
 
+class Tail:
+    """Reads the journal again and again: what was read is not read again."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._path = folder, folder / NAME
+        self._notes: list[Note] = []
+        self._file: tuple[int, int] = (0, 0)
+        """The file that was read, and how far."""
+
+    def read(self) -> list[Note]:
+        """Return all kept entries, oldest first; callers leave the list as it is."""
+        try:
+            with self._path.open("rb") as file:
+                about = os.fstat(file.fileno())
+                inode, start = self._file
+                if inode != about.st_ino or about.st_size < start:  # another one took its place
+                    self._notes, start = list(_lines(older(self._path))), 0
+                file.seek(start)
+                data = file.read()
+        except OSError:
+            return read(self._folder)
+        whole = data[: data.rfind(b"\n") + 1]
+        self._file = (about.st_ino, start + len(whole))
+        self._notes = [*self._notes, *_parsed(whole.decode("utf-8", "replace"))]
+        return self._notes
+
+
 def _lines(path: Path) -> Iterator[Note]:
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return
+    yield from _parsed(text)
+
+
+def _parsed(text: str) -> Iterator[Note]:
     for line in text.splitlines():
         try:
             note = json.loads(line)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
@@ -66,7 +68,17 @@ async def fleet(
     """Return the figures of the fleet and its running agents."""
     station = app_state_of(request).station
     found = None if station is None else await station.figures(float(since))
-    return answer(FleetDocument(fleet=found), headers={"Cache-Control": "private, no-cache"})
+    headers = {"ETag": _tag(found), "Cache-Control": "private, no-cache"}
+    if headers["ETag"].removeprefix("W/") in request.headers.get("if-none-match", ""):
+        return Response(None, 304, headers)
+    return answer(FleetDocument(fleet=found), headers=headers)
+
+
+def _tag(found: dict[str, Any] | None) -> str:
+    """Return the same tag for figures that differ only in the time at which they were taken."""
+    live = {**(found or {}).get("live", {}), "at": 0} if (found or {}).get("live") else None
+    words = json.dumps({**(found or {}), "at": "", "live": live}, sort_keys=True)
+    return f'W/"{hashlib.sha256(words.encode()).hexdigest()[:20]}"'
 
 
 @router.get("/fleet/{run}/{task}/words", responses=done(AgentWords))

@@ -1,0 +1,172 @@
+"""The board: every task has a column and a reason, and the whole stays small."""
+
+import json
+
+import pytest
+
+from leadhand.fleet.status import journal
+from leadhand.fleet.status.board import BUCKETS, CARDS, board, series
+from leadhand.fleet.status.figures import HOUR, SECOND, EpicFacts, Landing, Sources, TaskFacts
+
+RUN = "epic-a"
+
+
+def note(at, what, task, attempt=1, **more):
+    return {"at": at * SECOND, "what": what, "run": RUN, "task": task, "attempt": attempt, **more}
+
+
+def task(name, status="waiting", **more):
+    given = {"attempts": int(status not in ("waiting", "ready")), **more}
+    return TaskFacts(run=RUN, task=name, goal=f"write {name}", status=status, **given)
+
+
+def sources(*tasks, notes=(), landings=(), now=10_000, **epic):
+    facts = EpicFacts(run=RUN, started=1, tasks={each.task: each for each in tasks}, **epic)
+    return Sources([facts], list(notes), list(landings), now * SECOND, alive=True)
+
+
+def live(*agents, **more):
+    found = [
+        {"run": RUN, "task": name, "coder": "c", "model": "m", "words": "make check", "cost": 0.5}
+        for name in agents
+    ]
+    return {"agents": found, "held_back": "", "locked": {}, **more}
+
+
+def cards(found):
+    return {each["task"]: each for each in found["cards"]}
+
+
+def test_each_task_is_in_the_column_that_it_has_reached():
+    notes = [
+        note(1, "agent", "old"),
+        {"at": 2 * SECOND, "what": "opened"},
+        note(3, "agent", "works", coder="c", model="m"),
+        note(3, "agent", "tested"),
+        note(4, "agent ended", "tested", cost=0.1),
+        note(3, "agent", "queued"),
+        note(4, "agent ended", "queued"),
+        note(5, "queued", "queued"),
+    ]
+    found = board(
+        sources(
+            task("works", "running", cost=0.25),
+            task("tested", "running"),
+            task("queued", "running"),
+            task("old", "running"),
+            task("done", "succeeded", ended=9 * SECOND, commit="f" * 40),
+            task("stuck", "failed", failures=[(7 * SECOND, "permanent")], why="no such\nlog"),
+            task("replaced", "superseded"),
+            task("dropped", "cancelled", settled=True),
+            notes=notes,
+        ),
+        live("works"),
+    )
+    columns = {name: each["column"] for name, each in cards(found).items()}
+    assert columns == {
+        "works": "working",
+        "tested": "gate",
+        "queued": "merge_queue",
+        "old": "planned",
+        "done": "merged",
+        "stuck": "blocked",
+    }
+    works = cards(found)["works"]
+    assert (works["coder"], works["model"], works["words"]) == ("c", "m", "make check")
+    assert (works["cost"], works["since"][:19]) == (0.75, "1970-01-01T00:00:03")
+    assert cards(found)["stuck"]["reason"] == "no such"
+    assert found["columns"]["merged"] == found["columns"]["blocked"] == 1
+    assert found["dropped"] == 1
+    assert found["lanes"][0]["columns"]["planned"] == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "told", "reason"),
+    [
+        ({"waits": ["a", "b"]}, {}, "Depends on a, b."),
+        ({"waits": ["stuck"]}, {}, "Depends on stuck (stuck is blocked)."),
+        ({"status": "running"}, {}, "Waits for a free agent."),
+        (
+            {"status": "running"},
+            {"held_back": "300 MB of memory are left"},
+            "Waits for a free agent: 300 MB of memory are left.",
+        ),
+        (
+            {"status": "running"},
+            {"locked": {f"{RUN}/t": [f"{RUN}/a", "epic-b/x"]}},
+            "Waits for paths that a, epic-b/x may change.",
+        ),
+        (
+            {"status": "backing_off", "until": 9, "failures": [(5, "transient")], "why": "cut off"},
+            {},
+            "Tries again after a failure: cut off",
+        ),
+        ({"status": "ready"}, {}, "Ready."),
+    ],
+)
+def test_a_planned_task_says_what_it_waits_for(given, told, reason):
+    stuck = task("stuck", "failed")
+    found = board(sources(task("t", **given), stuck), live(**told))
+    card = cards(found)["t"]
+    assert (card["column"], card["reason"]) == ("planned", reason)
+
+
+def test_a_blocked_task_says_why_and_what_unblocks_it():
+    asks = task("asks", "asking", question="q-1", why="which colour?")
+    held = task("held", "ready", held="q-2", held_by="ada")
+    failed = task("failed", "failed", why="2 tests fail")
+    found = cards(board(sources(asks, held, failed, planning=True), live()))
+    assert {each["column"] for each in found.values()} == {"blocked"}
+    assert (found["asks"]["question"], found["asks"]["reason"]) == ("q-1", "which colour?")
+    assert (found["held"]["held_by"], found["held"]["reason"]) == ("ada", "Held by ada.")
+    assert found["failed"]["reason"] == "The planner decides how to continue: 2 tests fail"
+
+
+def test_a_question_about_the_epic_itself_is_told_with_its_lane():
+    facts = sources(
+        task("a", "asking", question="q-1"),
+        asked={"q-1": ("task", "what?"), "q-2": ("review", "approve the plan")},
+        waves=[{"revision": 1, "at": SECOND, "because": "wave 1: begin", "tasks": 1, "names": []}],
+    )
+    lane = board(facts, live())["lanes"][0]
+    assert [each["question"] for each in lane["waiting"]] == ["q-2"]
+    assert lane["waves"][0]["because"] == "wave 1: begin"
+
+
+def test_a_board_of_a_hundred_agents_and_1200_tasks_is_bounded():
+    tasks = [task(f"w{n}", "running", why="x" * 500) for n in range(100)]
+    tasks += [task(f"p{n}", waits=["w1"], why="x" * 500) for n in range(500)]
+    tasks += [task(f"m{n}", "succeeded", ended=n, commit="f" * 40) for n in range(600)]
+    notes = [note(3, "agent", f"w{n}", coder="c", model="m") for n in range(100)]
+    found = board(sources(*tasks, notes=notes), live(*(f"w{n}" for n in range(100))))
+    assert found["columns"]["working"] == 100
+    assert (found["columns"]["planned"], found["columns"]["merged"]) == (500, 600)
+    shown = [each for each in found["cards"] if each["column"] == "merged"]
+    assert len(shown) == CARDS["merged"]
+    assert shown[0]["task"] == "m599", "the newest first"
+    assert len(json.dumps(found)) < 120_000
+
+
+def test_what_happened_is_counted_in_stretches_of_the_chosen_time():
+    now = 100 * 3600
+    landings = [Landing("f" * 40, RUN, f"t{n}", 1, n * HOUR, "c", "s") for n in (60, 99, 99)]
+    failed = task("a", "succeeded", failures=[(98 * HOUR, "transient")], ended=99 * HOUR)
+    facts = sources(failed, landings=landings, now=now)._replace(since=76 * HOUR)
+    found = series(facts, [(99 * HOUR, 0.5), (99 * HOUR + 1, 0.25), (5 * HOUR, 7.0)])
+    assert len(found["times"]) <= BUCKETS + 1
+    assert (sum(found["merged"]), sum(found["failures"]), sum(found["recovered"])) == (2, 1, 1)
+    assert sum(found["spend"]) == 0.75
+
+
+def test_the_journal_is_read_on_from_where_it_was_left(tmp_path):
+    tail = journal.Tail(tmp_path)
+    assert tail.read() == []
+    with journal.Journal(tmp_path, bytes_max=500) as kept:
+        kept.note("queued", task="a")
+        assert tail.read() == journal.read(tmp_path)
+        for number in range(40):  # the file is replaced meanwhile
+            kept.note("queued", task=str(number))
+            assert tail.read() == journal.read(tmp_path)
+    with (tmp_path / journal.NAME).open("a") as file:
+        file.write('{"at": 1, "what": "cut')
+    assert tail.read()[-1]["what"] == "closed"
