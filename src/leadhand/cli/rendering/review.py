@@ -15,6 +15,7 @@ from leadhand.cli.console import painted
 from leadhand.cli.rendering.graph import draw
 from leadhand.cli.rendering.text import clean, clean_lines, wrapped
 from leadhand.core.catalog import NOT_DECLARED
+from leadhand.core.review.consequences import consequence_line
 from leadhand.core.review.limits import changed_limits
 from leadhand.core.review.view import PlanReview, ReviewDocument
 from leadhand.core.visible import has_marks, visible
@@ -30,6 +31,13 @@ if TYPE_CHECKING:
 COLOURS = {"+": "green", "-": "red", "~": "yellow", ">": "cyan", "!": "magenta"}
 RISK_COLOURS = {"low": "green", "medium": "yellow", "high": "red", "critical": "red"}
 AUTHORS = {"document": "from plan file", "goal": "by the goal planner"}
+TOPICS = {
+    "start": "Start",
+    "changes": "Side effects",
+    "asks": "Questions",
+    "cost": "Cost",
+    "undo": "Rollback",
+}
 _OTHER = re.compile(r"(?i)true|false|null|none|yes|no|on|off|~|[-+]?[\d.][\d_.,:e+-]*|0[xo].*")
 _KEY = re.compile(r"[A-Za-z0-9_$@.-]+")
 
@@ -128,6 +136,7 @@ class _Review:
     def lines(self) -> Iterator[str]:
         """Yield all lines, the most important ones first."""
         yield from self._opening()
+        yield from self._consequences()
         yield from self._findings()
         if self._doc.steps:
             yield from self._head("Graph")
@@ -174,6 +183,12 @@ class _Review:
             text = text.replace("risk not declared", "risk not known (workers are not loaded)", 1)
         word = f"risk {risk}"
         return text.replace(word, self._paint(word, RISK_COLOURS.get(risk, "yellow")), 1)
+
+    def _consequences(self) -> Iterator[str]:
+        if self._doc.consequences:
+            yield from self._head("If approved")
+        for each in self._doc.consequences:
+            yield f"  {TOPICS[each.topic]:<14} {clean(consequence_line(each))}"
 
     def _findings(self) -> Iterator[str]:
         doc, run = self._doc, self._run

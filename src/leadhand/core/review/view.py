@@ -20,6 +20,14 @@ from leadhand.core.plan.revisions import head_of, held_by, origin_of, plan_of
 from leadhand.core.promises import claim_lines, is_persons, may_widen, widenings
 from leadhand.core.review.approval import ApprovalRow, approval_row, binding, plan_binding, versions
 from leadhand.core.review.assessment import Assessment, assess
+from leadhand.core.review.checklist import ReviewCheck, Reviewed, checks
+from leadhand.core.review.consequences import (
+    Approved,
+    Consequence,
+    StepFacts,
+    consequences,
+    step_facts,
+)
 from leadhand.core.review.decisions import calendar_instants
 from leadhand.core.review.limits import limits_of
 from leadhand.core.review.ruling import outside_envelope, reach, reach_of, widened_envelope
@@ -51,7 +59,18 @@ class Revisable(Struct, kw_only=True):
     """The limits within which a revision needs no new approval."""
 
 
-class ReviewDocument(Assessment, kw_only=True):
+class FullAssessment(Assessment, kw_only=True):
+    """Steps in short, what an approval of them leads to, and the checklist."""
+
+    consequences: list[Consequence]
+    """What happens when it is approved: start, changes, questions, cost, undo."""
+    checks: list[ReviewCheck]
+    """The checklist: what is in order, and what to consider."""
+    step_facts: dict[str, StepFacts]
+    """By step: side effects, undo, whether a person carries it out."""
+
+
+class ReviewDocument(FullAssessment, kw_only=True):
     """What is pending in a run, as `leadhand review RUN --json`."""
 
     run: str
@@ -146,7 +165,7 @@ class ReviewDocument(Assessment, kw_only=True):
     """The same differences as lines of text."""
 
 
-class PlanReview(Assessment, kw_only=True):
+class PlanReview(FullAssessment, kw_only=True):
     """A plan that does not run yet, as `leadhand review PLAN --json`."""
 
     name: str
@@ -204,8 +223,18 @@ def review_document(state: State, now: Now) -> ReviewDocument:
     head, budget, name = head_of(state.started), state.policy.budget, name_of_run(state.started)
     planned = state.started is not None and state.started.planner != "document"
     known = assess(list(add), head, after, state.catalog, wanted, budget, planned=planned)
+    claims = _claims_of(state, add)
+    odd = lookalikes({"plan": head, "params": state.params}, add)
+    outside = outside_envelope(envelope, wanted, state.spent) if envelope is not None else []
+    revisable = _revisable(state, wanted, envelope)
+    approved = _approved(state, list(add), wanted, revisable, now)
+    facts = step_facts(approved)
+    reviewed = _reviewed(state, approved, facts, claims, odd, outside)
     return ReviewDocument(
         **structs.asdict(known),
+        consequences=consequences(approved, facts),
+        checks=checks(known.findings, reviewed),
+        step_facts=facts,
         run=state.run,
         name=name,
         started_by=state.started.actor if state.started else "",
@@ -236,15 +265,62 @@ def review_document(state: State, now: Now) -> ReviewDocument:
         steps=list(add),
         **_resolved_doc(add, state.lookup),
         instants=_instants(add, now),
-        **_claims_of(state, add),
-        lookalikes=lookalikes({"plan": head, "params": state.params}, add),
+        **claims,
+        lookalikes=odd,
         envelope=envelope,
-        revisable=_revisable(state, wanted, envelope),
-        outside=outside_envelope(envelope, wanted, state.spent) if envelope is not None else [],
+        revisable=revisable,
+        outside=outside,
         untrusted=state.permits.tainted,
         approved_before=bool(state.revision),
         changes=[each.document() for each in changes],
         difference=[f"{line.mark} {line.text}" for line in lines(changes)],
+    )
+
+
+def _approved(
+    state: State, add: list[Doc], wanted: PlanReach, revisable: Revisable | None, now: Now
+) -> Approved:
+    """Return what is known of the steps of a revision that would run."""
+    revision = state.pending
+    return Approved(
+        steps=add,
+        plan=head_of(state.started),
+        catalog=state.catalog,
+        instants=calendar_instants(add, now),
+        cost=wanted.cost,
+        budget=state.policy.budget,
+        now=now.latest,
+        settled={ident for ident, step in state.steps.items() if step.status in SETTLED},
+        cancel=revision.cancel if revision else (),
+        spent=state.spent,
+        planner=revisable.planner if revisable else "",
+        final=revision.final if revision else state.final,
+    )
+
+
+def _reviewed(
+    state: State,
+    approved: Approved,
+    facts: dict[str, StepFacts],
+    claims: Doc,
+    odd: list[str],
+    outside: list[str],
+) -> Reviewed:
+    """Return what the checklist of a run's revision is made of."""
+    revision = state.pending
+    return Reviewed(
+        facts=facts,
+        budget=approved.budget,
+        rollback_plan=bool(approved.plan.get("rollback_plan")),
+        untrusted=state.permits.tainted,
+        outside=outside,
+        lookalikes=odd,
+        people=revision.people if revision else 0,
+        approved_by=[each.actor for each in revision.approvals] if revision else [],
+        approval_s=state.policy.approval_s,
+        instants=approved.instants,
+        now=approved.now,
+        **claims,
     )
 
 
@@ -288,9 +364,30 @@ def plan_review(
     if plan.get("planner"):
         envelope = widened_envelope(None, wanted, plan.get("envelope"))
         revisable = Revisable(planner=plan["planner"], envelope=envelope)
-    known = assess(list(steps), head, plan, catalog, wanted, limits.get("budget"))
+    budget = limits.get("budget")
+    known = assess(list(steps), head, plan, catalog, wanted, budget)
+    claims = _claims_doc(widenings(steps, catalog), lambda _: is_persons(plan))
+    odd = lookalikes({"plan": head, "params": dict(params)}, steps)
+    instants, planner = calendar_instants(steps, now), str(plan.get("planner") or "")
+    approved = Approved(
+        list(steps), head, catalog, instants, wanted.cost, budget, now.latest, planner=planner
+    )
+    facts = step_facts(approved)
+    reviewed = Reviewed(
+        facts=facts,
+        budget=budget,
+        rollback_plan=bool(head.get("rollback_plan")),
+        lookalikes=odd,
+        approval_s=limits.get("approval_s"),
+        instants=instants,
+        now=now.latest,
+        **claims,
+    )
     found = PlanReview(
         **structs.asdict(known),
+        consequences=consequences(approved, facts),
+        checks=checks(known.findings, reviewed),
+        step_facts=facts,
         name=plan_name(plan),
         plan=head,
         params=dict(params),
@@ -298,9 +395,9 @@ def plan_review(
         steps=list(steps),
         **_resolved_doc(steps, in_params(with_secrets(plan, dict(params)))),
         instants=_instants(steps, now),
-        lookalikes=lookalikes({"plan": head, "params": dict(params)}, steps),
+        lookalikes=odd,
         revisable=revisable,
-        **_claims_doc(widenings(steps, catalog), lambda _: is_persons(plan)),
+        **claims,
         context=context,
         limits=limits,
         not_loaded=not_loaded,
