@@ -162,6 +162,7 @@ SHOWN = (
     "/library",
     "/library/{name}",
     "/workers",
+    "/workers/use",
     "/metrics",
     "/settings",
     "/fleet",

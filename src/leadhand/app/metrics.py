@@ -16,6 +16,7 @@ from leadhand.errors import StoreError
 if TYPE_CHECKING:
     from leadhand.app.documents import Driver
     from leadhand.app.reader import Reader
+    from leadhand.core.decide.circuit_breaker import Circuit
 
 
 Counted = dict[str, tuple[int, Metrics]]
@@ -31,6 +32,8 @@ class CircuitRow(Struct, kw_only=True):
     """When it may be used again, in ISO 8601."""
     times: int
     """How often the circuit has opened in a row."""
+    reason: str
+    """Why the circuit opened."""
 
 
 class MetricsDocument(Struct, kw_only=True):
@@ -144,7 +147,11 @@ def figures(
 def open_circuits(reader: Reader) -> list[CircuitRow]:
     """Return the workers with an open circuit, and until when."""
     circuits = reader.host_state().circuits
-    return [
-        CircuitRow(worker=name, until=iso(each.until), times=each.trips)
-        for name, each in sorted(circuits.items())
-    ]
+    return [circuit_row(name, each) for name, each in sorted(circuits.items())]
+
+
+def circuit_row(worker: str, circuit: Circuit) -> CircuitRow:
+    """Return an open circuit as a row."""
+    return CircuitRow(
+        worker=worker, until=iso(circuit.until), times=circuit.trips, reason=circuit.reason
+    )

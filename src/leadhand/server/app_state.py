@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from leadhand.app.metrics import Counted
+    from leadhand.app.worker_use import UseCache
     from leadhand.ports import Host
     from leadhand.server.accounts import Accounts, Person
     from leadhand.server.cached_reader import CachedReader, CachedReaders
@@ -51,6 +52,7 @@ class AppState:
     """The fleet that works in this process, if any."""
     book: EventCounts = field(default_factory=EventCounts)
     counted: Counted = field(default_factory=dict)
+    worker_use: UseCache = field(default_factory=dict)
 
     @property
     def host(self) -> Host:

@@ -9,10 +9,11 @@ from fastapi import APIRouter, Request, Response
 from leadhand.app.composition import planner_name
 from leadhand.app.documents import settings_table, worker_rows
 from leadhand.app.metrics import MetricsDocument, figures
+from leadhand.app.worker_use import WorkerUsePage, worker_use_page
 from leadhand.errors import StoreError, UsageError
 from leadhand.models.names import TIERS
 from leadhand.server import documents
-from leadhand.server.app_state import answer, app_state_of, of_database, person_of, seen
+from leadhand.server.app_state import answer, app_state_of, now, of_database, person_of, seen
 from leadhand.server.problems import missing
 from leadhand.server.request_forms import ReasonForm
 from leadhand.server.routes.common import PROBLEMS, document, done
@@ -44,6 +45,23 @@ async def workers(request: Request) -> Response:
             planners=list(planners),
         )
     )
+
+
+@router.get("/workers/use", responses=document(WorkerUsePage))
+async def used(request: Request) -> Response:
+    """Return how workers were used in the newest runs: failures, p50, last error, circuit."""
+    app_state = app_state_of(request)
+    names = app_state.supervisor.registry.catalog().workers
+
+    def version(desk: CachedReader) -> str:
+        at = now().wall
+        circuits = desk.host_state().circuits.items()
+        return f"{of_database(desk)} {[name for name, each in circuits if each.until > at]}"
+
+    def make(desk: CachedReader) -> WorkerUsePage:
+        return worker_use_page(desk, names, now().wall, app_state.worker_use)
+
+    return await seen(request, version, make)
 
 
 @router.get("/metrics", responses=document(MetricsDocument))

@@ -98,6 +98,7 @@ export const api = {
   savePlan: (name, plan) => call("PUT", `/library/${at(name)}`, { plan }),
   removePlan: (name) => call("DELETE", `/library/${at(name)}`),
   workers: (signal) => get("/workers", signal),
+  workerUse: (signal) => get("/workers/use", signal),
   metrics: (signal) => get("/metrics", signal),
   settings: (signal) => get("/settings", signal),
   fleet: async (signal) => (await get("/fleet", signal)).fleet,

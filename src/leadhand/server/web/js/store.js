@@ -39,6 +39,14 @@ export function useResource(ask, deps = []) {
   return found;
 }
 
+/** Ask for a document again when events of these types come, at most once in `ms`. */
+export function useFollowed(types, found, ms = 400) {
+  useEffect(() => {
+    const again = soon(found.refresh, ms);
+    return follow((events) => events.some((event) => types.test(event.type)) && again());
+  }, [found]);
+}
+
 /** At most one call in `ms`, and one after the last wish. */
 export function soon(act, ms) {
   let timer = 0;

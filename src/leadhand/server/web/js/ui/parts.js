@@ -22,9 +22,9 @@ export function Glyph({ shape, spin = false }) {
   return html`<svg class=${spin ? "glyph spin" : "glyph"} viewBox="0 0 16 16" aria-hidden="true"><path d=${SHAPES[shape]} /></svg>`;
 }
 
-export function Status({ status, awaiting = "", step = false, quiet = false }) {
+export function Status({ status, awaiting = "", step = false, quiet = false, as }) {
   const { word, tone, shape } = step ? stepState(status) : runState(status, awaiting);
-  return html`<span class="status tone-${tone} ${quiet ? "quiet" : ""}"><${Glyph} shape=${shape} spin=${shape === "ring"} />${label(word)}</span>`;
+  return html`<span class="status tone-${tone} ${quiet ? "quiet" : ""}"><${Glyph} shape=${shape} spin=${shape === "ring"} />${label(as ?? word)}</span>`;
 }
 
 export function Risk({ level }) {
