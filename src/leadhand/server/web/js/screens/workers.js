@@ -61,10 +61,10 @@ function List({ offers, used, wanted }) {
 function Worker({ row }) {
   const [open, setOpen] = useState(false);
   const { worker, circuit, last_error: error } = row;
-  return html`<tr class="worker"><td class="goal"><button type="button" class="plain expand" data-item aria-expanded=${open} onClick=${() => setOpen(!open)}><span class="mono"><${Txt} v=${worker} /></span></button> <${Tag}>${row.kind || "unknown kind"}</${Tag}>${row.description && html`<span class="muted clamp"><${Txt} v=${row.description} /></span>`}</td>
+  return html`<tr><td class="goal"><button type="button" class="plain expand" data-item aria-expanded=${open} onClick=${() => setOpen(!open)}><span class="mono"><${Txt} v=${worker} /></span></button> <${Tag}>${row.kind || "unknown kind"}</${Tag}>${row.description && html`<span class="muted clamp"><${Txt} v=${row.description} /></span>`}</td>
       <td><${Availability} state=${row.availability} circuit=${circuit} /></td><td><${Risk} level=${risk(row.offers)} /></td>
-      <td class="num">${row.attempts ?? "–"}</td><td class="num ${row.failed ? "tone-bad" : ""}">${percent(row.failure_rate)}</td><td class="num">${duration(row.p50_s)}</td>
-      <td class="error">${error ? html`<a href=${to(["runs", error.run], { step: error.step })}><${Txt} v=${short(error.message || error.failure_class, 90)} /></a><span class="muted"><${Ago} at=${error.at} /></span>` : html`<span class="muted">none</span>`}</td></tr>
+      <td class="num">${row.attempts ?? "–"}</td><td class="num ${row.failed ? "tone-bad" : ""} ${row.failure_rate == null ? "nil" : ""}">${percent(row.failure_rate)}</td><td class="num ${row.p50_s == null ? "nil" : ""}">${duration(row.p50_s)}</td>
+      <td class="error ${error ? "" : "nil"}">${error ? html`<a href=${to(["runs", error.run], { step: error.step })}><${Txt} v=${short(error.message || error.failure_class, 90)} /></a><span class="muted"><${Ago} at=${error.at} /></span>` : html`<span class="muted">none</span>`}</td></tr>
     ${open && html`<tr class="offers"><td colspan="7"><${Details} row=${row} /></td></tr>`}`;
 }
 
@@ -82,6 +82,6 @@ function Details({ row }) {
 function Offer({ offer }) {
   const known = offer.parameters && fields(offer.parameters);
   return html`<div class="offer"><p>${offer.action && html`<b class="mono"><${Txt} v=${offer.action} /></b> `}<${Risk} level=${offer.risk} /> ${offer.effects.map((each) => html`<${Tag} tone="warn"><${Txt} v=${each} /></${Tag}> `)}${offer.idempotent ? html`<${Tag}>idempotent</${Tag}>` : ""}</p>
-    <p class="muted">${[offer.timeout && `timeout ${duration(offer.timeout)}`, offer.checks.length && `checks: ${offer.checks.join(", ")}`, `version ${offer.version}`].filter(Boolean).join(" · ")}</p>
+    <p class="muted">${[offer.timeout && `timeout ${duration(offer.timeout)}`, offer.checks.length && `checks: ${offer.checks.join(", ")}`, `version ${offer.version.slice(0, 12)}`].filter(Boolean).join(" · ")}</p>
     ${!known ? html`<p class="muted">Any parameters.</p>` : !known.length ? html`<p class="muted">No parameters.</p>` : html`<dl class="takes">${known.map((each) => html`<div><dt class="mono"><${Txt} v=${each.name} /></dt><dd>${each.type}${each.required ? "" : html` <span class="muted">optional${each.fallback === undefined ? "" : html`, default <${Txt} v=${JSON.stringify(each.fallback)} />`}</span>`}${each.description && html` <span class="muted"><${Txt} v=${each.description} /></span>`}</dd></div>`)}</dl>`}</div>`;
 }
