@@ -405,6 +405,10 @@ def test_only_what_is_meant_to_be_is_public():
 
 OPERATORS = {
     "DELETE /library/{name}",
+    "POST /fleet/drain",
+    "POST /fleet/epics",
+    "POST /fleet/pause",
+    "POST /fleet/resume",
     "POST /fleet/{run}/{task}/message",
     "POST /fleet/{run}/{task}/stop",
     "POST /inbox/{run}/{question}/answer",  # not a release, a review, or a protected change

@@ -59,16 +59,58 @@ def submit(
         raise UsageError(f"{path}: is not UTF-8 ({error.reason})") from None
     if priority is not None:
         text = with_priority(text, priority)
-    epic = parse_epic(text, path.stem, str(path))
+    return _put(folder, path.name, text, parse_epic(text, path.stem, str(path)), taken)
+
+
+def submit_text(
+    folder: Path,
+    text: str,
+    name: str,
+    priority: int | None = None,
+    taken: Callable[[str], object] = lambda _run: False,
+    *,
+    planner: bool,
+) -> HandedIn:
+    """Put an epic into the folder that is given as a text, with the name of its file if it has one.
+
+    The checks are those of `submit`, and of a fleet without a `planner`.
+    """
+    if len(text.encode()) > EPIC_BYTES_MAX:
+        raise UsageError(f"an epic has at most {EPIC_BYTES_MAX:,} bytes")
+    text = text_of(text.encode())
+    if priority is not None:
+        text = with_priority(text, priority)
+    place = name or "the epic"
+    epic = parse_epic(text, "epic", place)
+    refuse_unplanned(epic, place, planner=planner)
+    stem = re.sub(r"[^A-Za-z0-9_-]+", "-", (name or epic.title).removesuffix(".md").lower())
+    file = f"{stem.strip('-')[:60] or 'epic'}.md"
+    return _put(folder, file, text, epic, taken)
+
+
+def refuse_unplanned(epic: Epic, place: str, *, planner: bool) -> None:
+    """Raise `UsageError` for an epic without tasks in a fleet without a planner."""
+    if not epic.tasks and not planner:
+        raise UsageError(
+            f"{place}: names no tasks, and this fleet has no planner. "
+            "Fix: write its tasks, or [fleet] planner"
+        )
+
+
+def _put(
+    folder: Path, name: str, text: str, epic: Epic, taken: Callable[[str], object]
+) -> HandedIn:
+    """Write a complete file, beside another epic of that name which is not taken yet."""
+    stem = name.removesuffix(".md")
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     fresh = folder / f".{os.getpid()}.new"
     fresh.write_text(text, encoding="utf-8")
     before = time.time() - SETTLED_S
     os.utime(fresh, (before, before))  # it is complete: no need to wait
-    run = run_of(path.stem, text.encode())
-    place = folder / path.name
+    run = run_of(stem, text.encode())
+    place = folder / name
     if _waits(place, run, taken):
-        place = folder / f"{os.fsdecode(os.fsencode(path.stem)[:STEM_BYTES])}-{digest_of(text)}.md"
+        place = folder / f"{os.fsdecode(os.fsencode(stem)[:STEM_BYTES])}-{digest_of(text)}.md"
     fresh.replace(place)
     return HandedIn(run, epic, place)
 

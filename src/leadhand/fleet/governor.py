@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
+    from leadhand.fleet.pause import Pause
+
 CROWDED = frozenset({"rate_limited", "transient", "unavailable"})
 SAMPLES_MIN = 5
 """Fewer outcomes than this say nothing about a kind of agent."""
@@ -87,6 +89,8 @@ class Governor:
         self.most, self.limit = most, float(most)
         self.busy = self.peak = 0
         self.stopped = False
+        self.paused: Pause | None = None
+        """Set while a person keeps new agents from starting."""
         self._kept = ""
         """Why the first in line was not started at the last look; empty if it was."""
         self._needs = needs or Needs()
@@ -189,6 +193,11 @@ class Governor:
         """Start no agent any more."""
         self.stopped = True
 
+    def set_pause(self, pause: Pause | None) -> None:
+        """Start no agent until this is called with None."""
+        self.paused = pause
+        self._changed.set()
+
     def go_on(self) -> None:
         """Places are given again."""
         self.stopped = False
@@ -198,6 +207,8 @@ class Governor:
         now = time.monotonic()
         if self.stopped:
             return "stopped"
+        if self.paused is not None:
+            return self.paused.why
         if why := self._against():
             return why
         if now < self._until:

@@ -21,18 +21,19 @@ from typing import TYPE_CHECKING, Any, Self
 from leadhand.app.lead import Lead
 from leadhand.codec.events import decode
 from leadhand.core.policy import Policy
+from leadhand.core.views.run import run_status
 from leadhand.engine.host import EmbeddedHost
-from leadhand.errors import UsageError
 from leadhand.fleet.agents.base import Assignment
 from leadhand.fleet.agents.transcripts import prune
 from leadhand.fleet.background import stop, watch
 from leadhand.fleet.budget import DailyBudget, Noting
 from leadhand.fleet.context import AttemptLimits, FleetContext
-from leadhand.fleet.epic_folder import Intake, submit
+from leadhand.fleet.epic_folder import HandedIn, Intake, refuse_unplanned, submit, submit_text
 from leadhand.fleet.gate.gate import Gate, GateRules, Soundness
 from leadhand.fleet.governor import Governor
 from leadhand.fleet.merge.conductor import Conductor, Following
 from leadhand.fleet.merge.train import Rules
+from leadhand.fleet.pause import pause_of
 from leadhand.fleet.planning.choice import epic_planner, epic_policy
 from leadhand.fleet.planning.examiner import Examiner
 from leadhand.fleet.planning.lint import PlanRules
@@ -241,7 +242,8 @@ class Fleet:
             behind_max=max(config.agents, BEHIND_MIN),
             against=lambda: self.sound.against or spent(),
         )
-        self.purse = DailyBudget(lambda: "stopped" if governor.stopped else spent())
+        governor.set_pause(pause_of(config.folder))
+        self.purse = DailyBudget(lambda: _not_now(governor) or spent())
         # A reviewer reads in a slot while its author still holds one.
         size = config.agents * (2 if config.reviewer else 1)
         setup = run_set_up(gate, config.folder) if config.gate.setup else None
@@ -317,6 +319,18 @@ class Fleet:
         """Hand in an epic; the name of the run that it will be."""
         return submit(self.epics, path, taken=self._known)[0]
 
+    def submit_text(self, text: str, name: str, priority: int | None = None) -> HandedIn:
+        """Hand in an epic that is not in a file; raise `UsageError` if it cannot be done."""
+        planner = self.lead.planner is not None
+        known = self._known
+        return submit_text(self.epics, text, name, priority, known, planner=planner)
+
+    def status_of(self, ident: str) -> str:
+        """Return the status of an epic; empty if it has not begun."""
+        if not self._known(ident):
+            return ""
+        return run_status(self.host.load(ident, self.lead.registry).state)
+
     async def _look(self) -> None:
         """Take submitted epics, and give landed work to the user."""
         try:
@@ -334,8 +348,7 @@ class Fleet:
         await self._results.give(self._succeeded)
 
     async def _begin(self, ident: str, path: Path, epic: Epic) -> None:
-        if not epic.tasks and self.lead.planner is None:
-            raise UsageError(f"{path}: names no tasks, and this fleet has no planner")
+        refuse_unplanned(epic, str(path), planner=self.lead.planner is not None)
         wanted = wanted_of(epic, self._tiers, planned=self.lead.planner is not None)
         self._runs[ident] = await self.lead.begin(self.host, wanted, run_id=ident)
 
@@ -386,6 +399,12 @@ class Fleet:
             "landed": sum("Leadhand-Task" in each for each in trailers),
             "cost": round(sum(state.spent for state in states), 6),
         }
+
+
+def _not_now(governor: Governor) -> str:
+    if governor.stopped:
+        return "stopped"
+    return governor.paused.why if governor.paused is not None else ""
 
 
 def _mark(folder: Path) -> str:

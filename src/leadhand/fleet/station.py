@@ -6,6 +6,7 @@ same functions. Once a second the station says who is at work (`live.json`).
 
     stop      end an agent; what it did is saved, and the ladder goes on with its task
     message   tell an agent something; it goes on with the same conversation
+    pause     no new agents until `resume`, also after a restart
     drain     no new agents; those at work get a grace; then the fleet ends
 """
 
@@ -23,6 +24,7 @@ from leadhand.core.calendar import iso
 from leadhand.errors import Conflict, LeadhandError, UsageError
 from leadhand.fleet.agents import transcripts
 from leadhand.fleet.background import watch
+from leadhand.fleet.pause import end_pause, write_pause
 from leadhand.fleet.status.evidence import Evidence, live_of, write_live
 
 if TYPE_CHECKING:
@@ -39,7 +41,7 @@ ORDER_BYTES_MAX = 1 << 20
 ANSWER_S = 15.0
 FRESH_S = 0.5
 LOCKED_SHOWN = 300
-VERBS = ("stop", "message", "drain")
+VERBS = ("stop", "message", "pause", "resume", "drain")
 
 
 _REFUSED = {
@@ -123,6 +125,7 @@ class Station:
             "held_back": self.fleet.held_back,
             "locked": shop.boundaries.waits(LOCKED_SHOWN),
             "draining": shop.governor.stopped,
+            "paused": paused._asdict() if (paused := shop.governor.paused) else None,
             "refused": {**self.fleet.refused, **self._trouble},
             "train": shop.conductor.status(),
             "sandbox": shop.sandbox.kind,
@@ -152,15 +155,33 @@ class Station:
 
         Raise `UsageError` or `Conflict` with the reason if that is impossible.
         """
-        told = self._order(verb, task, text)
+        told = self._order(verb, task, text, actor)
+        self._counted.clear()
         self.fleet.shop.note("ordered", verb=verb, name=told.get("task", ""), actor=actor)
         return told
 
-    def _order(self, verb: str, task: str, text: str) -> Doc:
+    def submit(self, text: str, name: str, priority: int | None, actor: str) -> Doc:
+        """Put an epic into the folder; raise `UsageError`, which names every mistake in it."""
+        run, epic, _place = self.fleet.submit_text(text, name, priority)
+        known = self.fleet.status_of(run)
+        self.fleet.shop.note("ordered", verb="submit", name=run, actor=actor)
+        self._counted.clear()
+        tasks = {"tasks": len(epic.tasks), "priority": epic.priority}
+        return {"run": run, "title": epic.title, **tasks, "known": known or None}
+
+    def _order(self, verb: str, task: str, text: str, actor: str) -> Doc:
+        governor, agents = self.fleet.shop.governor, len(self.fleet.shop.at_work)
         if verb == "drain":
-            self.fleet.shop.governor.stop()
+            governor.stop()
             self.drained.set()
-            return {"draining": True, "agents": len(self.fleet.shop.at_work)}
+            return {"draining": True, "agents": agents}
+        if verb == "pause":
+            governor.set_pause(write_pause(self.folder, actor))
+            return {"paused": True, "agents": agents}
+        if verb == "resume":
+            end_pause(self.folder)
+            governor.set_pause(None)
+            return {"paused": False, "agents": agents}
         if verb not in VERBS:
             raise UsageError(f"{verb!r} is no order: {', '.join(VERBS)}")
         name, agent = self._find(task)
@@ -196,13 +217,18 @@ class Station:
             await asyncio.sleep(0.1)
         return governor.busy
 
-    def transcript(self, run: str, task: str) -> Doc:
-        """Return the transcript of a task's last agent."""
+    async def task(self, run: str, task: str) -> Doc:
+        """Return one task in detail. Raise `UsageError` if there is none."""
+        return await self.evidence.task(run, task, self.live())
+
+    def transcript(self, run: str, task: str, attempt: int = 0) -> Doc:
+        """Return the transcript of a task's last agent, or of another `attempt`."""
         files = transcripts.attempts(self.folder / "transcripts", run, task)
-        if not files:
-            raise UsageError(f"nothing is kept of {run}/{task}")
-        lines = transcripts.all_lines(files[-1])
-        return {"run": run, "task": task, "attempt": int(files[-1].stem), "lines": lines[-500:]}
+        found = [path for path in files if not attempt or int(path.stem) == attempt]
+        if not found:
+            raise UsageError(f"there is no transcript of {run}/{task}")
+        lines = transcripts.all_lines(found[-1])
+        return {"run": run, "task": task, "attempt": int(found[-1].stem), "lines": lines[-500:]}
 
 
 def _agent(at_work: AtWork) -> Doc:

@@ -19,11 +19,20 @@ class FleetStation(Protocol):
     async def figures(self, since_s: float) -> Doc:
         """Return the document of `leadhand fleet status --json` for the last `since_s` seconds."""
 
-    def transcript(self, run: str, task: str) -> Doc:
-        """Return the transcript of a task's last agent. Raise `UsageError` if there is none."""
+    async def task(self, run: str, task: str) -> Doc:
+        """Return one task in detail. Raise `UsageError` if there is none."""
+
+    def transcript(self, run: str, task: str, attempt: int = 0) -> Doc:
+        """Return the transcript of a task's last agent, or of another `attempt`.
+
+        Raise `UsageError` if there is none.
+        """
+
+    def submit(self, text: str, name: str, priority: int | None, actor: str) -> Doc:
+        """Submit an epic; raise `UsageError`, which names every mistake in it."""
 
     def order(self, verb: str, task: str = "", text: str = "", actor: str = "") -> Doc:
-        """Send a message to the agent of a task, or stop it.
+        """Stop or message the agent of a task, or pause, resume or drain the fleet.
 
-        Raise `UsageError` if no agent works on it.
+        Raise `UsageError` if no agent works on the task.
         """

@@ -13,7 +13,7 @@ from leadhand.errors import UsageError
 from leadhand.fleet.commands.capacity import capacity
 from leadhand.fleet.commands.init import init
 from leadhand.fleet.commands.log import log
-from leadhand.fleet.commands.service import drain, message, start, stop, submit
+from leadhand.fleet.commands.service import drain, message, pause, resume, start, stop, submit
 from leadhand.fleet.commands.status import report, status
 
 if TYPE_CHECKING:
@@ -176,5 +176,6 @@ def _catalogue(rows: Doc) -> Iterator[str]:
 
 
 fleet.add_command(simulate)
-for each in (init, capacity, start, submit, status, report, drain, stop, message, log):
+GROUP = (init, capacity, start, submit, status, report, pause, resume, drain, stop, message, log)
+for each in GROUP:
     fleet.add_command(each)

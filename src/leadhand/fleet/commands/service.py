@@ -239,6 +239,8 @@ def _say_hello(console: Console, station: Station) -> None:
         console.out(station.url or str(station.folder))
     resumed = f"; {count(fleet.open_epics, 'open epic')} resumed" if fleet.open_epics else ""
     console.say(f"at work on {doc['repo']} with up to {fleet.config.agents} agents{resumed}")
+    if (paused := fleet.shop.governor.paused) is not None:
+        console.say(f"it is {clean(paused.why)}; `leadhand fleet resume` starts agents")
     if aside := fleet.shop.hub.user.aside:
         console.say(clean(aside))
     console.say(f"epics come from {doc['epics']}; `leadhand fleet submit EPIC.md` puts one there")
@@ -293,21 +295,15 @@ def submit(console: Console, epic: str, priority: int | None, folder: str | None
     The file is copied to the folder of epics, whether or not the fleet is running.
     """
     from leadhand.fleet.configuration import epics_folder, fleet_folder
+    from leadhand.fleet.epic_folder import refuse_unplanned
     from leadhand.fleet.epic_folder import submit as handed_in
     from leadhand.fleet.epics import read_epic
     from leadhand.fleet.status.evidence import live_of, status_of
     from leadhand.settings.folders import make_store_folder
 
     settings = settings_for(folder)
-    if (
-        fleet_of(settings).coders
-        and not fleet_of(settings).planner
-        and not read_epic(Path(epic)).tasks
-    ):
-        raise UsageError(
-            f"{epic}: names no tasks, and this fleet has no planner. "
-            "Fix: write its tasks, or [fleet] planner"
-        )
+    if fleet_of(settings).coders:
+        refuse_unplanned(read_epic(Path(epic)), epic, planner=bool(fleet_of(settings).planner))
     make_store_folder(fleet_folder(settings))
     begun = partial(status_of, fleet_folder(settings))
     run, found, place = handed_in(epics_folder(settings), Path(epic), priority, begun)
@@ -344,6 +340,23 @@ def drain(console: Console, folder: str | None) -> int:
     No new agents start, running agents get a grace period, and their work is saved.
     """
     return _ordered(console, folder, "drain")
+
+
+@command("pause", "leadhand fleet pause")
+@folder_option
+def pause(console: Console, folder: str | None) -> int:
+    """Start no new agents until the fleet is resumed.
+
+    Running agents continue, and finished changes are merged. The pause lasts across restarts.
+    """
+    return _ordered(console, folder, "pause")
+
+
+@command("resume", "leadhand fleet resume")
+@folder_option
+def resume(console: Console, folder: str | None) -> int:
+    """Start agents again after `leadhand fleet pause`."""
+    return _ordered(console, folder, "resume")
 
 
 @command("stop", "leadhand fleet stop query")
@@ -383,6 +396,7 @@ def _ordered(
         console.document(told)
     else:
         words = {"stop": "is being ended", "message": "was told"}.get(verb, "")
-        name = f"the agent of {told['task']} {words}" if words else "the fleet drains"
+        fleet = {"drain": "drains", "pause": "is paused", "resume": "starts agents again"}
+        name = f"the agent of {told['task']} {words}" if words else f"the fleet {fleet[verb]}"
         console.say(name)
     return 0

@@ -110,7 +110,7 @@ def lines(doc: Doc) -> Iterator[str]:
 def _fleet_word(live: Doc | None) -> str:
     if live is None:
         return "not running; `leadhand fleet start` resumes the open tasks"
-    word = "draining" if live["draining"] else "running"
+    word = "draining" if live["draining"] else "paused" if live.get("paused") else "running"
     return f"{word}, process {live['pid']}{', ' + live['url'] if live['url'] else ''}"
 
 

@@ -77,8 +77,8 @@ def journalled(notes: Iterable[Doc]) -> Journalled:
     return Journalled(stages, agents)
 
 
-def board(sources: Sources, live: Mapping[str, Any] | None) -> Doc:
-    """Return the columns with their cards; cards of ended epics only where they merged."""
+def board(sources: Sources, live: Mapping[str, Any] | None, only: str = "") -> Doc:
+    """Return the columns with their cards; the card of one task, if `only` names it."""
     known = journalled(sources.notes)
     landings = {f"{each.run}/{each.task}": each for each in sources.landings}
     at_work = {f"{each['run']}/{each['task']}": each for each in (live or {}).get("agents", ())}
@@ -89,7 +89,7 @@ def board(sources: Sources, live: Mapping[str, Any] | None) -> Doc:
         counts[epic.run] = Counter()
         for task in epic.tasks.values():
             column, at = _column(task, known, alive=live is not None)
-            if column:
+            if column and only in ("", task.task):
                 counts[epic.run][column] += 1
                 cards[column].append({"task": task, "epic": epic, "at": at})
             dropped += column == "" and task.status != REPLACED

@@ -35,10 +35,13 @@ from leadhand.fleet.status.figures import (
     EpicFacts,
     Landing,
     Sources,
+    begun_in,
     facts_of,
     figures,
     spent_in,
+    waited_of,
 )
+from leadhand.fleet.status.task_detail import attempts_of, change_of, commit_of, planned_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -100,6 +103,42 @@ class Evidence:
             found["agents"]["now"] = len(live["agents"])
         return {**found, "flaky": flaky, "live": live, "folder": str(self.folder)}
 
+    async def task(self, run: str, task: str, live: Doc | None) -> Doc:
+        """Return one task in detail. Raise `UsageError` if there is none."""
+        async with self._reading:
+            epics = {epic.run: epic for epic in await asyncio.to_thread(self._epics)}
+            found = epics[run].tasks.get(task) if run in epics else None
+            if found is None:
+                raise UsageError(f"there is no task {run}/{task}")
+            log = await asyncio.to_thread(self._log, run)
+            notes = await asyncio.to_thread(self._notes.read)
+        git = Git(self.folder / "hub" / "hub.git", self.folder / "hub" / "gitconfig")
+        now = time.time_ns() // 1000
+        shown = board(Sources([epics[run]], notes, [], now), live, only=task)["cards"]
+        change = await change_of(git, run, task, found.commit, found.attempts)
+        return {
+            "epic": epics[run].title,
+            "status": found.status,
+            "card": shown[0] if shown else None,
+            "planned": planned_of(log.state.steps[task]),
+            "attempts": attempts_of(log.events, task, waited_of(found, begun_in(notes), notes)),
+            "change": change,
+            "commit": await commit_of(git, found.commit) if found.commit else None,
+            "cost": round(found.cost, 6),
+            "why": found.why,
+        }
+
+    def _log(self, run: str) -> _Log:
+        """Return the log of an epic; one that has ended is read again."""
+        if (known := self._logs.get(run)) is not None:
+            return known
+        reader, log = Reader(self.folder / FLEET_DATABASE), _Log()
+        try:
+            log.take(reader, run)
+            return log
+        finally:
+            reader.store.close_reader()
+
     def _epics(self) -> list[EpicFacts]:
         reader = Reader(self.folder / FLEET_DATABASE)
         try:
@@ -122,11 +161,7 @@ class Evidence:
         The log of an epic that has ended is not kept.
         """
         log = self._logs.setdefault(run, _Log())
-        if found := reader.events(run, log.seq):
-            log.seq = found[-1][0].seq
-            fresh = [(entry.at, event) for entry, event in found]
-            log.events += fresh
-            evolve_all(log.state, fresh)
+        log.take(reader, run)
         if log.state.ended is not None:
             self._logs.pop(run)
         return facts_of(log.state, log.events), log.seq
@@ -165,6 +200,14 @@ class _Log:
         self.seq = 0
         self.state = State()
         self.events: list[tuple[int, Event]] = []
+
+    def take(self, reader: Reader, run: str) -> None:
+        """Read what is new."""
+        if found := reader.events(run, self.seq):
+            self.seq = found[-1][0].seq
+            fresh = [(entry.at, event) for entry, event in found]
+            self.events += fresh
+            evolve_all(self.state, fresh)
 
 
 def _figures(sources: Sources, live: Doc | None) -> Doc:

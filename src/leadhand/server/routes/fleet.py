@@ -1,4 +1,4 @@
-"""The coding fleet of this process: its status, its agents' transcripts, and messages to them."""
+"""The coding fleet of this process: its board, its tasks, and what people do with it."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 from msgspec import Struct
-from pydantic import Field
+from pydantic import Field, StringConstraints
 
 from leadhand.errors import UsageError
 from leadhand.server.app_state import answer, app_state_of, person_of
-from leadhand.server.problems import missing
+from leadhand.server.problems import RequestRefused, missing
 from leadhand.server.request_forms import Form, ReasonForm, Text
-from leadhand.server.routes.common import done
+from leadhand.server.routes.common import document, done
 
 if TYPE_CHECKING:
     from leadhand.server.fleet_station import FleetStation
 
 router = APIRouter(tags=["fleet"])
 YEAR_S = 366 * 86_400
+EPIC_CHARS = 1 << 20
 
 
 class MessageForm(Form):
@@ -29,6 +30,66 @@ class MessageForm(Form):
 
     text: Text = Field(min_length=1)
     """The message."""
+
+
+class EpicForm(Form):
+    """An epic for the fleet."""
+
+    text: str = Field(min_length=1, max_length=EPIC_CHARS)
+    """The epic in Markdown, as in a file for `leadhand fleet submit`."""
+    name: Annotated[str, StringConstraints(max_length=200)] = ""
+    """The name of its file; by default its title."""
+    priority: int | None = Field(default=None, ge=-1000, le=1000)
+    """Higher priorities are started first; by default that of the text, or 0."""
+
+
+class EpicSubmitted(Struct, kw_only=True):
+    """An epic that the fleet takes up."""
+
+    run: str
+    """The id of the epic's run."""
+    title: str
+    """The title of the epic."""
+    tasks: int
+    """How many tasks the epic names; 0: the planner plans them."""
+    priority: int
+    """The priority of the epic."""
+    known: str | None
+    """The status of the same epic if it was submitted before: it is not done twice."""
+
+
+class FleetOrdered(Struct, kw_only=True, omit_defaults=True):
+    """What was done with the fleet."""
+
+    agents: int
+    """How many agents are running; they go on."""
+    paused: bool | None = None
+    """Whether the fleet is paused now."""
+    draining: bool | None = None
+    """Whether the fleet ends now."""
+
+
+class TaskDocument(Struct, kw_only=True):
+    """One task in detail."""
+
+    epic: str
+    """The title of its epic."""
+    status: str
+    """The status of its step."""
+    card: dict[str, Any] | None
+    """Its card on the board; null for a task that was replaced or dropped."""
+    planned: dict[str, Any]
+    """Its goal, paths and acceptance."""
+    attempts: list[dict[str, Any]]
+    """Its attempts, oldest first, with the gate's output and the recovery that followed."""
+    change: dict[str, Any] | None
+    """The difference of its commit, or of the work that was saved of an attempt."""
+    commit: dict[str, Any] | None
+    """The commit on main, once it is merged."""
+    cost: float
+    """The cost so far."""
+    why: str
+    """Why it failed last, or waits."""
 
 
 class FleetDocument(Struct, kw_only=True):
@@ -60,7 +121,7 @@ class AgentTold(Struct, kw_only=True):
     """The number of the attempt, from 1."""
 
 
-@router.get("/fleet", responses=done(FleetDocument))
+@router.get("/fleet", responses=document(FleetDocument))
 async def fleet(
     request: Request,
     since: Annotated[int, Query(ge=0, le=YEAR_S, description="Seconds; 0: all time.")] = 0,
@@ -81,12 +142,52 @@ def _tag(found: dict[str, Any] | None) -> str:
     return f'W/"{hashlib.sha256(words.encode()).hexdigest()[:20]}"'
 
 
-@router.get("/fleet/{run}/{task}/words", responses=done(AgentWords))
-async def words(request: Request, run: str, task: str) -> Response:
-    """Return the transcript of a task's last agent; text that looks like a secret is hidden."""
+@router.post("/fleet/epics", responses=done(EpicSubmitted))
+async def submit(request: Request, form: EpicForm) -> Response:
+    """Submit an epic, with the checks of `leadhand fleet submit`."""
+    given = (form.text, form.name, form.priority, _who(request))
+    return answer(await asyncio.to_thread(_station(request).submit, *given))
+
+
+@router.post("/fleet/pause", responses=done(FleetOrdered))
+async def pause(request: Request) -> Response:
+    """Start no new agents until the fleet is resumed; running agents go on."""
+    return answer(_station(request).order("pause", actor=_who(request)))
+
+
+@router.post("/fleet/resume", responses=done(FleetOrdered))
+async def resume(request: Request) -> Response:
+    """Start agents again."""
+    return answer(_station(request).order("resume", actor=_who(request)))
+
+
+@router.post("/fleet/drain", responses=done(FleetOrdered))
+async def drain(request: Request) -> Response:
+    """Start no new agents, wait for running ones, and end the fleet with its server."""
+    return answer(_station(request).order("drain", actor=_who(request)))
+
+
+@router.get("/fleet/{run}/{task}", responses=done(TaskDocument))
+async def task_detail(request: Request, run: str, task: str) -> Response:
+    """Return a task with its attempts, the gate's output and the difference that it made."""
     station = _station(request)
     try:
-        return answer(await asyncio.to_thread(station.transcript, run, task))
+        return answer(await station.task(run, task))
+    except UsageError as error:
+        raise missing(str(error)) from None
+
+
+@router.get("/fleet/{run}/{task}/words", responses=done(AgentWords))
+async def words(
+    request: Request,
+    run: str,
+    task: str,
+    attempt: Annotated[int, Query(ge=0, le=1_000_000, description="0: the last one.")] = 0,
+) -> Response:
+    """Return the transcript of a task's agent; text that looks like a secret is hidden."""
+    station = _station(request)
+    try:
+        return answer(await asyncio.to_thread(station.transcript, run, task, attempt))
     except UsageError as error:
         raise missing(str(error)) from None
 
@@ -110,5 +211,9 @@ def _who(request: Request) -> str:
 def _station(request: Request) -> FleetStation:
     found = app_state_of(request).station
     if found is None:
-        raise missing("no fleet is running in this server")
+        raise RequestRefused(
+            404,
+            "no fleet is running in this server",
+            fix="`leadhand fleet start` runs a fleet with this API and dashboard",
+        )
     return found

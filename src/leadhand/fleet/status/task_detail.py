@@ -1,0 +1,167 @@
+"""One task in detail: its attempts with the output of the gate, and the change that it made.
+
+The log keeps the end of each failed gate run; git keeps the merged commit, or the work that was
+saved of the last attempt. Everything is bounded: a difference and a log are read by people.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from leadhand.core import events as ev
+from leadhand.core.calendar import iso
+from leadhand.fleet.repository.git import Git, GitFailed, read_log
+from leadhand.fleet.repository.hub import MAIN, ref_of
+from leadhand.models.secret_patterns import scrub
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable, Mapping, Sequence
+
+    from leadhand.core.state.model import StepState
+
+
+Doc = dict[str, Any]
+FILES_SHOWN = 100
+PATCH_CHARS = 40_000
+DIFF_CHARS = 200_000
+MESSAGE_CHARS = 8000
+ATTEMPTS_SHOWN = 50
+TESTS_SHOWN = 20
+_FAILING = re.compile(
+    r"^(?:FAILED (?P<pytest>\S+)(?: - .*)?|(?:FAIL|ERROR): (?P<unittest>\S+ \([^)\n]*\)|\S+)"
+    r"|\s*--- FAIL: (?P<go>\S+)|\s*not ok \d+ - (?P<tap>.+)"
+    r"|test (?P<rust>\S+) \.\.\. FAILED|\s*● (?P<jest>.+))$",
+    re.MULTILINE,
+)
+
+
+def failing_tests(log: str) -> list[str]:
+    """Return the names of failed tests in the output of a test runner, as far as it names them."""
+    found = ((match[match.lastgroup or 0] or "").strip() for match in _FAILING.finditer(log))
+    return list(dict.fromkeys(name for name in found if name))[:TESTS_SHOWN]
+
+
+def attempts_of(
+    log: Iterable[tuple[int, ev.Event]], task: str, waited: Container[int] = ()
+) -> list[Doc]:
+    """Return the attempts of a task, oldest first, each with what followed from it.
+
+    Those in `waited` were lost before an agent began: the fleet ended while they stood in line.
+    """
+    found: dict[int, Doc] = {}
+    for at, event in log:
+        if getattr(event, "step", "") != task:
+            continue
+        match event:
+            case ev.AttemptStarted():
+                found[event.attempt] = {
+                    "attempt": event.attempt,
+                    "worker": event.worker,
+                    "started": iso(at),
+                    "outcome": "running",
+                }
+            case ev.AttemptReported():
+                row = found.setdefault(event.attempt, {"attempt": event.attempt})
+                row |= {"ended": iso(at), "outcome": "merged" if event.met else "failed"}
+                row |= {"cost": round(event.cost or 0.0, 6), **_failure(event.failure)}
+            case ev.AttemptLost():
+                row = found.setdefault(event.attempt, {"attempt": event.attempt})
+                outcome = "not started" if event.attempt in waited else "lost"
+                row |= {"ended": iso(at), "outcome": outcome, "class": event.failure_class}
+            case ev.RecoveryDecided() if event.attempt in found:
+                recovery = {"strategy": event.strategy, "reason": event.reason}
+                found[event.attempt]["recovery"] = {**recovery, "worker": event.worker}
+            case _:
+                pass
+    return list(found.values())[-ATTEMPTS_SHOWN:]
+
+
+def _failure(failure: Mapping[str, Any] | None) -> Doc:
+    """Return the failure of an attempt: a sentence, and what was printed, with failed tests."""
+    if not failure:
+        return {}
+    head, _, log = str(failure.get("message", "")).partition("\n")
+    log = log[-MESSAGE_CHARS:].strip("\n")
+    found = {"class": str(failure.get("class", "")), "message": head[:MESSAGE_CHARS]}
+    return {**found, "log": log, "tests": failing_tests(log)}
+
+
+def planned_of(step: StepState) -> Doc:
+    """Return what was planned: goal, paths, acceptance, dependencies."""
+    given = step.doc.get("parameters") or {}
+    return {
+        "goal": str(given.get("goal", ""))[:MESSAGE_CHARS],
+        "brief": str(given.get("brief", ""))[:MESSAGE_CHARS],
+        "writes": [str(path) for path in given.get("writes") or ()][:FILES_SHOWN],
+        "acceptance": [list(map(str, argv)) for argv in given.get("acceptance") or ()][:20],
+        "worker": step.worker,
+        "superseded_by": step.superseded_by,
+    }
+
+
+async def change_of(git: Git, run: str, task: str, commit: str, attempts: int) -> Doc | None:
+    """Return the difference that a task made: merged, or else the work saved of an attempt."""
+    try:
+        if commit:
+            return {"of": "commit", "commit": commit, **await _difference(git, commit)}
+        for number in range(attempts, 0, -1):
+            for kind in ("task", "wip"):
+                ref = ref_of(kind, run, task, number)
+                sha = (await git("for-each-ref", "--format=%(objectname)", ref)).text.strip()
+                if sha:
+                    saved = {"of": "saved work", "attempt": number, "commit": sha}
+                    return {**saved, **await _difference(git, sha)}
+    except GitFailed:
+        return None
+    return None
+
+
+async def commit_of(git: Git, sha: str) -> Doc | None:
+    """Return a commit on main."""
+    try:
+        found = await read_log(git, "--max-count=1", sha)
+    except GitFailed:
+        return None
+    if not found:
+        return None
+    by = found[0].trailers.get("Assisted-by", "")
+    tests = found[0].trailers.get("Leadhand-Tests", "")
+    about = {"sha": found[0].sha, "subject": found[0].subject, "by": by, "tests": tests}
+    return {**about, "at": iso(found[0].at * 1_000_000), "branch": MAIN.removeprefix("refs/heads/")}
+
+
+async def _difference(git: Git, sha: str) -> Doc:
+    options = ("-p", "-M", "--no-ext-diff", "--no-textconv")
+    said = await git("diff-tree", *options, f"{sha}^1", sha)
+    text = scrub(said.out[: 4 * DIFF_CHARS].decode("utf-8", "backslashreplace"))
+    files = list(_files(text))
+    return {"files": files[:FILES_SHOWN], "left_out": max(0, len(files) - FILES_SHOWN)}
+
+
+def _files(text: str) -> Iterable[Doc]:
+    """Yield the files of a difference; patches beyond the bounds are cut, and say so."""
+    room = DIFF_CHARS
+    for part in re.split(r"(?m)^(?=diff --git )", text):
+        if not part.startswith("diff --git "):
+            continue
+        head, _, body = part.partition("\n@@")
+        body = f"@@{body}" if body else ""
+        lines = body.splitlines()
+        shown = body[: max(0, min(PATCH_CHARS, room))]
+        room -= len(shown)
+        yield {
+            "path": _path(head.splitlines()),
+            "added": sum(line.startswith("+") for line in lines),
+            "removed": sum(line.startswith("-") for line in lines),
+            "patch": shown or ("" if body else "\n".join(head.splitlines()[1:])[:2000]),
+            "cut": len(shown) < len(body),
+        }
+
+
+def _path(head: Sequence[str]) -> str:
+    for mark in ("+++ b/", "rename to ", "--- a/"):
+        for line in head:
+            if line.startswith(mark) and not line.endswith("/dev/null"):
+                return line.removeprefix(mark)
+    return head[0].rpartition(" b/")[2] if head else ""

@@ -1,0 +1,88 @@
+"""The station: an epic is submitted as text, tasks are seen in detail, a fleet paused stays so."""
+
+import asyncio
+
+import pytest
+
+from leadhand.errors import UsageError
+from leadhand.fleet.pause import pause_of
+from leadhand.fleet.station import Station
+from leadhand.fleet.status.task_detail import failing_tests
+from tests.fleet.standing import epic, noted, settled, standing
+
+
+async def until(check):
+    async with asyncio.timeout(60):
+        while not await check():
+            await asyncio.sleep(0.05)
+
+
+async def test_an_epic_is_submitted_paused_resumed_and_seen_in_detail(tmp_path, user):
+    """One fleet, from a paused start over a restart to the difference that it made."""
+    opened = standing(tmp_path, user, '{"b": ["good", "red"]}')
+    text = epic(tmp_path, "first", "a", "b").read_text()
+    async with opened() as fleet, Station(fleet) as station:
+        assert station.order("pause", actor="ada") == {"paused": True, "agents": 0}
+        given = station.submit(text, "Add modules.md", 3, "ada")
+        run = given["run"]
+        assert (given["title"], given["tasks"], given["priority"]) == ("first", 2, 3)
+        assert given["known"] is None
+
+        async def waits():
+            cards = (await station.figures(0.0))["board"]["cards"]
+            wanted = "Waits for a free agent: paused by ada."
+            return [each.get("reason") for each in cards] == [wanted, wanted]
+
+        await until(waits)
+    assert pause_of(tmp_path / "fleet").by == "ada"
+    async with opened() as fleet, Station(fleet) as station:
+        assert (await station.figures(0.0))["live"]["paused"]["by"] == "ada"
+        assert noted(tmp_path, "agent") == []
+        assert station.order("resume", actor="ada")["paused"] is False
+        await settled(fleet)
+        assert station.submit(text, "add-modules.md", None, "ada")["known"] == "succeeded"
+        with pytest.raises(UsageError, match="names no tasks, and this fleet has no planner"):
+            station.submit("# Search\n\nFind words.", "", None, "ada")
+        await seen(station, run)
+        orders = [(note["verb"], note["actor"]) for note in noted(tmp_path, "ordered")]
+        assert orders == [("pause", "ada"), ("submit", "ada"), ("resume", "ada"), ("submit", "ada")]
+
+
+async def seen(station, run):
+    """The task that failed once, with both attempts and the commit."""
+    found = await station.task(run, "b")
+    waited, first, second = found["attempts"]
+    assert waited["outcome"] == "not started"
+    assert (first["outcome"], first["class"]) == ("failed", "criteria_unmet")
+    assert "does not pass" in first["message"]
+    assert first["recovery"]["strategy"]
+    assert second["outcome"] == "merged"
+    (file,) = found["change"]["files"]
+    assert (file["path"], file["added"], file["removed"]) == ("b.py", 1, 0)
+    assert "+name = 'b'" in file["patch"]
+    assert found["change"]["of"] == "commit"
+    assert found["commit"]["sha"] == found["card"]["commit"] == found["change"]["commit"]
+    assert found["planned"]["writes"] == ["b.py", "guarded/b.py"]
+    with pytest.raises(UsageError, match="no task"):
+        await station.task(run, "c")
+    assert station.transcript(run, "b", 2)["attempt"] == 2
+    assert station.transcript(run, "b")["attempt"] == 3
+    board = (await station.figures(0.0))["board"]
+    assert board["columns"]["merged"] == 2
+
+
+@pytest.mark.parametrize(
+    ("log", "names"),
+    [
+        ("FAILED test_a.py::test_b - assert 1 == 2", ["test_a.py::test_b"]),
+        ("...\nFAILED tests/test_a.py::test_b\n", ["tests/test_a.py::test_b"]),
+        ("FAIL: test_b (tests.test_a.Case)\nTraceback", ["test_b (tests.test_a.Case)"]),
+        ("--- FAIL: TestB\nFAIL", ["TestB"]),
+        ("not ok 3 - adds\nok 4 - takes", ["adds"]),
+        ("test words::adds ... FAILED", ["words::adds"]),
+        ("  ● adds two › numbers\n", ["adds two › numbers"]),
+        ("make: *** [check] Error 1", []),
+    ],
+)
+def test_the_failing_tests_of_common_runners_are_named(log, names):
+    assert failing_tests(log) == names
