@@ -80,7 +80,7 @@ async def seen(station, run):
         ("--- FAIL: TestB\nFAIL", ["TestB"]),
         ("not ok 3 - adds\nok 4 - takes", ["adds"]),
         ("test words::adds ... FAILED", ["words::adds"]),
-        ("  ● adds two › numbers\n", ["adds two › numbers"]),
+        ("  ● adds two numbers\n", ["adds two numbers"]),
         ("make: *** [check] Error 1", []),
     ],
 )
