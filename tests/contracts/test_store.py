@@ -260,15 +260,18 @@ async def test_follow_waits_for_what_is_not_there_yet(store):
 async def test_closing_ends_those_who_follow(store):
     """Instead of leaving them to wait for ever."""
 
-    async def watch() -> int:
-        return len([entry async for entry in store.follow()])
+    seen = asyncio.Event()
+
+    async def watch() -> None:
+        async for _entry in store.follow():
+            seen.set()
 
     await store.append("r", 0, chained("r"))
     watching = asyncio.ensure_future(watch())
-    await asyncio.sleep(0.05)
-    await store.close()
     async with asyncio.timeout(60):
-        assert await watching == 1
+        await seen.wait()
+        await store.close()
+        await watching
 
 
 async def test_closing_finishes_what_is_queued(stores):
