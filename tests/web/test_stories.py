@@ -87,8 +87,16 @@ def test_a_plan_is_amended_compared_and_approved(pages, waiting):
     expect(page.locator(".side-new")).to_contain_text("quick")
     shot(page, "story-compare")
 
+    page.get_by_role("button", name=re.compile("Revision 1")).click()
+    expect(page.locator(".review-bar")).to_contain_text("You are looking at revision 1")
+    expect(page.locator(".review-bar")).to_contain_text("Decides revision 2")
     page.get_by_role("button", name=re.compile("Revision 2")).click()
     page.get_by_role("button", name=re.compile("^Approve")).click()
+    expect(page.get_by_role("dialog")).to_contain_text("medium risk")
+    expect(page.get_by_role("dialog")).to_contain_text("changes cluster: step-3")
+    expect(page.get_by_role("dialog").locator(".hash")).to_have_attribute(
+        "title", served.call("GET", f"/runs/{run}/review")["binding"]
+    )
     page.get_by_label("Reason").fill("as agreed")
     page.get_by_role("dialog").get_by_role("button", name="Approve").click()
     expect(state_of(page)).to_contain_text(re.compile("Running|Succeeded"))

@@ -57,7 +57,8 @@ def test_a_time_to_come_is_said_to_come(pages, served):
     page = enter(pages, served, timezone_id="UTC")
     page.goto(f"{served.url}#/runs/{run}/plan")
     starts = page.locator(".starts")
-    expect(starts).to_contain_text("publish on Jan 2, 2099 (Jan 2, 2099, 03:04:05 UTC) or later")
+    expect(starts).to_contain_text("Starts on Jan 2, 2099 (Jan 2, 2099, 03:04:05 UTC) or later")
+    expect(page.locator(".consequences")).to_contain_text("Starts at 2099-01-02 03:04:05 UTC")
     expect(starts.locator("time").first).to_have_attribute(
         "title", re.compile(r"\(2099-01-02T03:04:05\.000Z\)")
     )
@@ -230,7 +231,7 @@ def test_units_are_no_money_and_undeclared_is_no_low_risk(pages, served):
     page.goto(f"{served.url}#/runs/{run}/plan")
     reach = page.locator(".reach")
     expect(reach).to_contain_text("risk not declared policies treat it as low")
-    expect(reach).to_contain_text("7.6 units")
+    expect(reach).to_contain_text("cost 7.6")
     expect(page.locator(".plan-step .tag.tone-good")).to_have_count(0)
     shot(page, "truth-review")
     binding = served.call("GET", f"/runs/{run}/review")["binding"]

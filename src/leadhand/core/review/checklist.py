@@ -180,10 +180,16 @@ def _expiry(known: Reviewed) -> ReviewCheck:
 
 
 def _lint(found: list[ReviewFinding]) -> Iterator[ReviewCheck]:
-    rest = [each for each in found if each.rule not in OWN]
-    for each in rest:
-        code = f" ({each.rule})" if each.rule.startswith("LH") else ""
-        steps = [each.step] if each.step else []
-        yield _check("lint", each.level, f"{each.message}{code}", steps)
-    if not rest:
+    """Yield a check for each rule; one finding in its own words, several in those of the rule."""
+    rules: dict[str, list[ReviewFinding]] = {}
+    for each in found:
+        if each.rule not in OWN:
+            rules.setdefault(each.rule, []).append(each)
+    meanings = {rule.code: rule.meaning for rule in RULES.values()}
+    for rule, each_of in rules.items():
+        said = each_of[0].message if len(each_of) == 1 else meanings.get(rule, each_of[0].message)
+        code = f" ({rule})" if rule.startswith("LH") else ""
+        steps = [each.step for each in each_of if each.step]
+        yield _check("lint", each_of[0].level, f"{said}{code}", steps)
+    if not rules:
         yield _check("lint", "ok", "the linter finds nothing else")

@@ -4,10 +4,10 @@ import { api } from "../api.js";
 import { ask, route } from "../router.js";
 import { useResource } from "../store.js";
 import { useKeys } from "../keys.js";
-import { Empty, Hash, Shown, Tag, Txt } from "../ui/parts.js";
+import { Empty, Hash, Shown, Tag } from "../ui/parts.js";
 import { Changes } from "../ui/plan_diff.js";
 import { Outlook, Steps } from "../ui/steps.js";
-import { Review } from "./review.js";
+import { Allowed, Review } from "./review.js";
 import { count, origin } from "../text.js";
 
 function useRevisions(live) {
@@ -32,8 +32,27 @@ export function Plan({ live }) {
   useKeys("Plan", { "[": ["Previous revision", () => move(-1)], "]": ["Next revision", () => move(1)] }, [list, open]);
   return html`<div class="plan"><aside class="revisions" aria-label="Revisions"><h2>Revisions</h2>
       <${Shown} of=${revisions} what="Loading revisions">${(all) => html`<${List} all=${all} open=${open} waiting=${review?.waiting ? review.revision : null} />`}</${Shown}></aside>
-    <div class="plan-main">${open === null && review?.waiting ? html`<${Compare} list=${list} number=${review.revision} /><${Review} live=${live} review=${review} />`
+    <div class="plan-main">${review?.waiting ? html`<${Waiting} live=${live} list=${list} review=${review} open=${open} from=${from} />`
       : number === undefined ? html`<${Empty} title="No plan yet"><p>The planner has not proposed a plan.</p></${Empty}>` : html`<${One} live=${live} list=${list} number=${number} from=${from} />`}</div></div>`;
+}
+
+/** The revision that waits with its difference to the last approved one; another one only looked at. */
+function Waiting({ live, list, review, open, from }) {
+  const other = open !== null && open !== review.revision ? open : undefined;
+  return html`<${Review} live=${live} review=${review} looking=${other}>${other !== undefined ? html`<${One} live=${live} list=${list} number=${other} from=${from} />`
+    : html`<${Difference} live=${live} list=${list} review=${review} from=${from} />`}</${Review}>`;
+}
+
+/** What the revision changes: by default since the last approval. */
+function Difference({ live, list, review, from }) {
+  const base = from && from !== "none" ? Number(from) : null;
+  const found = useResource((signal) => (base === null ? Promise.resolve(null) : api.diff(live.run, base, review.revision, signal)), [live, base, review.binding]);
+  const before = list.filter((each) => each.number !== review.revision);
+  if (!before.length) return html`<p class="muted">No revision was approved before: everything in this plan is new.</p>`;
+  const usual = review.approved_before ? "Last approved plan" : "Nothing";
+  return html`<section><div class="bar"><h2>${from === "none" || (!review.approved_before && base === null) ? "Difference" : `Changes since ${base === null ? "the last approved plan" : `revision ${base}`}`}</h2><label class="inline push">Compare with <select value=${from ?? ""} onChange=${(event) => ask({ rev: "", from: event.target.value })}><option value="">${usual}</option>${before.map((each) => html`<option value=${String(each.number)}>Revision ${each.number}</option>`)}</select></label></div>
+    ${base !== null ? html`<${Shown} of=${found} what="Loading the difference">${(doc) => doc && html`<${Changes} changes=${doc.changes} />`}</${Shown}>`
+      : review.approved_before ? html`<${Changes} changes=${review.changes} />` : html`<p class="muted">No revision was approved before: everything in this plan is new.</p>`}</section>`;
 }
 
 const TONES = { approved: "good", rejected: "bad", proposed: "ask", amended: "quiet" };
@@ -61,15 +80,9 @@ function Compare({ list, number, from }) {
     <option value="">Show full plan</option>${earlier.map((each) => html`<option value=${String(each)}>Revision ${each}</option>`)}</select></label></div>`;
 }
 
-/** Who allowed a revision, of exactly what, when, why, until when. */
-function Allowed({ doc }) {
-  if (!doc.approvals.length) return html`<p class="muted">Plan digest <${Hash} of=${doc.digest} groups=${8} /></p>`;
-  return html`<ul class="allowed">${doc.approvals.map((each) => html`<li>Approved by <b><${Txt} v=${each.by} /></b> <time datetime=${each.at}>${each.at.slice(0, 19).replace("T", " ")} UTC</time>, ${each.until ? `until ${each.until.slice(0, 19).replace("T", " ")} UTC` : "no expiry"}, ${each.signed ? html`signed by <code><${Txt} v=${each.key} /></code>` : "not signed"}${each.why ? html`: <${Txt} v=${each.why} />` : ""} <span class="muted">plan digest <${Hash} of=${each.digest} groups=${8} /></span></li>`)}</ul>`;
-}
-
 function Whole({ doc }) {
   const { steps = [], outlook } = doc.plan;
-  return html`<p class="muted">${count(steps.length, "step")}${doc.author ? ` ${origin(doc.author)}` : ""}${doc.plan.final === false ? " · the planner continues after these steps" : ""}</p><${Allowed} doc=${doc} /><${Steps} steps=${steps} />
+  return html`<p class="muted">${count(steps.length, "step")}${doc.author ? ` ${origin(doc.author)}` : ""}${doc.plan.final === false ? " · the planner continues after these steps" : ""}</p>${doc.approvals.length ? html`<ul class="allowed">${doc.approvals.map((each) => html`<${Allowed} each=${each} />`)}</ul>` : html`<p class="muted">Plan digest <${Hash} of=${doc.digest} /></p>`}<${Steps} steps=${steps} />
     <${Outlook} steps=${outlook} />`;
 }
 

@@ -1,14 +1,15 @@
-// The review of what waits: all of it, the hash that the word is given for, and four answers.
+// The review of what waits: what an approval leads to, what to consider, and the decision.
 import { html, useState } from "../lib.js";
 import { api } from "../api.js";
-import { inbox, may, now } from "../store.js";
+import { ask, to } from "../router.js";
+import { inbox, may, now, session } from "../store.js";
 import { attempt, notice } from "../notices.js";
 import { useKeys } from "../keys.js";
 import { Modal, confirm } from "../ui/dialog.js";
-import { Changes } from "../ui/plan_diff.js";
 import { Steps } from "../ui/steps.js";
-import { Cost, Effects, Facts, Findings, Glyph, Hash, Instant, Risk, Tag, Txt } from "../ui/parts.js";
-import { authorName, count, duration, millis, pretty } from "../text.js";
+import { Ago, Facts, Glyph, Hash, Instant, Risk, Txt } from "../ui/parts.js";
+import { DRAWN_MAX, ReviewGraph } from "./review_graph.js";
+import { count, duration, full, label, millis, origin, pretty } from "../text.js";
 
 const EXPIRES = ["3600", "28800", "86400", "604800"];
 
@@ -25,16 +26,29 @@ async function decide(live, review, verb, body, done) {
   return sent;
 }
 
+/** What is decided, once more, where the decision is confirmed: goal, risk, effects, digest. */
+function Decided({ review, children }) {
+  const told = review.consequences.filter((each) => each.topic === "changes" || each.topic === "undo");
+  return html`<p><b><${Txt} v=${review.name || review.run} /></b></p><p class="summary"><${Risk} level=${review.risk} /> <${Txt} v=${brief(review)} /></p>
+    <ul class="plain-list">${told.map((each) => html`<li><${Txt} v=${each.text} />${each.steps.length > 0 && html`: <${Txt} v=${names(each.steps)} />`}</li>`)}</ul>
+    ${children}<p class="muted">Revision ${review.revision}, plan digest <${Hash} of=${review.binding} /></p>`;
+}
+
+/** The summary line beside the tag of the risk, which it need not repeat. */
+const brief = (review) => review.summary.replace(` · risk ${review.risk}`, "");
+const names = (steps) => steps.slice(0, 8).join(", ") + (steps.length > 8 ? ` and ${steps.length - 8} more` : "");
+
 async function approve(live, review, expires) {
+  const left = review.people - review.approvals.length - 1;
   const said = await confirm({
-    title: `Approve revision ${review.revision}?`, action: "Approve", field: "Reason (optional)",
-    body: html`<p>${count(review.steps.length, "step")} may run exactly as shown. Any change to the plan voids the approval.</p><p>Plan digest <${Hash} of=${review.binding} groups=${8} /></p>`,
+    title: `Approve revision ${review.revision}?`, action: "Approve", tone: "good", field: "Reason (optional)",
+    body: html`<${Decided} review=${review}><p>${count(review.steps.length, "step")} may run exactly as shown${left > 0 ? `, once ${left === 1 ? "another person" : `${left} other people`} approved too` : ""}. Any change to the plan voids the approval.</p></${Decided}>`,
   });
   if (said) await decide(live, review, "approve", { reason: said.text || undefined, expires_s: expires ? Number(expires) : undefined }, "Approved");
 }
 
 async function reject(live, review) {
-  await asked(live, review, { title: `Reject revision ${review.revision}?`, body: "None of its steps run, and the run ends.", action: "Reject", tone: "bad", field: "Reason", must: true }, (said) => ["reject", { reason: said.text }, "Rejected"]);
+  await asked(live, review, { title: `Reject revision ${review.revision}?`, body: html`<${Decided} review=${review}><p>None of its steps run, and the run ends.</p></${Decided}>`, action: "Reject", tone: "bad", field: "Reason", must: true }, (said) => ["reject", { reason: said.text }, "Rejected"]);
 }
 
 async function send(live, review) {
@@ -53,7 +67,8 @@ async function asked(live, review, question, sending) {
   }
 }
 
-export function Review({ live, review }) {
+/** The review of the revision that waits. `looking`: another revision that is on the screen. */
+export function Review({ live, review, looking, children }) {
   const [amending, setAmending] = useState(false);
   const [expires, setExpires] = useState("");
   const allowed = may("approver");
@@ -62,52 +77,79 @@ export function Review({ live, review }) {
   const key = (act) => (allowed ? acts[act] : refuse);
   const sends = review.choices.some((each) => each.answer === "request_changes");
   useKeys("Review", { a: ["Approve (with confirmation)", key("approve")], ...(sends && { c: ["Request changes", key("change")] }), e: ["Amend", key("amend")], x: ["Reject", key("reject")] }, [live, review, expires, allowed, sends]);
-  return html`<div class="review"><${Reach} review=${review} />
-    <${Bar} review=${review} acts=${acts} sends=${sends} allowed=${allowed} expires=${expires} setExpires=${setExpires} />
+  return html`<div class="review"><${Bar} review=${review} looking=${looking} acts=${acts} sends=${sends} allowed=${allowed} expires=${expires} setExpires=${setExpires} />
     ${amending && html`<${Amend} live=${live} review=${review} onClose=${() => setAmending(false)} />`}
-    ${review.approved_before && review.changes?.length > 0 && html`<section><h2>Changes since the last approved revision</h2><${Changes} changes=${review.changes} /></section>`}
-    <section><h2>Steps (${review.steps.length})</h2><${Steps} steps=${review.steps} risks=${review.risks} resolved=${review.resolved} unresolved=${review.unresolved} /></section>
-    ${Object.keys(review.params ?? {}).length > 0 && html`<section class="card pad"><h2>Parameters</h2><${Facts} of=${review.params} /></section>`}</div>`;
+    ${looking === undefined && html`<${Summary} review=${review} /><${Checklist} checks=${review.checks} />`}
+    ${children}
+    ${looking === undefined && html`<${Content} live=${live} review=${review} />`}</div>`;
 }
 
-function Reach({ review }) {
-  const given = review.approvals ?? [];
-  return html`<section class="card pad reach"><p class="reason"><${Glyph} shape="person" /><${Txt} v=${review.reason} /></p>
-    <dl class="figures"><div><dt>Risk</dt><dd><${Risk} level=${review.risk} />${review.risk === "not declared" && review.policy_risk ? html` <span class="muted">policies treat it as ${review.policy_risk}</span>` : ""}</dd></div>
-      <div><dt>Steps</dt><dd>${review.steps.length}${review.cancel?.length ? html` <span class="muted">${review.cancel.length} removed</span>` : ""}</dd></div>
-      <div><dt>Declared cost</dt><dd><${Cost} cost=${review.cost} /></dd></div>
-      <div><dt>Author</dt><dd>${authorName(review.author) || "–"}</dd></div>
-      <div class="wide"><dt>Side effects</dt><dd><${Effects} of=${review.effects} /></dd></div>
-      <div class="wide"><dt>Workers</dt><dd>${Object.keys(review.workers ?? {}).map((name) => html`<${Tag}><${Txt} v=${name} /></${Tag}> `)}</dd></div>
-      ${Object.entries(review.sandboxes ?? {}).filter(([, walls]) => walls).length > 0 && html`<div class="wide"><dt>Sandbox</dt><dd>${Object.entries(review.sandboxes).map(([step, walls]) => html`<div><${Txt} v=${step} />: <${Txt} v=${walls || "none"} /></div>`)}</dd></div>`}</dl>
-    ${review.untrusted && html`<p class="note tone-warn"><${Glyph} shape="broken" /><span>Untrusted results from outside influenced this revision.</span></p>`}
-    <${Warned} of=${review.outside}>Beyond what was approved before:</${Warned}>
-    <${Warned} of=${review.widens}>Claims more than the workers declare; approving accepts the claim:</${Warned}>
-    <${Warned} of=${review.lookalikes}>Contains look-alike or invisible characters:</${Warned}>
-    <${Warned} of=${review.overclaims} tone="">Ignored claims of the planner beyond what the workers declare:</${Warned}>
-    ${review.revisable && html`<p class="muted"><${Txt} v=${review.revisable.planner} /> may revise the plan within this approval, with the workers ${(review.revisable.envelope.workers ?? []).map((name) => html`<${Tag}><${Txt} v=${name} /></${Tag}> `)}</p>`}
-    ${Object.keys(review.instants ?? {}).length > 0 && html`<p class="starts">Starts: ${Object.entries(review.instants).map(([step, at], place) => html`${place ? "; " : ""}<span><${Txt} v=${step} /> <${Starts} at=${at} /></span>`)}</p>`}
-    ${given.length > 0 && html`<p class="muted">Approved by ${given.map((each) => `${each.by}${each.why ? ` (${each.why})` : ""}`).join(", ")}; ${count(review.people - given.length, "more approval")} needed.</p>`}</section>`;
+function Content({ live, review }) {
+  const { steps, params = {} } = review;
+  return html`${steps.length > 1 && html`<section><h2>Graph</h2>${steps.length <= DRAWN_MAX ? html`<${ReviewGraph} steps=${steps} risks=${review.risks} onOpen=${reveal} />` : html`<p><a href=${to(["runs", live.run, "graph"])}>Show the graph of ${count(steps.length, "step")}</a></p>`}</section>`}
+    <section><h2>Steps (${steps.length})</h2><${Steps} steps=${steps} risks=${review.risks} resolved=${review.resolved} unresolved=${review.unresolved} facts=${review.step_facts} about=${review.descriptions} walls=${review.sandboxes} instants=${review.instants} /></section>
+    ${Object.keys(params).length > 0 && html`<section class="card pad"><h2>Parameters</h2><${Facts} of=${params} /></section>`}
+    <section class="card pad"><h2>Workers</h2><${Facts} of=${Object.fromEntries(Object.entries(review.workers ?? {}).map(([name, version]) => [name, `version ${version || "unknown"}`]))} /></section>`;
 }
 
-/** What a reviewer must know of the plan, each finding a line. */
-function Warned({ of, tone = "tone-warn", children }) {
-  return of?.length > 0 && html`<div class="note ${tone}"><${Glyph} shape="broken" /><div>${children} <${Findings} findings=${of} /></div></div>`;
+/** Bring the card of a step into view. */
+function reveal(id) {
+  const card = document.getElementById(`plan-step-${id}`);
+  if (!card) return ask({ step: id });
+  card.scrollIntoView({ block: "center" });
+  card.focus({ preventScroll: true });
 }
 
-/** When a step may start: an instant that has passed keeps nothing waiting. */
-function Starts({ at }) {
-  return html`${millis(at) > now.value ? "" : "once approved, allowed since "}<${Instant} at=${at} />${millis(at) > now.value ? " or later" : ""}`;
+function StepLinks({ steps, most = 8 }) {
+  return html`${steps.slice(0, most).map((id) => html`<button type="button" class="step-link mono" onClick=${() => reveal(id)}><${Txt} v=${id} /></button> `)}${steps.length > most && html`<span class="muted">and ${steps.length - most} more</span>`}`;
 }
 
-function Bar({ review, acts, sends, allowed, expires, setExpires }) {
+const TOPICS = { start: "Start", changes: "Side effects", asks: "Questions", cost: "Cost", undo: "Rollback" };
+
+function Summary({ review }) {
+  const topics = Object.keys(TOPICS).map((topic) => [topic, review.consequences.filter((each) => each.topic === topic)]).filter(([, all]) => all.length);
+  return html`<section class="card pad reach"><div><h2><${Txt} v=${review.name || "Plan without a name"} /></h2>
+      <p class="summary"><${Risk} level=${review.risk} />${review.risk === "not declared" && review.policy_risk ? html` <span class="muted">policies treat it as ${review.policy_risk}</span>` : ""} <${Txt} v=${brief(review)} /></p>
+      <p class="muted">Revision ${review.revision} ${origin(review.author)}${review.started_by ? ` · run started by ${review.started_by}` : ""}${review.since ? html` · waiting since <${Ago} at=${review.since} />` : ""}</p></div>
+    <p class="reason"><${Glyph} shape="person" /><span>Approval needed: <${Txt} v=${review.why || review.reason} /></span></p>
+    <div><h3>If you approve</h3><dl class="facts consequences">${topics.map(([topic, all]) => html`<div><dt>${TOPICS[topic]}</dt><dd><ul>${all.map((each) => html`<li>${label(each.text)}${each.steps.length > 0 && html`: <${StepLinks} steps=${each.steps} />`}</li>`)}</ul></dd></div>`)}</dl></div></section>`;
+}
+
+const MARKS = { warning: ["warn", "broken", "Warning"], note: ["quiet", "dash", "Note"], ok: ["good", "check", "OK"] };
+
+function Checklist({ checks }) {
+  const order = Object.keys(MARKS);
+  const sorted = [...checks].sort((one, other) => order.indexOf(one.mark) - order.indexOf(other.mark));
+  const open = sorted.filter((each) => each.mark !== "ok").length;
+  return html`<section class="card pad checks"><h2>Checks <span class="muted">${open ? `${open} to consider, ${sorted.length - open} in order` : "all in order"}</span></h2><ul class="checklist">${sorted.map(({ mark, name, text, steps }) => {
+    const [tone, shape, word] = MARKS[mark] ?? MARKS.note;
+    return html`<li class="tone-${tone}" data-mark=${mark}><${Glyph} shape=${shape} /><div><span class="visually-hidden">${word}: </span><b>${label(name)}</b> <${Txt} v=${text} />${steps.length > 0 && html`: <${StepLinks} steps=${steps} />`}</div></li>`;
+  })}</ul></section>`;
+}
+
+/** Approvals so far, and which are missing. */
+export function Given({ approvals, people }) {
+  const left = people - approvals.length;
+  return approvals.length > 0 && html`<ul class="allowed">${approvals.map((each) => html`<${Allowed} each=${each} />`)}${left > 0 && html`<li><b>${count(left, "more approval")} needed</b>, by ${left === 1 ? "another person" : "other people"}</li>`}</ul>`;
+}
+
+/** One approval: by, when, until when with the time that is left, signed or not, the reason, the digest. */
+export function Allowed({ each }) {
+  const left = each.until ? (millis(each.until) - now.value) / 1000 : 0;
+  return html`<li>Approved by <b><${Txt} v=${each.by} /></b> <${Instant} at=${each.at} />, ${each.until ? html`until <time datetime=${each.until}>${full(each.until)}</time> (${left > 0 ? `expires in ${duration(left)}` : "expired"})` : "no expiry"}, ${each.signed ? html`signed by <code><${Txt} v=${each.key} /></code>` : "not signed"}${each.why ? html`: <${Txt} v=${each.why} />` : ""} <span class="muted">plan digest <${Hash} of=${each.digest} /></span></li>`;
+}
+
+function Bar({ review, looking, acts, sends, allowed, expires, setExpires }) {
   const usual = review.limits?.approval_s; // what holds where a person says nothing
   const ends = now.value + Number(expires || usual || Infinity) * 1000;
   const late = Object.entries(review.instants ?? {}).filter(([, at]) => millis(at) >= ends).map(([step]) => step);
-  return html`<div class="review-bar card" role="group" aria-label="Decide"><div class="bound"><span class="muted">Plan digest</span><${Hash} of=${review.binding} groups=${8} /></div>
+  const mine = review.approvals.some((each) => each.by === session.value?.person);
+  return html`<div class="review-bar card" role="group" aria-label="Decide"><div class="bound"><b>Decides revision ${review.revision}</b><span><span class="muted">Plan digest</span> <${Hash} of=${review.binding} /></span></div>
+    ${looking !== undefined && html`<p class="note tone-warn"><${Glyph} shape="broken" /><span>You are looking at revision ${looking}. The buttons decide <a href=${to(["runs", review.run, "plan"])}>revision ${review.revision}</a>.</span></p>`}
+    <${Given} approvals=${review.approvals} people=${review.people} />
     ${allowed ? html`<label class="inline"><span class="muted">Approval expires</span> <select aria-label="Approval expires" value=${expires} onChange=${(event) => setExpires(event.target.value)}><option value="">${usual ? `in ${duration(usual)} (from settings)` : "never"}</option>${EXPIRES.map((value) => html`<option value=${value}>in ${duration(Number(value))}</option>`)}</select></label>
-      ${late.length > 0 && html`<p class="note tone-warn"><${Glyph} shape="broken" /><span>The approval expires before the start time of <${Txt} v=${late.join(", ")} />, which is then held. Choose a later expiry.</span></p>`}
-      <div class="actions"><button type="button" class="primary good" onClick=${acts.approve}>Approve <kbd>a</kbd></button>${sends && html`<button type="button" onClick=${acts.change}>Request changes <kbd>c</kbd></button>`}<button type="button" onClick=${acts.amend}>Amend <kbd>e</kbd></button><button type="button" class="bad" onClick=${acts.reject}>Reject <kbd>x</kbd></button></div>`
+      ${late.length > 0 && html`<p class="note tone-warn late"><${Glyph} shape="broken" /><span>The approval expires before the start time of <${Txt} v=${late.join(", ")} />, which is then held. Choose a later expiry.</span></p>`}
+      <div class="actions">${mine ? html`<span class="muted">You approved it. Another person must approve too.</span>` : html`<button type="button" class="primary good" onClick=${acts.approve}>Approve <kbd>a</kbd></button>`}${sends && html`<button type="button" onClick=${acts.change}>Request changes <kbd>c</kbd></button>`}<button type="button" onClick=${acts.amend}>Amend <kbd>e</kbd></button><button type="button" class="bad" onClick=${acts.reject}>Reject <kbd>x</kbd></button></div>`
       : html`<p class="muted">Deciding requires the role approver.</p>`}</div>`;
 }
 
