@@ -416,9 +416,12 @@ OPERATORS = {
     "POST /plans/lint",
     "POST /runs",
     "POST /runs/{run}/cancel",
+    "POST /runs/{run}/export",
     "POST /runs/{run}/pause",
+    "POST /runs/{run}/rerun",  # its effects need approval again
     "POST /runs/{run}/resume",
     "POST /runs/{run}/rollback",
+    "POST /runs/{run}/verify",
     "POST /runs/{run}/steps/{step}/hold",
     "POST /runs/{run}/steps/{step}/redo",
     "PUT /library/{name}",

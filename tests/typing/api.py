@@ -176,6 +176,7 @@ async def run_it() -> str:
     outcome = await lead.run(Path("plan.yaml"))
     outcome = await lead.run(Goal(text="Ship it"))
     outcome = await lead.resume(outcome.run)
+    outcome = await lead.rerun(outcome.run, from_step="a", approve=False)
     if not outcome.ok:
         return f"{outcome.status}: {outcome.reason} after {outcome.duration_s:.1f} s"
     return str(outcome.result)

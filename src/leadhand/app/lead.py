@@ -381,6 +381,33 @@ class Lead:
             run = await roll_back(self, host, run_id, reason=reason)
             return await finish(run, self.actor if approve else "", self.key)
 
+    async def rerun(self, run_id: str, *, from_step: str = "", approve: bool = False) -> Outcome:
+        """Run the plan or the goal of run `run_id` again, as a new run; return its outcome.
+
+        The new run has the plan that was last accepted and the same parameters, and records
+        `rerun_of`. No approval of the first run counts for it.
+
+        Args:
+            run_id: a run that has ended.
+            from_step: run only this step and the steps that wait for it; verified results of
+                other steps are taken over, and the log names their run, attempt and digest.
+            approve: whether to approve every review as this Lead's actor.
+
+        Raises:
+            Conflict: run `run_id` has not ended.
+            UsageError: it cannot be run again, or not from that step.
+            StoreCorrupt: its log does not verify.
+        """
+        from leadhand.app.rerun import prepare_rerun, start_rerun
+
+        async with self.hosting() as host:
+            _state, found = prepare_rerun(host.store, run_id, from_step)
+            run = await start_rerun(self, host, found)
+            try:
+                return await self._finished(host, run, approve=approve)
+            finally:
+                host.forget(run)
+
     async def _finished(self, host: Host, run: RunHandle, *, approve: bool) -> Outcome:
         outcome = await finish(run, self.actor if approve else "", self.key)
         if not to_roll_back(run.state):

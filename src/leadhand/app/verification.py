@@ -2,6 +2,7 @@
 
     run chain      each entry follows from the one before it             change, gap, order
     head           the log ends where its header says, and says the same  a cut end, a summary
+    taken over     a re-run's given results are those of the run named    results that were made up
     signatures     each approval is by whom it names                     one that was made up
     batch chain    each commit follows, and each entry is of one          a missing run, strangers
     anchors        the log is the one that was written down outside       a cut or rewritten log
@@ -15,6 +16,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from leadhand.audit import chain
 from leadhand.audit.anchors import AnchorFindings, file_of, lines_in, verify_anchors
 from leadhand.audit.chain import ChainProblem
@@ -27,7 +30,10 @@ from leadhand.audit.verify import (
     unreadable,
 )
 from leadhand.codec.events import decode
+from leadhand.core.carried import carried_results, result_digest
+from leadhand.core.events import AttemptReported, ProbeReported, RunStarted
 from leadhand.core.host_events import HOST_STREAM, ApprovalUsed, HostOpened, RunJoined
+from leadhand.engine.results import load_artifact
 from leadhand.errors import LeadhandError, UsageError
 from leadhand.stores.location import home
 
@@ -39,9 +45,69 @@ if TYPE_CHECKING:
     from leadhand.audit.anchors import Anchor, Anchoring
     from leadhand.audit.chain import Batch
     from leadhand.audit.keys import PublicKey
+    from leadhand.core.carried import CarriedResult
+    from leadhand.core.events import Event
     from leadhand.core.plan.model import Doc
     from leadhand.ports import Entry, RunHeader
     from leadhand.stores.location import StoreLocation
+
+
+class Violation(Struct, kw_only=True):
+    """One thing that does not verify."""
+
+    run: str
+    """The run; empty for the chain of commits and the database."""
+    seq: int
+    """The number of the entry."""
+    rule: str
+    """The rule that is broken, or the part that was checked."""
+    message: str
+    """What is wrong."""
+
+
+class LastAnchor(Struct, kw_only=True):
+    """The last anchor that the log agrees with."""
+
+    commit: int
+    """The number of the commit."""
+    at: int
+    """When it was taken, in UTC microseconds."""
+
+
+class AnchorsDocument(Struct, kw_only=True):
+    """What the anchors outside the database say."""
+
+    file: str
+    """The file of the anchors."""
+    lines: int
+    """How many anchors it holds."""
+    signed: int
+    """How many of them are signed by `key`."""
+    key: str | None
+    """The name of the key that was checked."""
+    last: LastAnchor | None
+    """The last anchor that holds."""
+    entries_since: int
+    """The number of entries that no anchor covers."""
+
+
+class VerificationDocument(Struct, kw_only=True):
+    """The result of a verification, as `leadhand verify --json`."""
+
+    valid: bool
+    """Whether everything that was checked holds."""
+    runs: int
+    """How many runs were checked."""
+    entries: int
+    """How many entries were checked."""
+    violations: list[Violation]
+    """What does not hold."""
+    anchors: AnchorsDocument
+    """What the anchors say."""
+    signed_approvals: int
+    """How many approvals have a valid signature."""
+    cannot_be_shown: list[str]
+    """What this verification cannot exclude, and why."""
 
 
 @dataclass
@@ -199,9 +265,34 @@ def check_run(
             found += signatures.check(ident, (decode(e.version, e.body) for e in entries))
         if not found:
             found += _check_artifacts(reader, ident, entries)
+        if of_run and not found:
+            found += _check_carried(reader, ident, decode(entries[0].version, entries[0].body))
     except Exception as error:  # noqa: BLE001 - what was changed may be anything
         found = [unreadable(ident, error)]
     return found, len(entries)
+
+
+def _check_carried(reader: Reader, ident: str, first: Event) -> list[ChainProblem]:
+    """Compare the results that a re-run took over with the log of the run they come from."""
+    plan = first.plan if isinstance(first, RunStarted) else {}
+    found = []
+    for step, each in carried_results(plan).items():
+        entry = next(iter(reader.store.read(each.run, each.entry - 1)), None)
+        event = decode(entry.version, entry.body) if entry is not None else None
+        if not _reported(reader, event, step, each):
+            source = f"attempt {each.attempt} in run {each.run}"
+            message = f"what was taken over for step {step} is not the result of {source}"
+            found.append(ChainProblem(ident, 1, "taken over", message))
+    return found
+
+
+def _reported(reader: Reader, event: Event | None, step: str, result: CarriedResult) -> bool:
+    """Return whether an event is the verified report of exactly this result."""
+    if not isinstance(event, AttemptReported | ProbeReported) or not event.met:
+        return False
+    data = load_artifact(reader.store, event.data_ref) if event.data_ref else event.data
+    same = (event.step, event.attempt) == (step, result.attempt)
+    return same and result_digest(data) == result.digest
 
 
 def _check_artifacts(reader: Reader, ident: str, entries: Sequence[Entry]) -> list[ChainProblem]:

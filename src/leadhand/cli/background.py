@@ -159,6 +159,8 @@ def _host(console: Console, request: Doc, started: Any) -> int:
         console.store = public(request["store"])
     if request.get("rollback"):
         job = _rollback_job(request)
+    elif request.get("rerun"):
+        job = _rerun_job(request)
     else:
         job = _resume_job(request) if request.get("resume") else _run_job(request)
     make = job.lead
@@ -229,3 +231,14 @@ def _rollback_job(request: Doc) -> Any:
     with reading(settings) as reader:
         state = reader.state(request["rollback"])
     return job_of(settings, state, tuple(request["workers"]), request["actor"], request["approve"])
+
+
+def _rerun_job(request: Doc) -> Any:
+    from leadhand.app.rerun import prepare_rerun
+    from leadhand.cli.commands.rerun import job_of
+    from leadhand.cli.options import reading
+
+    settings = _settings(request)
+    with reading(settings) as reader:
+        state, found = prepare_rerun(reader.store, request["rerun"], request["from"])
+    return job_of(settings, state, found, request)

@@ -26,6 +26,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Runs": {
         "run": ("run", "Run a plan, or plan and run a goal"),
         "resume": ("resume", "Resume a run, or continue one that is paused"),
+        "rerun": ("rerun", "Run a run again, as a new run"),
         "watch": ("watch", "Follow a run live until it ends, or until no process runs it"),
         "ls": ("ls", "List runs, newest first, or the configured workers"),
         "logs": ("logs", "Show the event log of a run, or the output of a step"),

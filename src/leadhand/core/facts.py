@@ -147,6 +147,12 @@ def wanted_values(state: State, goal: Goal, value: Callable[[StepState], Json]) 
     return found
 
 
+def value_of_fact(state: State, step: StepState, fact: str, data: Json) -> Json:
+    """Return the value of a fact that a step gave; `data` is the complete data of the step."""
+    offer = state.catalog.offer(step.worker, step.action)
+    return _of_step(fact, facts_beside(step.doc, offer, fact), data, "")
+
+
 def _of_step(fact: str, gives: Sequence[str], data: Json, ref: str) -> Json:
     if is_flag(fact):
         return True

@@ -84,7 +84,7 @@ def nothing_to_undo(state: State) -> str:
 def _given_plan(state: State, plan: Doc) -> Rollback:
     """Return a rollback plan with the results it refers to as parameters."""
     declared: Doc = dict(plan.get("params", {}))
-    values = _given(state, declared)
+    values = given_params(state, declared)
     kept = _Kept(state, declared, values, "run", {**declared})
     tasks = ("parameters", "undo")
     plan["steps"] = [
@@ -108,7 +108,7 @@ def _undone(state: State) -> list[StepState]:
 def _undo_plan(state: State, steps: list[StepState]) -> Rollback:
     head = state.started.plan if state.started else {}
     declared: Doc = dict(head.get("params", {}))
-    values = _given(state, declared)
+    values = given_params(state, declared)
     docs: list[Doc] = []
     kept = _Kept(state, declared, values, "undo", {**declared, **state.params})
     for number, step in enumerate(steps, 1):
@@ -155,7 +155,7 @@ def _named(ident: str, number: int) -> str:
     return name if len(name) <= ID_MAX else f"undo-{ident[: ID_MAX - 20]}.{number}"
 
 
-def _given(state: State, declared: Doc) -> Doc:
+def given_params(state: State, declared: Doc) -> Doc:
     """Return the run's own parameter values; for a secret, its source."""
     found = {name: state.params[name] for name in declared if name in state.params}
     return {name: v.source if isinstance(v, Secret) else v for name, v in found.items()}

@@ -18,6 +18,7 @@ from leadhand.codec.events import unreadable
 from leadhand.codec.values import plain, progress_note
 from leadhand.core import commands
 from leadhand.core import events as ev
+from leadhand.core.carried import carried_data
 from leadhand.core.decide.effects import Move
 from leadhand.core.decide.planner_answer import record_answer
 from leadhand.core.hashing import canonical
@@ -679,7 +680,11 @@ async def verify_goal(run: AttemptRun, effect: VerifyGoal) -> None:
 def unmet(run: AttemptRun, result: Json) -> list[str]:
     """Return the goal's acceptance criteria that do not hold; `result` is the planner's."""
     state, store = run.state, run.host.store
+    taken_over = carried_data(state.started) if state.started is not None else {}
     steps: dict[str, Any] = {
+        step: {"status": "succeeded", "data": data} for step, data in taken_over.items()
+    }
+    steps |= {
         view.id: {"status": view.status, "data": view.data} for view in step_views(store, state)
     }
     given = state.finish is not None and not goal_of(state).want

@@ -14,6 +14,7 @@ from leadhand.errors import LeadhandError
 from leadhand.server.openapi import openapi
 from leadhand.server.problems import MEDIA, RequestRefused, refusal_of, title_of
 from leadhand.server.routes import (
+    audit,
     events,
     fleet,
     host,
@@ -30,7 +31,7 @@ from leadhand.server.rules import API
 if TYPE_CHECKING:
     from leadhand.server.app_state import AppState
 
-ROUTERS = (session, runs, run_details, plans, reviews, inbox, host, events, fleet)
+ROUTERS = (audit, session, runs, run_details, plans, reviews, inbox, host, events, fleet)
 DESCRIPTION = """\
 Everything `leadhand` can see and do. Times are ISO 8601 in UTC, durations in seconds. `money` is
 in dollars; `cost` is what counts against a budget: that money, and the cost units of workers. Lists

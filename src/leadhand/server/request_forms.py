@@ -68,6 +68,17 @@ class StartForm(Form):
     budget: float | None = Field(default=None, ge=0, le=1e12, description="Dollars.")
 
 
+class NoForm(Form):
+    """An empty object."""
+
+
+class RerunForm(Form):
+    """A run to run again, from its beginning or from a step."""
+
+    from_step: Name | None = None
+    """Run only this step and the steps that wait for it; results of others are taken over."""
+
+
 class LintForm(Form):
     """A plan to lint."""
 

@@ -58,6 +58,8 @@ RULES: tuple[RouteRule, ...] = (
     *_rules(OPERATOR, "POST /fleet/{run}/{task}/stop", "POST /fleet/{run}/{task}/message"),
     *_rules(VIEWER, "GET /events", "GET /runs/{run}/steps/{step}/live", stream=True),
     *_rules(OPERATOR, "POST /runs", "POST /runs/{run}/rollback", starts=True),
+    *_rules(OPERATOR, "POST /runs/{run}/rerun", starts=True),
+    *_rules(OPERATOR, "POST /runs/{run}/export", "POST /runs/{run}/verify"),
     *_rules(OPERATOR, "POST /plans/draft", "POST /plans/lint"),
     *_rules(OPERATOR, "POST /runs/{run}/pause", "POST /runs/{run}/resume"),
     *_rules(OPERATOR, "POST /runs/{run}/cancel", "POST /runs/{run}/steps/{step}/redo"),

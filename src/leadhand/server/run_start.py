@@ -9,12 +9,15 @@ import msgspec
 
 from leadhand.app.composition import planner_problem
 from leadhand.app.contexts import in_context
+from leadhand.app.documents import resume_command
+from leadhand.app.rerun import check_rerun, prepare_rerun, start_rerun
 from leadhand.app.run_limits import limits_doc
 from leadhand.core.lint.plan import lint
 from leadhand.core.plan.model import Goal
 from leadhand.core.plan.parameters import bind_params
 from leadhand.core.review.ruling import reach, ruling
 from leadhand.core.state.model import State
+from leadhand.core.wording import listed
 from leadhand.engine.library_store import find
 from leadhand.errors import Conflict, NotAllowed, PlanInvalid, UsageError
 from leadhand.server.bodies import apart
@@ -29,10 +32,14 @@ if TYPE_CHECKING:
     from leadhand.core.lint.plan import Planners
     from leadhand.core.plan.model import Doc
     from leadhand.core.policy import Policy
+    from leadhand.core.rerun import Rerun
     from leadhand.ports import RunHandle
     from leadhand.server.app_state import AppState
+    from leadhand.server.cached_reader import CachedReader
     from leadhand.server.idempotency import Keyed
-    from leadhand.server.request_forms import StartForm
+    from leadhand.server.request_forms import RerunForm, StartForm
+    from leadhand.settings import Settings
+    from leadhand.workers.registry import Registry
 
 
 DECISIONS: dict[int, Decision] = {0: "let through", 1: "one person", 2: "two people"}
@@ -111,15 +118,7 @@ def _declared(doc: Doc, values: Mapping[str, Any]) -> Doc:
 
 async def start(app_state: AppState, form: StartForm, actor: str, key: Keyed | None) -> RunHandle:
     """Start a run; durable on return."""
-    host = app_state.host
-    if (shared := await app_state.supervisor.shared()).stopped:
-        raise NotAllowed(
-            f"all runs of this database were stopped by {shared.stopped_by}. "
-            "Fix: lift it with DELETE /api/v1/stop-all"
-        )
-    if host.draining or host.failed is not None:
-        raise Conflict("the server is shutting down. Fix: retry after its restart")
-    await app_state.supervisor.reload()
+    await _refuse_start(app_state)
     ready = await prepared(app_state, form, actor)
     checked = None
     if not isinstance(ready.what, Goal):
@@ -129,7 +128,7 @@ async def start(app_state: AppState, form: StartForm, actor: str, key: Keyed | N
     origin = {**ready.origin, **({"request": key.digest} if key is not None else {})}
     try:
         return await ready.lead.begin(
-            host,
+            app_state.host,
             ready.what,
             params=ready.params,
             run_id=key.run_id if key is not None else "",
@@ -139,6 +138,74 @@ async def start(app_state: AppState, form: StartForm, actor: str, key: Keyed | N
         )
     except ValueError as error:
         raise UsageError(str(error)) from None
+
+
+async def _refuse_start(app_state: AppState) -> None:
+    """Raise if no run may start; load workers whose files have changed."""
+    host = app_state.host
+    if (shared := await app_state.supervisor.shared()).stopped:
+        raise NotAllowed(
+            f"all runs of this database were stopped by {shared.stopped_by}. "
+            "Fix: lift it with DELETE /api/v1/stop-all"
+        )
+    if host.draining or host.failed is not None:
+        raise Conflict("the server is shutting down. Fix: retry after its restart")
+    await app_state.supervisor.reload()
+
+
+async def rerun(
+    app_state: AppState, run: str, form: RerunForm, actor: str, key: Keyed | None
+) -> RunHandle:
+    """Start a re-run of a run; durable on return."""
+    await _refuse_start(app_state)
+
+    def look(desk: CachedReader) -> tuple[State, Rerun]:
+        desk.header(run)
+        return prepare_rerun(desk.store, run, form.from_step or "")
+
+    state, found = await app_state.cached_readers.read(look)
+    lead = await apart(_rerun_lead, app_state, state, found, actor)
+    checked = await apart(check_rerun, lead, found)
+    return await start_rerun(
+        lead,
+        app_state.host,
+        found,
+        run_id=key.run_id if key is not None else "",
+        sources=app_state.settings.workers,
+        origin={"request": key.digest} if key is not None else {},
+        checked=checked,
+    )
+
+
+def _rerun_lead(app_state: AppState, state: State, found: Rerun, actor: str) -> Lead:
+    """Return a Lead with the workers, the planner and the context of the run."""
+    supervisor, started = app_state.supervisor, state.started
+    settings, registry = supervisor.place(str(found.origin.get("context") or ""))
+    assert started is not None
+    if isinstance(found.what, Goal):
+        known = "goal" if started.planner == "goal" else None
+        planner = supervisor.planner_named(started.planner_source or known, settings)
+    else:
+        _refuse_missing(found.what, registry, state, settings)
+        problem = partial(planner_problem, settings=settings, served=True)
+        planner = str(found.what.get("planner") or "")
+        _refuse_planner(planner or None, problem)
+    return supervisor.lead_for(actor, planner, settings.policy, registry, settings)
+
+
+def _refuse_missing(doc: Doc, registry: Registry, state: State, settings: Settings) -> None:
+    """Raise `UsageError` if a plan needs workers that this server does not have."""
+    named = {str(step.get("worker", "")) for step in doc["steps"]}
+    missing = sorted(name for name in named if registry.get(name) is None)
+    if not missing:
+        return
+    own = state.process
+    way = resume_command(state.run, own, settings.store, "rerun") if own else ""
+    fix = way or "name them in [project] workers of leadhand.toml"
+    raise UsageError(
+        f"run {state.run} needs workers that this server does not have: {listed(missing)}. "
+        f"Fix: {fix}"
+    )
 
 
 def _refuse_planner(name: Any, planners: Planners | None) -> None:

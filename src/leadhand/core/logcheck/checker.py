@@ -18,6 +18,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from leadhand.core import events as ev
+from leadhand.core.carried import carried_results, result_digest
 from leadhand.core.logcheck.book import Book, Violation, as_tuple
 from leadhand.core.logcheck.people import PEOPLE_CHECKS
 from leadhand.core.logcheck.plan import PLAN_CHECKS, Causes
@@ -71,6 +72,7 @@ RULES: dict[str, str] = {
     "I52": "a planner that waits is asked again only when something has changed",
     "I53": "a protected change goes on only when as many people as must approved that very commit, "
     "and goes back only with a comment",
+    "I54": "a result that was taken over from another run is the one that was recorded",
     "form": "an event makes sense at all",
 }
 
@@ -140,6 +142,11 @@ def _run_started(book: Book, event: ev.RunStarted) -> None:
     have = event.goal.get("have") or {} if isinstance(event.goal, dict) else {}
     known = {**event.params, **have}
     book.facts = {name: book.at for name, value in known.items() if value or ":" not in name}
+    for step, each in carried_results(event.plan).items():
+        if each.param and result_digest(event.params.get(each.param)) != each.digest:
+            book.wrong("I54", f"parameter {each.param} is not the result of step {step}")
+    if event.plan.get("carried") and not event.plan.get("rerun_of"):
+        book.wrong("I54", "results were taken over, and the log does not name their run")
 
 
 def _run_hosted(book: Book, event: ev.RunHosted) -> None:

@@ -23,7 +23,18 @@ if TYPE_CHECKING:
     from leadhand.core.state.model import State
 
 
-ORIGIN_KEYS = ("library", "context", "bound", "rollback_of", "rollback_reason", "request")
+ORIGIN_KEYS = (
+    "library",
+    "context",
+    "bound",
+    "rollback_of",
+    "rollback_reason",
+    "rerun_of",
+    "rerun_from",
+    "carried",
+    "left_out",
+    "request",
+)
 """The fields in which a run records the origin of its plan; not part of the plan."""
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from leadhand.core import events as ev
+from leadhand.core.carried import carried_results
 from leadhand.core.catalog import Catalog, able_workers
 from leadhand.core.durations import seconds
 from leadhand.core.plan.graph import dependencies
@@ -1098,6 +1099,7 @@ def _run_started(state: State, event: ev.RunStarted, at: int) -> None:
     state.consults_reports = event.consult == "every_report"
     state.catalog = Catalog(event.catalog)
     state.permits.untrusted = frozenset(spec.name for spec in event.catalog if not spec.trusted)
+    state.permits.tainted = any(each.untrusted for each in carried_results(event.plan).values())
     state.params = with_secrets(event.plan, event.params)
 
 

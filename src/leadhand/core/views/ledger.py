@@ -9,6 +9,7 @@ import msgspec
 
 from leadhand.core import events as ev
 from leadhand.core.calendar import utc
+from leadhand.core.carried import rerun_text
 from leadhand.core.catalog import NOT_DECLARED
 from leadhand.core.host_events import (
     ApprovalUsed,
@@ -227,7 +228,9 @@ def _started(event: ev.RunStarted) -> str:
     text = f"Run started{who}, {_plan_of(event)}{_because(goal)}"
     back = event.plan.get("rollback_of")
     why = _because(str(event.plan.get("rollback_reason", "")))
-    return f"{text}; it rolls back run {back}{why}" if back else text
+    again = rerun_text(event.plan)
+    text += f"; it rolls back run {back}{why}" if back else ""
+    return f"{text}; {again}" if again else text
 
 
 def _approved(event: ev.RevisionApproved) -> str:

@@ -1,4 +1,4 @@
-"""Runs: list, start, pause, resume, cancel, roll back; retry and hold their steps."""
+"""Runs: list, start, run again, pause, resume, cancel, roll back; retry and hold their steps."""
 
 from __future__ import annotations
 
@@ -24,13 +24,16 @@ from leadhand.server.app_state import (
 )
 from leadhand.server.idempotency import keyed, other_body
 from leadhand.server.problems import RequestRefused
-from leadhand.server.request_forms import ReasonForm, RedoForm, StartForm
+from leadhand.server.request_forms import ReasonForm, RedoForm, RerunForm, StartForm
 from leadhand.server.routes.common import Cursor, Limit, document, done, key_of, send_command
-from leadhand.server.run_start import start
+from leadhand.server.run_start import rerun, start
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from leadhand.core.state.model import State
     from leadhand.core.views.run import StepRow
+    from leadhand.ports import RunHandle
     from leadhand.server.app_state import AppState
     from leadhand.server.cached_reader import CachedReader
     from leadhand.server.idempotency import Keyed
@@ -126,14 +129,37 @@ async def begin(
     idempotency_key: Annotated[str | None, Header(max_length=200)] = None,
 ) -> Response:
     """Start a run of a goal, a plan or a library plan; the answer follows the durable start."""
-    app_state, person = app_state_of(request), person_of(request)
+    person = person_of(request)
     key = keyed(idempotency_key, person.name, "POST /runs", await request.body())
+    return await _begun(request, key, lambda: start(app_state_of(request), form, person.name, key))
+
+
+@router.post("/runs/{run}/rerun", status_code=201, responses=done(documents.RunBegun, 201))
+async def run_again(
+    request: Request,
+    run: str,
+    form: RerunForm,
+    idempotency_key: Annotated[str | None, Header(max_length=200)] = None,
+) -> Response:
+    """Run a run again as a new run, from its beginning or from a step; its approvals are new."""
+    person, body = person_of(request), await request.body()
+    key = keyed(idempotency_key, person.name, f"POST /runs/{run}/rerun", body)
+    return await _begun(
+        request, key, lambda: rerun(app_state_of(request), run, form, person.name, key)
+    )
+
+
+async def _begun(
+    request: Request, key: Keyed | None, begin_run: Callable[[], Awaitable[RunHandle]]
+) -> Response:
+    """Start a run once for its key; answer with the run that the key has started."""
+    app_state = app_state_of(request)
     async with app_state.keys.turn(key) as before:
         if before is not None:
             return Response(before.body, before.status, _place(key), JSON)
         if key is not None and (known := await _known(app_state, key)) is not None:
             return answer(known, 201, _place(key))
-        run = await start(app_state, form, person.name, key)
+        run = await begin_run()
         told = _started(run.state)
         app_state.keys.keep(key, 201, encoded(told))
     return answer(told, 201, {"Location": f"/api/v1/runs/{run.id}"})

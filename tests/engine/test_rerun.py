@@ -1,0 +1,246 @@
+"""Running a run again: from its beginning, and from a step with results that are taken over."""
+
+import copy
+
+import pytest
+
+from leadhand import Goal, Lead, Permanent, worker
+from leadhand.app.reader import reading
+from leadhand.core.carried import carried_results, result_digest
+from leadhand.core.logcheck.checker import check
+from leadhand.core.policy import Policy
+from leadhand.core.state.evolve import evolve
+from leadhand.core.state.model import State
+from leadhand.core.views.ledger import describe
+from leadhand.errors import Conflict, UsageError
+
+CALLS: list[str] = []
+BROKEN: set[str] = set()
+
+
+@worker
+async def build(version: str) -> dict[str, str]:
+    CALLS.append("build")
+    return {"image": f"shop:{version}"}
+
+
+@worker(effects=["cluster"], risk="high")
+async def deploy(image: str) -> dict[str, object]:
+    CALLS.append("deploy")
+    if "deploy" in BROKEN:
+        raise Permanent("the cluster is full")
+    return {"ready": 1, "image": image}
+
+
+@worker
+async def note(text: str) -> str:
+    CALLS.append(f"note {text}")
+    return text
+
+
+@worker(gives="table")
+async def draw() -> str:
+    CALLS.append("draw")
+    return "a table"
+
+
+@worker(needs="table", gives="report")
+async def write(table: str) -> str:
+    CALLS.append("write")
+    if "write" in BROKEN:
+        raise Permanent("no ink")
+    return f"report of {table}"
+
+
+STEPS = [
+    {"id": "build", "worker": "build", "parameters": {"version": "${{ params.version }}"}},
+    {"id": "aside", "worker": "note", "parameters": {"text": "aside"}},
+    {
+        "id": "deploy",
+        "worker": "deploy",
+        "parameters": {"image": "${{ steps.build.data.image }}"},
+        "failure_action": "abort",
+    },
+    {
+        "id": "tell",
+        "worker": "note",
+        "parameters": {"text": "${{ steps.deploy.data.image }} is ${{ steps.build.data.image }}"},
+        "depends_on": ["build", "deploy"],
+    },
+]
+PLAN = {
+    "plan_id": "release",
+    "goal": {
+        "text": "Release",
+        "acceptance": ["steps.build.data.image == 'shop:7'", "steps.deploy.data.ready == 1"],
+    },
+    "params": {"version": {"type": "string"}},
+    "steps": STEPS,
+}
+
+
+@pytest.fixture
+def lead(tmp_path):
+    CALLS.clear()
+    BROKEN.clear()
+    return Lead([build, deploy, note, draw, write], store=tmp_path / "runs.db", actor="ann")
+
+
+def started_of(lead, run):
+    with reading(lead._readable()) as reader:
+        return reader.events(run)[0][1]
+
+
+async def failed_run(lead, plan=PLAN, **more):
+    """Run a plan whose deployment fails; mend the cluster; return the run."""
+    BROKEN.update({"deploy", "write"})
+    run = (await lead.run(plan, approve=True, **more)).run
+    BROKEN.clear()
+    CALLS.clear()
+    return run
+
+
+async def test_a_rerun_from_a_failed_step_runs_only_what_waits_for_it(lead):
+    """Results of other steps are taken over, named with run, attempt, entry and digest."""
+    first = await failed_run(lead, params={"version": "7"})
+    again = await lead.rerun(first, from_step="deploy", approve=True)
+    assert again.ok, again.reason
+    assert CALLS == ["deploy", "note shop:7 is shop:7"]
+    started = started_of(lead, again.run)
+    carried = carried_results(started.plan)["build"]
+    assert (carried.run, carried.attempt) == (first, 1)
+    assert carried.digest == result_digest({"image": "shop:7"})
+    assert started.plan["rerun_of"] == first
+    assert started.plan["left_out"] == {"aside": "succeeded"}
+    line = describe(started)
+    assert f"it repeats run {first} from step deploy" in line
+    assert f"results taken over, not produced here: build (run {first}, attempt 1," in line
+    assert lead.verify()["violations"] == []
+
+
+async def test_no_approval_is_taken_over(lead):
+    """The first run was approved; both kinds of re-run wait for an approval of their own."""
+    first = await failed_run(lead, params={"version": "7"})
+    whole = await lead.rerun(first)
+    part = await lead.rerun(first, from_step="deploy")
+    assert [whole.status, part.status] == ["waiting", "waiting"]
+    assert CALLS == []
+    done = await lead.resume(whole.run, approve=True)
+    assert done.ok
+    assert CALLS[:2] == ["build", "note aside"]
+
+
+async def test_a_review_and_a_budget_of_the_first_run_hold_for_the_next(tmp_path):
+    """A policy that has become looser since does not loosen a re-run."""
+    CALLS.clear()
+    strict = Policy(review=True, budget=3.0)
+    store = tmp_path / "runs.db"
+    plan = {"steps": [STEPS[1]]}
+    first = await Lead([note], store=store, actor="ann", policy=strict).run(plan, approve=True)
+    loose = Lead([note], store=store, actor="ann")
+    again = await loose.rerun(first.run)
+    assert again.status == "waiting"
+    assert started_of(loose, again.run).policy.budget == 3.0
+
+
+async def test_a_rerun_of_a_rerun_keeps_the_first_origin(lead):
+    """What the second run was given still comes from the first."""
+    first = await failed_run(lead, params={"version": "7"})
+    second = await lead.rerun(first, from_step="deploy", approve=True)
+    for from_step in ("", "tell"):
+        third = await lead.rerun(second.run, from_step=from_step, approve=True)
+        assert third.ok
+        started = started_of(lead, third.run)
+        assert started.plan["rerun_of"] == second.run
+        assert carried_results(started.plan)["build"].run == first
+    assert carried_results(started.plan)["deploy"].run == second.run
+    assert lead.verify()["violations"] == []
+
+
+async def test_facts_of_steps_that_are_not_run_again_still_hold(lead):
+    """The goal wants a fact that an earlier step gave; the new run has it from the start."""
+    table = {"id": "draw", "worker": "draw", "gives": ["table"]}
+    report = {
+        "id": "write",
+        "worker": "write",
+        "parameters": {"table": "${{ steps.draw.data }}"},
+        "failure_action": "abort",
+    }
+    plan = {"goal": {"text": "x", "want": ["table", "report"]}, "steps": [table, report]}
+    first = await failed_run(lead, plan)
+    again = await lead.rerun(first, from_step="write")
+    assert again.ok, again.reason
+    assert again.result == {"table": "a table", "report": "report of a table"}
+    assert CALLS == ["write"]
+
+
+async def test_a_goal_is_planned_again(lead):
+    """The same goal with the same inputs; a step of it cannot be chosen."""
+    goal = Goal(text="x", want=["report"])
+    BROKEN.add("write")
+    first = await lead.run(goal)
+    await lead.cancel(first.run)
+    await lead.resume(first.run)
+    BROKEN.clear()
+    with pytest.raises(UsageError, match="started from a goal"):
+        await lead.rerun(first.run, from_step="write")
+    again = await lead.rerun(first.run)
+    assert again.ok
+    assert started_of(lead, again.run).plan["rerun_of"] == first.run
+
+
+async def test_what_cannot_be_run_again_is_refused_with_a_reason(lead):
+    """And nothing is started."""
+    open_run = await lead.run(PLAN, params={"version": "7"})
+    with pytest.raises(Conflict, match="is waiting"):
+        await lead.rerun(open_run.run)
+    first = await failed_run(lead, params={"version": "7"})
+    with pytest.raises(UsageError, match=r'has no step "deplyo"\. Fix: did you mean'):
+        await lead.rerun(first, from_step="deplyo")
+    with pytest.raises(UsageError, match='needs step "deploy", which is failed'):
+        await lead.rerun(first, from_step="tell")
+    with pytest.raises(UsageError, match="there is no run nowhere"):
+        await lead.rerun("nowhere")
+    told = copy.deepcopy(PLAN)
+    told["steps"][2]["context"] = ["build"]
+    second = await failed_run(lead, told, params={"version": "7"})
+    with pytest.raises(UsageError, match='gets the result of "build" as context'):
+        await lead.rerun(second, from_step="deploy")
+    undone = await lead.run(
+        {"steps": [{**STEPS[1], "undo": {"worker": "note", "parameters": {"text": "undo"}}}]}
+    )
+    back = await lead.rollback(undone.run)
+    with pytest.raises(UsageError, match="is a rollback"):
+        await lead.rerun(back.run)
+    assert len(lead.list()) == 5
+
+
+async def test_a_result_that_was_made_up_is_found(lead):
+    """A record that the log of the first run does not bear out is a violation."""
+    first = await failed_run(lead, params={"version": "7"})
+    made_up = {"run": first, "attempt": 1, "entry": 2, "digest": result_digest("x"), "param": "p"}
+    plan = {"params": {"p": {}}, "steps": [{**STEPS[1], "parameters": {"text": "${{ params.p }}"}}]}
+    async with lead.hosting() as host:
+        origin = {"rerun_of": first, "carried": {"build": made_up}}
+        run = await lead.begin(host, plan, params={"p": "x"}, origin=origin)
+        await run.wait_idle()
+        host.forget(run)
+    found = lead.verify(run.id)["violations"]
+    assert [each["rule"] for each in found] == ["taken over"]
+    assert "step build is not the result of attempt 1" in found[0]["message"]
+
+
+async def test_a_parameter_that_is_not_the_recorded_result_breaks_a_rule(lead):
+    """The checker needs one log only for that; an untrusted result taints the new run."""
+    first = await failed_run(lead, params={"version": "7"})
+    again = await lead.rerun(first, from_step="deploy", approve=True)
+    with reading(lead._readable()) as reader:
+        log = [(entry.at, event) for entry, event in reader.events(again.run)]
+    assert check(log) == []
+    at, started = log[0]
+    started.params["result_build"]["image"] = "shop:8"
+    assert check(log)[0].rule == "I54"
+    started.plan["carried"]["build"]["untrusted"] = True
+    state = State()
+    evolve(state, started, at)
+    assert state.permits.tainted
