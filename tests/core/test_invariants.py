@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from leadhand.core import events as ev
+from leadhand.core.carried import result_digest
 from leadhand.core.catalog import Offer, WorkerSpec
 from leadhand.core.hashing import canonical, digest
 from leadhand.core.logcheck.checker import RULES, check
@@ -13,7 +14,7 @@ from leadhand.core.review.approval import bind
 SECOND = 1_000_000
 
 
-START = ("splits", "params")
+START = ("splits", "params", "plan")
 """What else a run may be started with."""
 
 
@@ -414,6 +415,8 @@ def failed(log, *, rollback=False):
     return log.done("failed", rollback=rollback)
 
 
+CARRIED = {"run": "q", "attempt": 1, "entry": 4, "digest": result_digest(1), "param": "p"}
+TAKEN_OVER = {"rerun_of": "q", "carried": {"b": CARRIED}}
 BAD = {
     # The run.
     "no start": ("I5", lambda: without(Log(A).run("a").done(), 0)),
@@ -792,6 +795,14 @@ BAD = {
     "probe nobody decided on": (
         "I21",
         lambda: Log(A, probe=True).add(ev.ProbeStarted("a", 0, 9, 99 * SECOND)),
+    ),
+    "taken over from a run, and another value": (
+        "I54",
+        lambda: Log(A, plan=TAKEN_OVER, params={"p": 2}).run("a").done(),
+    ),
+    "taken over from no run": (
+        "I54",
+        lambda: Log(A, plan={"carried": TAKEN_OVER["carried"]}, params={"p": 1}).run("a").done(),
     ),
     "a protected change, asked about as any failure": (
         "I53",
