@@ -118,7 +118,10 @@ def test_variables(tmp_path):
 WRONG = {
     "unknown table": ("[polcy]\n", 'has no table "polcy". Did you mean "policy"?'),
     "unknown key": ("[policy]\nconcurency = 1\n", '[policy] has no key "concurency". Did you mean'),
-    "unlike anything": ("[project]\nzzzzzz = 1\n", "There are: store, workers, planner, actor."),
+    "unlike anything": (
+        "[project]\nzzzzzz = 1\n",
+        "There are: name, environment, store, workers, planner, actor.",
+    ),
     "not TOML": ("[project\n", "is not TOML"),
     "no table": ("policy = 3\n", "policy must be a table"),
     "worker not a table": ("workers = ['a.py']\n", "workers must be a table"),

@@ -57,6 +57,49 @@ class RunHeader(NamedTuple):
     """JSON the host wrote at the last change of status; equals the result of folding."""
 
 
+class RunQuery(NamedTuple):
+    """Which runs of a list are wanted; what is empty or 0 excludes none."""
+
+    status: tuple[str, ...] = ()
+    """One of these statuses."""
+    text: str = ""
+    """A text in the id, the goal or the plan id; upper and lower case are the same."""
+    plan: str = ""
+    """The `plan_id` of the plan."""
+    actor: str = ""
+    """The person who started it."""
+    label: str = ""
+    """A label: `name` with any value or none, or `name=value`."""
+    environment: str = ""
+    """The environment that it was started in."""
+    library: str = ""
+    """The plan of the library it was started from: `name`, or `name@version`."""
+    since: int = 0
+    """Created at this moment or later, in UTC microseconds."""
+    until: int = 0
+    """Created before this moment, in UTC microseconds."""
+    open: bool = False
+    """Not ended."""
+    waiting: bool = False
+    """With an open question to a person."""
+    sort: str = "-created"
+    """`created`, `ended`, `duration` or `cost`; with `-` in front, the largest first. An open run
+    has ended at 0 and took 0."""
+    cursor: str = ""
+    """`next` of the page before."""
+    limit: int = 50
+    """How many, at most."""
+
+
+class RunSlice(NamedTuple):
+    """One page of a list of runs."""
+
+    headers: list[RunHeader]
+    """The runs."""
+    next: str | None
+    """The cursor of the next page; None on the last."""
+
+
 class Artifacts(Protocol):
     """Large results, for reading."""
 
@@ -115,6 +158,15 @@ class Store(Protocol):
 
     def header(self, run: str) -> RunHeader | None:
         """Return the header of `run`, or None if there is no such run."""
+
+    def find_runs(self, query: RunQuery) -> RunSlice:
+        """Return the headers of one page of the runs that `query` is for, in its order.
+
+        Raise `ValueError` for a cursor or an order that does not exist.
+        """
+
+    def last_change(self) -> int:
+        """Return when the last entry of any run was written, in UTC microseconds; 0 if none."""
 
     def follow(self, after: int = 0) -> AsyncIterator[tuple[int, Entry]]:
         """Yield each entry of all runs with a position above `after`, in commit order, for ever."""

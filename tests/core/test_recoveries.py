@@ -6,15 +6,11 @@ from hypothesis import given
 
 from leadhand.core import events as ev
 from leadhand.core.state.model import SETTLED
-from leadhand.core.views.metrics import Metrics
-from leadhand.core.views.recovery_stats import (
-    IN_THE_END,
-    NEXT,
-    RecoveryOutcome,
-    recoveries,
-    win_rates,
-)
+from leadhand.core.state.recovery_log import IN_THE_END, NEXT, RecoveryOutcome
+from leadhand.core.views.recovery_stats import recoveries, win_rates
+from leadhand.core.views.run import summary
 from leadhand.core.views.timeline import span_row, spans, timeline, waits
+from leadhand.core.views.totals import added, recovery_rates, run_totals
 from tests.core.driver import Drive, propose, step
 from tests.core.test_properties import Story, tapes
 
@@ -162,11 +158,9 @@ def test_the_table():
     }  # fmt: skip
 
 
-def test_metrics_add_up():
+def test_totals_add_up():
     """Two runs: what was tried, what was verified at once, what was made good."""
-    metrics = Metrics()
-    assert metrics.first_pass_rate is None
-    assert metrics.recovery_rate is None
+    found = []
     for kind in ("transient", "permanent"):
         run = Drive(step("a"), step("b"))
         run.done("b")
@@ -176,11 +170,12 @@ def test_metrics_add_up():
             run.done("a")
         else:
             run.reply("abort")
-        metrics.add(log_of(run))
-    assert (metrics.attempts, metrics.tried, metrics.first_pass) == (5, 4, 2)
-    assert (metrics.failed_steps, metrics.recovered, metrics.recovery_rate) == (2, 1, 0.5)
-    assert metrics.first_pass_rate == 0.5
-    assert (metrics.questions, metrics.answered_by_default) == (1, 0)
+        found.append(run_totals(run.state, summary(run.state)))
+    sums = added(found)
+    assert (sums["attempts"], sums["tried"], sums["first_pass"]) == (5, 4, 2)
+    assert (sums["failed_steps"], sums["recovered"]) == (2, 1)
+    assert (sums["questions"], sums["answered_by_default"], sums["answers"]) == (1, 0, 1)
+    assert (sums["runs"], sums["succeeded"], sums["failed"], sums["needed_person"]) == (2, 1, 1, 1)
 
 
 @given(tapes)
@@ -194,6 +189,8 @@ def test_any_run_has_answers_that_agree_with_how_it_ended(tape):
         (event.step, event.attempt, event.strategy) for event in decided
     ]
     assert sum(row.times for row in win_rates(answers)) == len(answers)
+    # The tally that is kept while the run goes on says the same as its whole log.
+    assert recovery_rates(run_totals(run.state, summary(run.state))) == win_rates(answers)
     assert all(row.won + row.lost + row.open == row.times for row in win_rates(answers))
     for each in answers:
         if run.state.ended is not None:

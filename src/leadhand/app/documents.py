@@ -19,6 +19,7 @@ from leadhand.core.catalog import NOT_DECLARED
 from leadhand.core.plan.model import Doc
 from leadhand.core.review.approval import ApprovalRow, approvals_in_log
 from leadhand.core.rollback import can_roll_back, rollback_id, to_roll_back
+from leadhand.core.state.recovery_log import RecoveryOutcome
 from leadhand.core.views.failure_origin import (
     FailureOrigin,
     RefusedProposal,
@@ -26,7 +27,7 @@ from leadhand.core.views.failure_origin import (
     refusals,
 )
 from leadhand.core.views.inbox import InboxRow, inbox_row, wants_words
-from leadhand.core.views.recovery_stats import RecoveryOutcome, WinRate, recoveries, win_rates
+from leadhand.core.views.recovery_stats import WinRate, recoveries, win_rates
 from leadhand.core.views.run import (
     ENDED,
     RunOutcome,
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     from leadhand.core.events import GuestProcess
     from leadhand.core.state.model import State
     from leadhand.core.state.records import Question
-    from leadhand.ports import RunHeader
+    from leadhand.ports import RunHeader, RunQuery
     from leadhand.settings import Settings
     from leadhand.stores.location import StoreLocation
     from leadhand.workers.registry import Registry
@@ -157,11 +158,33 @@ class RunRow(Struct, kw_only=True):
     """What drives it: a process, or a Temporal server."""
     started: str | None
     """When the run was created, in ISO 8601."""
+    ended: str | None = None
+    """When it ended, in ISO 8601; null while it is open."""
+    duration: float | None = None
+    """From its creation to its end, or to its last change, in seconds."""
+    actor: str = ""
+    """The person who started it."""
+    labels: tuple[str, ...] = ()
+    """Its labels, as `name` or `name=value`."""
+    environment: str = ""
+    """The environment that it was started in; empty if the settings name none."""
+    reason: str = ""
+    """Why it ended without success, shortened."""
+    origin: str = ""
+    """Where the cause of an end without success lies: planning, execution, limits or person."""
 
 
-def run_rows(reader: Reader, driver: Driver) -> list[RunRow]:
-    """Return a row for each run, oldest first; open ones are folded to be exact."""
-    return [run_row(reader, header, driver) for header in reader.runs()]
+def run_rows(reader: Reader, driver: Driver, query: RunQuery) -> tuple[list[RunRow], str | None]:
+    """Return a page of runs, and the cursor of the next; open ones are folded to be exact.
+
+    Raise `ValueError` for a cursor that was not given out.
+    """
+    if query.status == (UNREADABLE,):  # which runs these are shows only when they are read
+        found = reader.open_runs()
+        rows = [run_row(reader, header, driver) for header in found]
+        return [row for row in rows if row.status == UNREADABLE][: query.limit], None
+    headers, further = reader.find_runs(query)
+    return [run_row(reader, header, driver) for header in headers], further
 
 
 def run_row(reader: Reader, header: RunHeader, driver: Driver) -> RunRow:
@@ -178,6 +201,7 @@ def run_row(reader: Reader, header: RunHeader, driver: Driver) -> RunRow:
             if said is None and header.summary:
                 trouble = "the summary of this run is damaged; its log was read instead"
             said, pid = summary(state), driver.drives(state)
+    ended = said.ended if said else 0
     return RunRow(
         goal=said.goal if said else "",
         plan=said.plan if said else "",
@@ -198,12 +222,19 @@ def run_row(reader: Reader, header: RunHeader, driver: Driver) -> RunRow:
         updated=iso(header.updated),
         host=pid or None,
         started=iso(header.created),
+        ended=iso(ended) if ended else None,
+        duration=round(((ended or header.updated) - header.created) / 1e6, 3),
+        actor=said.actor if said else "",
+        labels=said.labels if said else (),
+        environment=said.environment if said else "",
+        reason=said.reason if said else "",
+        origin=said.origin if said else "",
     )
 
 
-def queued_rows(driver: Driver, rows: list[RunRow]) -> list[RunRow]:
-    """Return the runs that a service elsewhere has and that no row of the log shows yet."""
-    waiting = (driver.runs or frozenset()) - {row.run for row in rows}
+def queued_rows(driver: Driver, reader: Reader) -> list[RunRow]:
+    """Return the runs that a service elsewhere has and that the log does not show yet."""
+    waiting = [run for run in driver.runs or () if reader.store.header(run) is None]
     return [_queued_row(run, driver) for run in sorted(waiting)]
 
 
@@ -274,10 +305,7 @@ def inbox_page(reader: Reader, cursor: str | None, limit: int) -> InboxPage:
 
 def _waiting(reader: Reader, left_out: Callable[[StoreError], None]) -> Iterator[State]:
     """Yield the open runs, folded one by one."""
-    for header in reader.runs():
-        said = summary_of(header)
-        if said is not None and said.status in ENDED:
-            continue
+    for header in reader.open_runs():
         try:
             yield reader.state(header.run)
         except StoreError as error:  # the others may still be answered
@@ -396,6 +424,12 @@ class RunDocument(RunOutcome, kw_only=True):
     """The revision that waits for a person, if any."""
     planner: str
     """The name of the planner."""
+    actor: str
+    """The person who started the run."""
+    labels: tuple[str, ...]
+    """The labels of the run, as `name` or `name=value`."""
+    environment: str
+    """The environment that it was started in; empty if the settings name none."""
     begun: bool
     """Whether anything of it has started."""
     can_roll_back: bool
@@ -436,6 +470,9 @@ def shown_document(reader: Reader, state: State, driver: Driver) -> RunDocument:
         revision=state.revision,
         proposed_revision=state.pending.number if state.pending else None,
         planner=state.started.planner if state.started else "",
+        actor=state.started.actor if state.started else "",
+        labels=state.started.labels if state.started else (),
+        environment=state.started.environment if state.started else "",
         begun=bool(state.epoch and tried),
         can_roll_back=can_roll_back(state) and tried,
         seq=state.seq,
@@ -490,6 +527,8 @@ def settings_table(settings: Settings) -> dict[str, SettingRow]:
 def setting_rows(settings: Settings) -> Iterator[tuple[str, Any, str]]:
     """Yield every setting: its key, its value, and its origin."""
     values: dict[str, Any] = {
+        "project.name": settings.name,
+        "project.environment": settings.environment,
         "project.store": str(settings.store),
         "project.workers": [
             *settings.workers,

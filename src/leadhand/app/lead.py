@@ -60,6 +60,7 @@ from leadhand.app.planner_choice import (
 )
 from leadhand.app.reader import reading
 from leadhand.app.rollback import roll_back
+from leadhand.app.run_filters import run_labels
 from leadhand.app.run_limits import model_policy, plan_policy, reviewed_policy
 from leadhand.app.store_factory import (
     artifacts_of,
@@ -205,6 +206,7 @@ class Lead:
         temporal: HostingService | str | None = None,
         planners: Mapping[str, Planner | Callable[..., object]] | None = None,
         service: HostingService | None = None,
+        environment: str = "",
     ) -> None:
         """Create a Lead; nothing is opened or started yet.
 
@@ -225,6 +227,7 @@ class Lead:
             temporal: the short form of `service` for Temporal: see docs/reference/temporal.md.
             planners: planners that plan documents may name besides "goal", models and `planner`.
             service: a service elsewhere that hosts the runs, as settings make it.
+            environment: the environment that runs are started in, recorded with each of them.
         """
         self.registry = workers if isinstance(workers, Registry) else Registry(workers)
         self.models = ModelRegistry.of(models, tiers)
@@ -237,6 +240,7 @@ class Lead:
         self.reviewers = reviewers_by_name(reviewers)
         self.policy = with_reviewers(policy or Policy(), self.reviewers)
         self.actor = actor or whoami()
+        self.environment = environment
         self.key = approver_key(key)
         place = store if store is not None else DEFAULT_STORE
         elsewhere = temporal_at(service or temporal)
@@ -271,6 +275,7 @@ class Lead:
             "store": settings.store,
             "policy": settings.policy,
             "actor": settings.actor,
+            "environment": settings.environment,
             "anchoring": settings.anchoring,
             "reviewers": reviewers_of(settings),
             "key": settings.approver_key,
@@ -326,6 +331,7 @@ class Lead:
         mode: str = "",
         approval: Approval | Doc | Sequence[Approval] | None = None,
         context: str = "",
+        labels: Iterable[str] = (),
     ) -> Outcome:
         """Run a plan or a goal; return when it has ended or waits for a person.
 
@@ -337,6 +343,7 @@ class Lead:
             mode: how far ahead to plan a goal: direct, next_step, whole or auto.
             approval: approvals of exactly this plan, as `approve` returns them.
             context: the name of the context the plan runs in, for the record.
+            labels: labels of the run, as `name` or `name=value`, to find it by.
 
         Raises:
             PlanInvalid: the plan has errors; nothing was run.
@@ -353,6 +360,7 @@ class Lead:
                 mode=mode,
                 origin=origin,
                 approvals=as_approvals(approval),
+                labels=labels,
             )
             try:
                 return await self._finished(host, run, approve=approve)
@@ -438,14 +446,15 @@ class Lead:
             limit: how many at most.
         """
         from leadhand.app.documents import Driver, run_rows
+        from leadhand.ports import RunQuery
 
         place = self._readable()
         if not there(place):
             return []
         with reading(place) as reader:
-            rows = run_rows(reader, Driver.of(place, reader))
-        rows = [row for row in rows if status is None or row.status == status]
-        return rows[::-1][:limit]
+            query = RunQuery(status=(status,) if status else (), limit=limit)
+            rows, _ = run_rows(reader, Driver.of(place, reader), query)
+        return rows
 
     def verify(self, run_id: str | None = None, *, key: str | Path | None = None) -> Doc:
         """Check one run, or the whole database, as `leadhand verify --json` does.
@@ -518,13 +527,15 @@ class Lead:
         approvals: Iterable[Doc] = (),
         checked: Checked | None = None,
         always_review: bool = False,
+        labels: Iterable[str] = (),
     ) -> RunHandle:
         """Check everything and start a run on `host`; return once the start is durable.
 
         `what`, `params`, `run_id` and `mode` as for `run`; `sources` are the modules or files of
         the workers; `origin` is where the plan came from (library, context), recorded with it;
         `approvals` are documents of approvals. `checked` is the result of `check`, if already
-        known. With `always_review` no rule lets the plan start without a person.
+        known. With `always_review` no rule lets the plan start without a person. `labels` as for
+        `run`.
         """
         planner: Planner
         refuse_name(host, run_id, rollback="rollback_of" in (origin or {}))
@@ -543,6 +554,8 @@ class Lead:
             head = {key: value for key, value in doc.items() if key not in ("steps", "outlook")}
         head = {**head, **(origin or {})}
         started = self._started(goal, head, planner, values, sources, run_id, linted)
+        environment = str(head.get("context") or self.environment)
+        started = structs.replace(started, labels=run_labels(labels), environment=environment)
         if approvals:
             started = structs.replace(started, approvals=list(approvals))
         if always_review:

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
-from leadhand.app.documents import run_row
+from leadhand.app.documents import UNREADABLE
+from leadhand.app.reader import ALL, summary_of
+from leadhand.app.usage import open_totals
 from leadhand.core.calendar import iso
-from leadhand.core.views.metrics import Metrics
-from leadhand.core.views.recovery_stats import WinRate, win_rates
-from leadhand.core.views.run import ENDED
-from leadhand.errors import StoreError
+from leadhand.core.views.recovery_stats import WinRate
+from leadhand.core.views.totals import DAY_US, OUTCOMES, Totals, added, rate, recovery_rates
+from leadhand.ports import RunQuery
+from leadhand.stores.run_list import totals_of
 
 if TYPE_CHECKING:
-    from leadhand.app.documents import Driver
     from leadhand.app.reader import Reader
+    from leadhand.app.usage import OpenTotals
     from leadhand.core.decide.circuit_breaker import Circuit
 
-
-Counted = dict[str, tuple[int, Metrics]]
-"""The counts of runs that have ended, and the length of their logs then."""
+LAST_DAY = 2_932_897
+"""The last day of the year 9999."""
 
 
 class CircuitRow(Struct, kw_only=True):
@@ -77,71 +79,67 @@ class MetricsDocument(Struct, kw_only=True):
 
 
 class Figures(NamedTuple):
-    """Runs by status, their attempts, open circuits, and unreadable logs."""
+    """Runs by status, the totals over them, open circuits, and unreadable logs."""
 
     runs: dict[str, int]
-    found: Metrics
+    sums: Totals
     circuits: list[CircuitRow]
     unread: list[str]
-    cost: float
-    """The cost of all runs: money, and the cost units of workers."""
-    money: float
-    """The part of it that is money, in dollars."""
+
+    @property
+    def origins(self) -> dict[str, int]:
+        """Runs that ended without success, by origin of the failure."""
+        mark = "origin:"
+        found = {key: number for key, number in self.sums.items() if key.startswith(mark)}
+        return {key.removeprefix(mark): number for key, number in sorted(found.items())}
 
     def document(self) -> MetricsDocument:
         """Return the figures in the form that `metrics --json` prints."""
-        found = self.found
+        sums = self.sums
         return MetricsDocument(
             runs=self.runs,
-            attempts=found.attempts,
-            steps_tried=found.tried,
-            first_pass=found.first_pass,
-            first_pass_rate=found.first_pass_rate,
-            failed_steps=found.failed_steps,
-            recovered=found.recovered,
-            recovery_rate=found.recovery_rate,
-            planner_calls=found.planner_calls,
-            cost=round(self.cost, 6),
-            money=round(self.money, 6),
-            origins=dict(sorted(found.origins.items())),
-            questions=found.questions,
-            answered_by_default=found.answered_by_default,
-            recovery=win_rates(found.answers),
+            attempts=sums["attempts"],
+            steps_tried=sums["tried"],
+            first_pass=sums["first_pass"],
+            first_pass_rate=rate(sums["first_pass"], sums["tried"]),
+            failed_steps=sums["failed_steps"],
+            recovered=sums["recovered"],
+            recovery_rate=rate(sums["recovered"], sums["failed_steps"]),
+            planner_calls=sums["planner_calls"],
+            cost=sums["cost"] / 1e6,
+            money=sums["money"] / 1e6,
+            origins=self.origins,
+            questions=sums["questions"],
+            answered_by_default=sums["answered_by_default"],
+            recovery=recovery_rates(sums),
             open_circuits=self.circuits,
             unreadable=self.unread,
         )
 
 
-def figures(
-    reader: Reader, driver: Driver, counted: Counted | None = None, *, since: int = 0
-) -> Figures:
-    """Read every log; with `counted`, which is updated, only those that may have changed.
+def figures(reader: Reader, known: OpenTotals | None = None, *, since: int = 0) -> Figures:
+    """Return the totals over all runs: those of ended runs as stored, and open runs folded.
 
-    `since` leaves out runs that started before that moment, in UTC microseconds.
+    `since` leaves out runs that were created before that moment, in UTC microseconds. `known` is
+    what is kept of open runs between calls; it is brought up to date.
     """
-    runs: dict[str, int] = {}
-    found, unread, cost, money = Metrics(), list[str](), 0.0, 0.0
-    known = {} if counted is None else counted
-    for header in reader.runs():
-        if header.created < since:
-            continue
-        row = run_row(reader, header, driver)
-        runs[row.status] = runs.get(row.status, 0) + 1
-        cost += row.cost or 0.0
-        money += row.money or 0.0
-        seq, one = known.get(header.run, (0, Metrics()))
-        if seq != header.seq:
-            one = Metrics()
-            try:
-                one.add([event for _entry, event in reader.events(header.run)])
-            except StoreError as error:
-                unread.append(str(error))
-                continue
-            if row.status in ENDED:
-                known[header.run] = (header.seq, one)
-        found.join(one)
-    counts = dict(sorted(runs.items()))
-    return Figures(counts, found, open_circuits(reader), unread, cost, money)
+    first = -(-since // DAY_US)  # the first whole day
+    part = RunQuery(since=since, until=first * DAY_US, limit=ALL) if since % DAY_US else None
+    with reader.store.snapshot():  # a run that ends meanwhile must not count twice
+        running = open_totals(reader, since, LAST_DAY * DAY_US, known)
+        ended = reader.store.totals(first, LAST_DAY)
+        begun = reader.find_runs(part).headers if part is not None else []
+        still = [header for header in reader.open_runs() if header.created >= since]
+    sums = added([ended, *map(totals_of, begun), *running.by_day.values()])
+    runs = Counter(
+        told.status
+        if (told := summary_of(header)) and header.run not in running.unread
+        else UNREADABLE
+        for header in still
+    )
+    runs.update({outcome: sums[outcome] for outcome in OUTCOMES if sums[outcome]})
+    unread = list(running.unread.values())
+    return Figures(dict(sorted(runs.items())), sums, open_circuits(reader), unread)
 
 
 def open_circuits(reader: Reader) -> list[CircuitRow]:

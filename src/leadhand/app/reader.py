@@ -17,6 +17,7 @@ from leadhand.core.views.run import RunSummary
 from leadhand.engine.fold import fold, gc_paused
 from leadhand.engine.library_store import library_of
 from leadhand.errors import StoreCorrupt, UsageError
+from leadhand.ports import RunQuery
 from leadhand.stores.location import there
 
 if TYPE_CHECKING:
@@ -25,9 +26,13 @@ if TYPE_CHECKING:
     from leadhand.core.events import Event
     from leadhand.core.library import LibraryState
     from leadhand.core.state.model import State
-    from leadhand.ports import Entry, RunHeader
+    from leadhand.ports import Entry, RunHeader, RunSlice
     from leadhand.stores.location import StoreLocation
     from leadhand.stores.log import Log
+
+
+ALL = 1 << 31
+"""As many runs as there are."""
 
 
 def summary_of(header: RunHeader) -> RunSummary | None:
@@ -110,14 +115,29 @@ class Reader:
         """Return the headers of all runs, oldest first."""
         return [header for header in self.store.runs() if header.run[:1] != "$"]
 
+    def find_runs(self, query: RunQuery) -> RunSlice:
+        """Return one page of the runs that `query` is for, without opening their logs.
+
+        Raise `ValueError` for a cursor or an order that does not exist.
+        """
+        return self.store.find_runs(query)
+
+    def open_runs(self) -> list[RunHeader]:
+        """Return the runs that have not ended, oldest first."""
+        return self.find_runs(RunQuery(open=True, sort="created", limit=ALL)).headers
+
+    def waiting_runs(self) -> list[RunHeader]:
+        """Return the runs with an open question to a person, oldest first."""
+        return self.find_runs(RunQuery(waiting=True, sort="created", limit=ALL)).headers
+
     def resolve(self, prefix: str) -> str:
         """Return the only run whose id begins with `prefix`.
 
         Raise `UsageError` if there is none.
         """
-        found = [header.run for header in self.runs() if header.run.startswith(prefix)]
-        if prefix in found:
+        if prefix[:1] not in ("", "$") and self.store.header(prefix) is not None:
             return prefix
+        found = self.store.runs_by_prefix(prefix)
         # A rollback has the id of its run with a suffix: it is meant only if the suffix is given.
         found = [r for r in found if not (r.endswith(SUFFIX) and r.removesuffix(SUFFIX) in found)]
         if not found:

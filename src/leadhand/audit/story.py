@@ -13,10 +13,11 @@ from leadhand.core.plan.revisions import RevisedPlan, revisions
 from leadhand.core.review.approval import digests
 from leadhand.core.state.evolve import evolve
 from leadhand.core.state.model import State
+from leadhand.core.state.recovery_log import RecoveryOutcome
 from leadhand.core.views.failure_origin import FailureOrigin, origin_of_run
 from leadhand.core.views.headline import headline
 from leadhand.core.views.ledger import describe, ledger_of
-from leadhand.core.views.recovery_stats import RecoveryOutcome, recoveries
+from leadhand.core.views.recovery_stats import recoveries
 from leadhand.core.views.run import (
     acceptance,
     goal_of,

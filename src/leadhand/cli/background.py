@@ -207,6 +207,7 @@ def _run_job(request: Doc) -> Any:
         request["planner"],
         request.get("origin"),
         tuple(request.get("approvals") or ()),
+        labels=tuple(request.get("labels") or ()),
     )
     return job_of(prepared, approve=request["approve"])
 

@@ -430,6 +430,10 @@ class RunStarted(Event, frozen=True, tag=True, kw_only=True):
     """The planner's source as module:function, used by `resume`."""
     approvals: list[Doc] = []
     """Approvals of the plan given before the run: see `core/review/approval.py`."""
+    labels: tuple[str, ...] = ()
+    """Labels of the run, as `name` or `name=value`, sorted."""
+    environment: str = ""
+    """The environment that the settings name, such as `production`."""
     linted: str = ""
     """Digest of the steps checked before the start, so that they are not checked again."""
     decide_version: int = 1

@@ -18,7 +18,7 @@ from leadhand.server.prometheus import EventCounts
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from leadhand.app.metrics import Counted
+    from leadhand.app.usage import OpenTotals
     from leadhand.app.worker_use import UseCache
     from leadhand.ports import Host
     from leadhand.server.accounts import Accounts, Person
@@ -51,8 +51,8 @@ class AppState:
     station: FleetStation | None = None
     """The fleet that works in this process, if any."""
     book: EventCounts = field(default_factory=EventCounts)
-    counted: Counted = field(default_factory=dict)
     worker_use: UseCache = field(default_factory=dict)
+    open_totals: OpenTotals = field(default_factory=dict)
 
     @property
     def host(self) -> Host:

@@ -49,6 +49,10 @@ class SessionDocument(Struct, kw_only=True):
     """The version of Leadhand."""
     store: str
     """The database, without its password."""
+    project: str
+    """The name of the project: as the settings give it, else that of its folder."""
+    environment: str
+    """The environment that runs are started in; empty if the settings name none."""
     stopped: bool
     """Whether the emergency stop is in force."""
     stopped_by: str

@@ -66,6 +66,7 @@ class StartForm(Form):
     """The context the plan runs in."""
     review: bool = Field(default=False, description="Wait for a person whatever the risk.")
     budget: float | None = Field(default=None, ge=0, le=1e12, description="Dollars.")
+    labels: list[Name] = Field(default=[], max_length=20, description="`name` or `name=value`.")
 
 
 class NoForm(Form):

@@ -135,6 +135,7 @@ async def start(app_state: AppState, form: StartForm, actor: str, key: Keyed | N
             sources=app_state.settings.workers,
             origin=origin,
             checked=checked,
+            labels=form.labels,
         )
     except ValueError as error:
         raise UsageError(str(error)) from None

@@ -96,6 +96,7 @@ class RunSupervisor:
             anchoring=settings.anchoring,
             reviewers=reviewers_of(settings),
             models=settings.book,
+            environment=settings.environment,
         )
         self.lead.presides = True
         self.began = 0
@@ -182,6 +183,7 @@ class RunSupervisor:
             actor=actor,
             reviewers=reviewers_of(settings),
             models=settings.book,
+            environment=settings.environment,
             planners={planner: made} if made is not None else None,
         )
 

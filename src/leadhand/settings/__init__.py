@@ -91,6 +91,10 @@ class Settings:
     root: Path
     """The folder of the project: that of its settings file, else the working folder."""
     store: StoreLocation
+    name: str = ""
+    """The name of the project, if the settings give one."""
+    environment: str = ""
+    """The environment that runs are started in, if the settings name one."""
     workers: tuple[str, ...] = ()
     """Modules, or absolute paths of Python files, with workers."""
     declared: Mapping[str, Doc] = field(default_factory=dict)
@@ -376,6 +380,8 @@ def _settings(found: Mapping[str, _Value], root: Path, files: tuple[Path, ...]) 
         **_planner(found.get("project.planner")),
         planning=_planning(read, found),
         telemetry=_under("telemetry", read),
+        name=read.get("project.name", ""),
+        environment=read.get("project.environment", ""),
         actor=read.get("project.actor", ""),
         policy=Policy(**policy),
         notify_command=read.get("notify.command", ()),

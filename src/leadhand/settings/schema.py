@@ -72,6 +72,11 @@ Webhook = Annotated[
 class ProjectTable(TableSchema):
     """`[project]`"""
 
+    name: Text = ""
+    """The name of the project, as people see it. Default: the name of its folder."""
+    environment: Text = ""
+    """The environment that runs are started in, such as `production`: recorded with each run. A
+    context that a run is started in takes its place."""
     store: Text = ""
     """The database: a path, or an address `postgres://…`. Default: `.leadhand/leadhand.db`."""
     workers: Texts = ()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from leadhand.audit.chain import Batch
     from leadhand.errors import LeadhandError
-    from leadhand.ports import Entry, RunHeader
+    from leadhand.ports import Entry, RunHeader, RunQuery, RunSlice
     from leadhand.stores.group_commit import AppendRequest, CommitDurations
 
 
@@ -40,6 +40,27 @@ class Log(Protocol):
 
     def header(self, run: str) -> RunHeader | None:
         """Return the header of one run, or None."""
+
+    def find_runs(self, query: RunQuery) -> RunSlice:
+        """Return one page of the runs that `query` is for.
+
+        Raise `ValueError` for a cursor or an order that does not exist.
+        """
+
+    def runs_by_prefix(self, prefix: str, limit: int = ...) -> list[str]:
+        """Return the ids of runs that begin with `prefix`, sorted: at most `limit`."""
+
+    def last_change(self) -> int:
+        """Return when the last entry of any run was written, in UTC microseconds; 0 if none."""
+
+    def totals(self, first_day: int, last_day: int) -> dict[str, int]:
+        """Return the sums over ended runs created on these days, by key.
+
+        Days are counted from 1970-01-01 in UTC, and both are included.
+        """
+
+    def daily_totals(self, first_day: int, last_day: int) -> list[tuple[int, str, int]]:
+        """Return the sums by day and key, without the keys of single plans, workers and so on."""
 
     def commits(self) -> int:
         """Return how many commits there are, by the last one's number."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,6 +17,7 @@ from leadhand.app.documents import (
     worker_rows,
 )
 from leadhand.app.host_status import observe_host
+from leadhand.app.run_filters import ORDERS, run_query
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
 from leadhand.cli.options import (
@@ -31,10 +32,13 @@ from leadhand.cli.rendering.text import clean, moment, table
 from leadhand.core.calendar import from_iso
 from leadhand.core.durations import text as duration
 from leadhand.core.views.run import ENDED
+from leadhand.ports import RunQuery
 from leadhand.settings.product_logs import product_logs
 from leadhand.stores.location import there
 
 if TYPE_CHECKING:
+    from leadhand.app.documents import Driver
+    from leadhand.app.reader import Reader
     from leadhand.core.plan.model import Doc
     from leadhand.settings import Settings
     from leadhand.workers.registry import Registry
@@ -52,8 +56,27 @@ STATUSES = (*OPEN, *ENDED, QUEUED, UNREADABLE)
     metavar="STATUS",
     help=f"List only runs with this status: {', '.join(STATUSES)}.",
 )
+@click.option("--text", "-q", metavar="TEXT", help="List runs with this in id, goal or plan.")
+@click.option("--plan", metavar="ID", help="List only runs of this plan.")
+@click.option("--actor", metavar="NAME", help="List only runs that this person started.")
 @click.option(
-    "--limit", type=click.IntRange(1), default=50, show_default=True, help="List the newest N runs."
+    "--label", metavar="LABEL", help="List only runs with this label: NAME or NAME=VALUE."
+)
+@click.option("--environment", metavar="NAME", help="List only runs of this environment.")
+@click.option(
+    "--from", "start", metavar="WHEN", help="List runs created since then: 2026-11-17, or 7d ago."
+)
+@click.option("--to", "end", metavar="WHEN", help="List runs created until then; a date counts.")
+@click.option(
+    "--sort",
+    type=click.Choice(ORDERS),
+    default="-created",
+    show_default=True,
+    metavar="ORDER",
+    help="created, ended, duration or cost; with - in front, the largest first.",
+)
+@click.option(
+    "--limit", type=click.IntRange(1), default=50, show_default=True, help="List at most N runs."
 )
 @click.option(
     "--verbose",
@@ -67,40 +90,71 @@ def ls(
     console: Console,
     what: str,
     status: str | None,
+    sort: str,
     limit: int,
     verbose: bool,  # noqa: FBT001 - an option
     workers: tuple[str, ...],
     store: str | None,
+    **filters: Any,
 ) -> int:
     """List runs, newest first, or the configured workers."""
     settings = settings_of(store, workers)
     if what == "workers":
         return _workers(console, settings, registry_of(settings), verbose=verbose)
-    return _runs(console, settings, status, limit)
+    query = run_query(status=(status,) if status else (), sort=sort, limit=limit, **filters)
+    return _runs(console, settings, query)
 
 
-def _runs(console: Console, settings: Settings, status: str | None, limit: int) -> int:
+def _runs(console: Console, settings: Settings, query: RunQuery) -> int:
     rows: list[RunRow] = []
     stopped, notes = "", list[str]()
     if there(settings.store):
         with reading(settings) as reader:
             driver, notes = observe_host(settings, reader)
-            rows = run_rows(reader, driver)
-            rows += queued_rows(driver, rows)
+            rows = _rows(reader, driver, query)
             stopped = stopped_by(reader)
-    rows = [row for row in rows if status is None or row.status == status]
-    rows = rows[::-1][:limit]
     if console.json:
         console.document(rows)
         return 0
     if not rows:
-        console.say(f"no {status + ' ' if status else ''}runs in {settings.store}")
-        logs = [log for log in product_logs() if log.store(settings) is not None]
-        for log in logs if status is None else ():
-            console.say(f"{log.kind}s here: {log.shown_by}")
-        if status is None and not logs:
-            console.next("leadhand run PLAN")
+        _none(console, settings, query)
         return 0
+    _print(console, rows)
+    if stopped:
+        way = console.command("stop-all --lift")
+        console.say(f"Emergency stop by {clean(stopped, 60)}: no step starts until {way}")
+    for row in rows:
+        if row.trouble:
+            console.say(f"{clean(row.run, 100)}: {clean(row.trouble, 500)}")
+    for note in notes:
+        console.say(note)
+    return 0
+
+
+def _rows(reader: Reader, driver: Driver, query: RunQuery) -> list[RunRow]:
+    """Return the rows of the list: first those that a service elsewhere has not begun yet."""
+    rows = [] if query.status == (QUEUED,) else run_rows(reader, driver, query)[0]
+    if query._replace(status=(), sort="-created", limit=0) != RunQuery(limit=0):
+        return rows  # nothing is known of a queued run that a filter could choose by
+    queued = queued_rows(driver, reader) if query.status in ((), (QUEUED,)) else []
+    return [*queued, *rows][: query.limit]
+
+
+def _none(console: Console, settings: Settings, query: RunQuery) -> None:
+    """Say that there is nothing to list, and what to do."""
+    every = query._replace(sort="-created", limit=0) == RunQuery(limit=0)
+    status = "".join(f"{status} " for status in query.status)
+    only_status = query._replace(status=(), sort="-created", limit=0) == RunQuery(limit=0)
+    like = "" if only_status else " like that"
+    console.say(f"no {status}runs{like} in {settings.store}")
+    logs = [log for log in product_logs() if log.store(settings) is not None]
+    for log in logs if every else ():
+        console.say(f"{log.kind}s here: {log.shown_by}")
+    if every and not logs:
+        console.next("leadhand run PLAN")
+
+
+def _print(console: Console, rows: list[RunRow]) -> None:
     lines = table(
         ("RUN", "STATUS", "SUCCEEDED", "WAITING", "STARTED", "TOOK", "GOAL"),
         (
@@ -118,15 +172,6 @@ def _runs(console: Console, settings: Settings, status: str | None, limit: int) 
     )
     for line in lines:
         console.row(line)
-    if stopped:
-        way = console.command("stop-all --lift")
-        console.say(f"Emergency stop by {clean(stopped, 60)}: no step starts until {way}")
-    for row in rows:
-        if row.trouble:
-            console.say(f"{clean(row.run, 100)}: {clean(row.trouble, 500)}")
-    for note in notes:
-        console.say(note)
-    return 0
 
 
 def _counts(row: RunRow) -> str:

@@ -33,12 +33,11 @@ def metrics(console: Console, since: str | None, store: str | None) -> int:
     worker worked if the next check of the step passed. Splitting, re-planning and asking a
     person worked if the step, or its replacement, eventually succeeded.
     """
-    from leadhand.app.host_status import observe_host
     from leadhand.app.metrics import figures
 
     settings = settings_of(store)
     with reading(settings) as reader:
-        told = figures(reader, observe_host(settings, reader)[0], since=_began(since))
+        told = figures(reader, since=_began(since))
     if console.json:
         console.document(told.document())
         return 0
@@ -68,27 +67,25 @@ def _began(since: str | None) -> int:
 
 def _print(console: Console, told: Figures) -> None:
     from leadhand.cli.rendering.recovery import print_rates, share
-    from leadhand.core.views.recovery_stats import win_rates
 
-    found = told.found
+    found = told.document()
     by_status = ", ".join(f"{number} {status}" for status, number in told.runs.items()) or "none"
-    ends = ", ".join(f"{number} {origin}" for origin, number in sorted(found.origins.items()))
+    ends = ", ".join(f"{number} {origin}" for origin, number in found.origins.items())
     rows = {
         "runs": by_status,
         **({"failed by": ends} if ends else {}),
-        "attempts": f"{found.attempts} at {count(found.tried, 'step')}",
-        "first pass": f"{found.first_pass} of {found.tried}  {share(found.first_pass_rate)}",
+        "attempts": f"{found.attempts} at {count(found.steps_tried, 'step')}",
+        "first pass": f"{found.first_pass} of {found.steps_tried}  {share(found.first_pass_rate)}",
         "recovered": f"{found.recovered} of {count(found.failed_steps, 'step')} that failed  "
         f"{share(found.recovery_rate)}",
         "planner": f"{count(found.planner_calls, 'call')}",
-        "cost": f"{told.cost:.6f}".rstrip("0").rstrip("."),
+        "cost": f"{found.cost:.6f}".rstrip("0").rstrip("."),
         "questions": f"{found.questions}, {found.answered_by_default} answered by default",
     }
     for name, value in rows.items():
         console.out(f"{name:<12}{value.rstrip()}")
-    rates = win_rates(found.answers)
-    if rates:
+    if found.recovery:
         console.out("Recovery:")
-        print_rates(console, rates)
+        print_rates(console, found.recovery)
     for row in told.circuits:
         console.out(f"unavailable {clean(row.worker)} until {row.until}")

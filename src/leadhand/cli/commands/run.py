@@ -21,6 +21,7 @@ from leadhand.app.composition import (
 )
 from leadhand.app.contexts import goal_registry, in_context
 from leadhand.app.hosting_service import hosting_service
+from leadhand.app.run_filters import run_labels
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
 from leadhand.cli.options import (
@@ -116,6 +117,13 @@ def _common(function: Callable[..., Any]) -> Callable[..., Any]:
         workers_option,
         set_option,
         context_option,
+        click.option(
+            "--label",
+            "labels",
+            multiple=True,
+            metavar="NAME[=VALUE]",
+            help="A label to find the run by; repeat the option for several.",
+        ),
         click.option("--review", is_flag=True, help="Wait for approval, whatever the risk."),
         click.option(
             "--yes", is_flag=True, help="Approve every review of the run in your own name."
@@ -165,6 +173,8 @@ class CheckedPlan:
     """Approvals of the plan, given before."""
     linted: bool = False
     """Whether the plan was linted in this process, with these workers."""
+    labels: tuple[str, ...] = ()
+    """The labels of the run."""
 
 
 @command("run", "leadhand run plan.yaml --set version=v2.1.4")
@@ -402,6 +412,7 @@ def _prepare_goal(console: Console, text: str, options: dict[str, Any]) -> Check
 
 
 def _execute(console: Console, prepared: CheckedPlan, options: dict[str, Any]) -> int:
+    prepared = replace(prepared, labels=run_labels(options["labels"]))
     if options["dry_run"]:
         return _dry_run(console, prepared)
     if not options["quiet"]:
@@ -462,6 +473,7 @@ def job_of(prepared: CheckedPlan, *, approve: bool = False) -> Any:
             key=settings.approver_key if approve else None,
             models=settings.book,
             service=hosting_service(settings),
+            environment=settings.environment,
             planners={prepared.planner: planner} if planner is not None else None,
         )
 
@@ -475,6 +487,7 @@ def job_of(prepared: CheckedPlan, *, approve: bool = False) -> Any:
             sources=prepared.sources,
             origin=prepared.origin,
             approvals=prepared.approvals,
+            labels=prepared.labels,
             checked=made.linted(what, prepared.values or {}) if linted else None,
         )
 
@@ -504,6 +517,7 @@ def request_of(prepared: CheckedPlan, approve: bool) -> Doc:  # noqa: FBT001 - a
         "approve": approve,
         "origin": prepared.origin,
         "approvals": list(prepared.approvals),
+        "labels": list(prepared.labels),
         "context": settings.context.name if settings.context else None,
     }
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from leadhand.cli.rendering.text import clean, count, gist, table
 from leadhand.core.durations import text
+from leadhand.core.state.recovery_log import RecoveryOutcome
 from leadhand.core.views.ledger import proposal_lines
-from leadhand.core.views.recovery_stats import RecoveryOutcome, WinRate, win_rates
+from leadhand.core.views.recovery_stats import WinRate, win_rates
 from leadhand.core.views.run import model_rows
 
 if TYPE_CHECKING:

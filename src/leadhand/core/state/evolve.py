@@ -34,6 +34,7 @@ from leadhand.core.state.model import (
 from leadhand.core.state.ready import uses_of
 from leadhand.core.state.records import EndSnapshot, Question, Revision, Tally
 from leadhand.core.state.rehearsal import urgency
+from leadhand.core.state.tally import TALLIES
 from leadhand.core.wording import listed
 
 if TYPE_CHECKING:
@@ -1069,19 +1070,26 @@ def evolve(state: State, event: ev.Event, at: int) -> None:
     if state.started is None and handler is not _run_started:
         raise IllegalEvent(f"{type(event).__name__} before the run started")
     handler(state, event, at)
+    tally = TALLIES.get(type(event))
+    if tally is not None:
+        tally(state, event, at)
     state.seq += 1
     state.last_at = at
 
 
 def evolve_all(state: State, events: Iterable[tuple[int, ev.Event]]) -> None:
     """Fold a whole log, given as (at, event): the fast equivalent of `evolve` for each."""
-    handlers, seq, last = HANDLERS, state.seq, state.last_at
+    handlers, tallies, seq, last = HANDLERS, TALLIES, state.seq, state.last_at
     for at, event in events:
-        handler = handlers.get(type(event))
+        kind = type(event)
+        handler = handlers.get(kind)
         if handler is None or state.ended is not None or state.started is None:
             evolve(state, event, at)
         else:
             handler(state, event, at)
+            tally = tallies.get(kind)
+            if tally is not None:
+                tally(state, event, at)
         seq, last = seq + 1, at
     state.seq, state.last_at = seq, last
 

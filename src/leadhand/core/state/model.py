@@ -46,6 +46,7 @@ from leadhand.core.state.records import (
     Question,
     Revision,
 )
+from leadhand.core.state.tally import RunTally
 from leadhand.errors import Bug
 
 if TYPE_CHECKING:
@@ -255,6 +256,7 @@ class State:
         self.succeeded = self.undoable = 0  # `undoable`: succeeded, with an undo
         self.spent = self.reserved = 0.0
         self.models = ModelCalls()
+        self.tally = RunTally()
         self.paused = False
         self.stopping: ev.StopDecided | None = None
         self.finish: Doc | None = None

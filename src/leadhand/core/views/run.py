@@ -24,6 +24,7 @@ from leadhand.core.report import FailedAttempt, Failure, PlannerView, Recommenda
 from leadhand.core.state.model import SETTLED, STARTABLE
 from leadhand.core.views.headline import headline
 from leadhand.core.views.inbox import InboxRow, inbox_row
+from leadhand.core.views.totals import NAME_MAX, run_totals
 
 if TYPE_CHECKING:
     from leadhand.core.catalog import WorkerSpec
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 ENDED = ("succeeded", "failed", "cancelled", "rejected")
 """Run states after which nothing more happens, unless the run is reopened."""
+REASON_MAX = 300
+"""The length of a reason in lists."""
 
 
 class StepError(Struct, kw_only=True):
@@ -169,6 +172,20 @@ class RunSummary(Struct, kw_only=True):
     money: float
     library: str | UnsetType = UNSET
     """The plan of the library it was started from, as `deploy@3`."""
+    actor: str = ""
+    """The person who started it."""
+    labels: tuple[str, ...] = ()
+    """Its labels, as `name` or `name=value`, sorted."""
+    environment: str = ""
+    """The environment that its settings named."""
+    ended: int = 0
+    """When it ended, in UTC microseconds; 0 while it is open."""
+    reason: str = ""
+    """Why it ended without success, shortened."""
+    origin: str = ""
+    """Where the cause of an end without success lies."""
+    totals: dict[str, int] | UnsetType = UNSET
+    """What it adds to the totals, once it has ended: `core/views/totals.py`."""
 
 
 OutcomeT = TypeVar("OutcomeT", bound=RunOutcome)
@@ -637,11 +654,12 @@ def model_rows(state: State) -> list[ModelRow]:
 
 def summary(state: State) -> RunSummary:
     """Return what `leadhand ls` shows of a run, written beside its log at each change of status."""
-    library = state.started.plan.get("library") if state.started else None
-    return RunSummary(
+    started, ended = state.started, state.ended
+    plan = started.plan if started else {}
+    told = RunSummary(
         status=run_status(state),
         goal=goal_of(state).text[:500],
-        plan=str(state.started.plan.get("plan_id", "")) if state.started else "",
+        plan=str(plan.get("plan_id", "")),
         steps=len(state.steps),
         settled=settled_steps(state),
         succeeded=state.succeeded,
@@ -651,8 +669,17 @@ def summary(state: State) -> RunSummary:
         awaiting=awaiting(state),
         cost=round(state.spent, 6),
         money=money_of(state),
-        library=library or UNSET,
+        library=plan.get("library") or UNSET,
+        actor=started.actor[:NAME_MAX] if started else "",
+        labels=started.labels if started else (),
+        environment=started.environment if started else "",
+        ended=(state.ended_at or 1) if ended else 0,  # a simulated clock may show 0
+        reason=ended.reason[:REASON_MAX] if ended and ended.status != "succeeded" else "",
+        origin=ended.origin if ended else "",
     )
+    if ended is not None:
+        told.totals = run_totals(state, told)
+    return told
 
 
 def settled_steps(state: State) -> int:

@@ -40,7 +40,7 @@ from leadhand.errors import Conflict, Fenced, LeadhandError, UsageError
 if TYPE_CHECKING:
     from leadhand.core.events import Event, GuestProcess
     from leadhand.core.plan.model import Doc
-    from leadhand.ports import Entry, RunHandle, RunHeader, Store
+    from leadhand.ports import Entry, RunHandle, RunHeader, RunQuery, RunSlice, Store
 
 
 LOOK_S = 0.1
@@ -72,6 +72,12 @@ class LogReader(Protocol):
 
     def header(self, run: str) -> RunHeader | None:
         """Return the header of one run, or None."""
+
+    def find_runs(self, query: RunQuery) -> RunSlice:
+        """Return one page of the runs that `query` is for."""
+
+    def last_change(self) -> int:
+        """Return when the last entry of any run was written; 0 if there is none."""
 
     def get_artifact(self, ref: str) -> bytes:
         """Return the bytes of an artifact."""
@@ -121,6 +127,14 @@ class SharedStore:
     def header(self, run: str) -> RunHeader | None:
         """Return the header of one run, or None."""
         return self._reading.header(run)
+
+    def find_runs(self, query: RunQuery) -> RunSlice:
+        """Return one page of the runs that `query` is for."""
+        return self._reading.find_runs(query)
+
+    def last_change(self) -> int:
+        """Return when the last entry of any run was written; 0 if there is none."""
+        return self._reading.last_change()
 
     def get_artifact(self, ref: str) -> bytes:
         """Return the bytes of an artifact. Raise `StoreCorrupt` if they do not match its name."""

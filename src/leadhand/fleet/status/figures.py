@@ -23,7 +23,8 @@ from leadhand.core import events as ev
 from leadhand.core.calendar import iso
 from leadhand.core.plan.graph import dependencies
 from leadhand.core.review.decisions import NOBODY
-from leadhand.core.views.recovery_stats import RecoveryOutcome, recoveries, win_rates
+from leadhand.core.state.recovery_log import RecoveryOutcome
+from leadhand.core.views.recovery_stats import recoveries, win_rates
 from leadhand.core.views.run import run_status
 from leadhand.fleet.status.ladder import CODER, ladder, roots, totals
 

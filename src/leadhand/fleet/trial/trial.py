@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leadhand.app.reader import Reader
 from leadhand.core import events as ev
-from leadhand.core.views.recovery_stats import RecoveryOutcome, recoveries
+from leadhand.core.state.recovery_log import RecoveryOutcome
+from leadhand.core.views.recovery_stats import recoveries
 from leadhand.errors import LeadhandError
 from leadhand.fleet.product_log import EPIC, FLEET_DATABASE
 from leadhand.fleet.repository.git import Commit, Git, GitFailed, read_log

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 
 from leadhand.app.composition import planner_name
 from leadhand.app.documents import settings_table, worker_rows
 from leadhand.app.metrics import MetricsDocument, figures
+from leadhand.app.usage import By, DayRange, UsageDocument, usage
 from leadhand.app.worker_use import WorkerUsePage, worker_use_page
 from leadhand.errors import StoreError, UsageError
 from leadhand.models.names import TIERS
@@ -67,12 +68,34 @@ async def used(request: Request) -> Response:
 @router.get("/metrics", responses=document(MetricsDocument))
 async def metrics(request: Request) -> Response:
     """Return metrics over all runs."""
-    counted = app_state_of(request).counted
+    known = app_state_of(request).open_totals
 
     def make(desk: CachedReader) -> MetricsDocument:
-        return figures(desk, desk.driver, counted).document()
+        return figures(desk, known).document()
 
     return await seen(request, of_database, make)
+
+
+@router.get("/usage", responses=document(UsageDocument))
+async def use(
+    request: Request,
+    start: Annotated[
+        str | None,
+        Query(alias="from", max_length=20, description="The first day; 30 days before `to`."),
+    ] = None,
+    end: Annotated[
+        str | None, Query(alias="to", max_length=20, description="The last day; today, in UTC.")
+    ] = None,
+    by: Annotated[By, Query(description="What each row is for.")] = "day",
+) -> Response:
+    """Return outcomes, recoveries, cost and the part of people over a range of days."""
+    known, days = app_state_of(request).open_totals, DayRange.of(start, end)
+
+    def make(desk: CachedReader) -> UsageDocument:
+        return usage(desk, days, by, known)
+
+    # By day of the clock too: the range may end today.
+    return await seen(request, lambda desk: f"{of_database(desk)} {days}", make)
 
 
 @router.get("/settings", responses=done(documents.SettingsDocument))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Query, Request, Response
 
-from leadhand.app.documents import RunRow, run_row, shown_document
+from leadhand.app.documents import run_rows, shown_document
+from leadhand.app.run_filters import as_csv, run_query
 from leadhand.core.review.limits import limits_of
 from leadhand.core.rollback import rollback_id
 from leadhand.core.views.run import ENDED, run_status, summary
@@ -33,56 +35,97 @@ if TYPE_CHECKING:
 
     from leadhand.core.state.model import State
     from leadhand.core.views.run import StepRow
-    from leadhand.ports import RunHandle
+    from leadhand.ports import RunHandle, RunQuery
     from leadhand.server.app_state import AppState
     from leadhand.server.cached_reader import CachedReader
     from leadhand.server.idempotency import Keyed
 
 router = APIRouter(tags=["runs"])
 JSON = "application/json"
+CSV_MAX = 10_000
+"""The number of runs in a list as CSV."""
+LISTED = document(documents.RunPage)
+LISTED[200]["content"]["text/csv"] = {"schema": {"type": "string"}}
 WAITING_SHOWN = 100
 """The number of questions in a run's document; the inbox has all."""
 
 
-@router.get("/runs", responses=document(documents.RunPage))
-async def runs(
+@router.get("/runs", responses=LISTED)
+async def runs(  # noqa: PLR0913, PLR0917 - one parameter for each filter
     request: Request,
     status: Annotated[
-        str | None, Query(max_length=40, description="Only runs of this status.")
+        list[str] | None, Query(max_length=12, description="Only runs of these statuses.")
     ] = None,
     q: Annotated[
         str | None, Query(max_length=200, description="A text in the id, the goal or the plan id.")
     ] = None,
+    plan: Annotated[str | None, Query(max_length=200, description="The plan id.")] = None,
+    actor: Annotated[str | None, Query(max_length=200, description="Who started it.")] = None,
+    label: Annotated[
+        str | None, Query(max_length=200, description="A label: `name` or `name=value`.")
+    ] = None,
+    environment: Annotated[
+        str | None, Query(max_length=200, description="The environment it was started in.")
+    ] = None,
+    start: Annotated[
+        str | None,
+        Query(
+            alias="from",
+            max_length=40,
+            description="Created then or later: a date in UTC, an instant, or `7d` ago.",
+        ),
+    ] = None,
+    end: Annotated[
+        str | None,
+        Query(alias="to", max_length=40, description="Created until then; a date is included."),
+    ] = None,
+    sort: Annotated[
+        str,
+        Query(
+            max_length=20,
+            description="`created`, `ended`, `duration` or `cost`; `-` in front reverses it.",
+        ),
+    ] = "-created",
     cursor: Cursor = None,
     limit: Limit = 50,
+    format: Annotated[  # noqa: A002 - the name in the address
+        Literal["json", "csv"],
+        Query(description=f"`csv`: all runs that match, at most {CSV_MAX:,}, without pages."),
+    ] = "json",
 ) -> Response:
     """List runs, newest first."""
+    query = run_query(
+        status=status or (),
+        text=q,
+        plan=plan,
+        actor=actor,
+        label=label,
+        environment=environment,
+        start=start,
+        end=end,
+        sort=sort,
+        cursor=cursor,
+        limit=limit if format == "json" else CSV_MAX,
+    )
+    if format == "csv":
+        look = partial(_csv, query=query)
+        body = await app_state_of(request).cached_readers.read(look)
+        named = {"Content-Disposition": 'attachment; filename="runs.csv"'}
+        return Response(body, 200, named, "text/csv; charset=utf-8")
+    return await seen(request, of_database, partial(run_page, query=query))
 
-    def make(desk: CachedReader) -> documents.RunPage:
-        return run_page(desk, status, (q or "").lower(), cursor, limit)
 
-    return await seen(request, of_database, make)
+def _csv(desk: CachedReader, query: RunQuery) -> bytes:
+    return as_csv(run_page(desk, query).items).encode()
 
 
-def run_page(
-    desk: CachedReader, status: str | None, q: str, cursor: str | None, limit: int
-) -> documents.RunPage:
-    """Return one page of runs; only those on it are folded."""
-    headers = desk.runs()[::-1]
-    if cursor is not None:
-        places = [place for place, header in enumerate(headers) if header.run == cursor]
-        if not places:
-            raise RequestRefused(400, "this cursor is of no page that was given out")
-        headers = headers[places[0] + 1 :]
-    found: list[RunRow] = []
-    for header in headers:
-        if len(found) == limit:
-            return documents.RunPage(items=found, next=found[-1].run)
-        row = run_row(desk, header, desk.driver)
-        words = f"{row.run}\n{row.goal}\n{row.plan}".lower()
-        if status in (None, row.status) and q in words:
-            found.append(row)
-    return documents.RunPage(items=found, next=None)
+def run_page(desk: CachedReader, query: RunQuery) -> documents.RunPage:
+    """Return one page of runs; only the open ones on it are folded."""
+    try:
+        rows, further = run_rows(desk, desk.driver, query)
+    except ValueError as error:
+        raise RequestRefused(400, str(error)) from None
+    return documents.RunPage(items=rows, next=further)
 
 
 @router.get("/runs/{run}", responses=document(documents.ShownRun))

@@ -70,6 +70,8 @@ async def _document(
         expires=iso(ends * 1_000_000) if ends is not None else None,
         version=app_state.version,
         store=str(app_state.settings.store),
+        project=app_state.settings.name or app_state.settings.root.name,
+        environment=app_state.settings.environment,
         stopped=shared.stopped,
         stopped_by=shared.stopped_by,
     )

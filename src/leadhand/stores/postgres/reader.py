@@ -11,7 +11,7 @@ import psycopg
 
 from leadhand.audit.chain import Batch
 from leadhand.errors import StoreCorrupt, StoreError
-from leadhand.ports import Entry, RunHeader
+from leadhand.ports import Entry, RunHeader, RunQuery, RunSlice
 from leadhand.stores.artifacts import ArtifactFolder, digest_in, ref_of
 from leadhand.stores.postgres import schema
 from leadhand.stores.postgres.session import (
@@ -23,6 +23,7 @@ from leadhand.stores.postgres.session import (
     pass_on_cancel,
     queries,
 )
+from leadhand.stores.run_list import PREFIXED_MAX, choose, prefixed, summed, summed_by_day
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator
@@ -143,6 +144,26 @@ class PostgresReader:
         """Return the header of one run, or None."""
         rows = self._rows("header", (run,))
         return RunHeader._make(rows[0]) if rows else None
+
+    def find_runs(self, query: RunQuery) -> RunSlice:
+        """Return one page of the runs that `query` is for."""
+        return choose(self.runs(), query)
+
+    def runs_by_prefix(self, prefix: str, limit: int = PREFIXED_MAX) -> list[str]:
+        """Return the ids of runs that begin with `prefix`, sorted: at most `limit`."""
+        return prefixed(self.runs(), prefix, limit)
+
+    def last_change(self) -> int:
+        """Return when the last entry of any run was written; 0 if there is none."""
+        return max((header.updated for header in self.runs()), default=0)
+
+    def totals(self, first_day: int, last_day: int) -> dict[str, int]:
+        """Return the sums over ended runs created on these days, by key."""
+        return summed(self.runs(), first_day, last_day)
+
+    def daily_totals(self, first_day: int, last_day: int) -> list[tuple[int, str, int]]:
+        """Return the sums by day and key, without the keys of single plans, workers and so on."""
+        return summed_by_day(self.runs(), first_day, last_day)
 
     def commits(self) -> int:
         """Return how many commits there are, by the last one's number."""

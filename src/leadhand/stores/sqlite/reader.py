@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from leadhand.audit.chain import Batch
 from leadhand.errors import StoreCorrupt, StoreError
-from leadhand.ports import Entry, RunHeader
+from leadhand.ports import Entry, RunHeader, RunQuery, RunSlice
 from leadhand.stores import sql
 from leadhand.stores.artifacts import ArtifactFolder
+from leadhand.stores.run_list import PREFIXED_MAX, choose, prefixed, summed, summed_by_day
 from leadhand.stores.sqlite import connection
 
 if TYPE_CHECKING:
@@ -62,6 +63,26 @@ class SqliteReader:
         """Return the header of one run, or None."""
         rows = self._rows("header", (run,))
         return _header(*rows[0]) if rows else None
+
+    def find_runs(self, query: RunQuery) -> RunSlice:
+        """Return one page of the runs that `query` is for."""
+        return choose(self.runs(), query)
+
+    def runs_by_prefix(self, prefix: str, limit: int = PREFIXED_MAX) -> list[str]:
+        """Return the ids of runs that begin with `prefix`, sorted: at most `limit`."""
+        return prefixed(self.runs(), prefix, limit)
+
+    def last_change(self) -> int:
+        """Return when the last entry of any run was written; 0 if there is none."""
+        return max((header.updated for header in self.runs()), default=0)
+
+    def totals(self, first_day: int, last_day: int) -> dict[str, int]:
+        """Return the sums over ended runs created on these days, by key."""
+        return summed(self.runs(), first_day, last_day)
+
+    def daily_totals(self, first_day: int, last_day: int) -> list[tuple[int, str, int]]:
+        """Return the sums by day and key, without the keys of single plans, workers and so on."""
+        return summed_by_day(self.runs(), first_day, last_day)
 
     def commits(self) -> int:
         """Return how many commits the file holds, by its last one's number."""
