@@ -551,6 +551,7 @@ def _route(
 
 _PATH_WORDS = {
     "run": "The id of the run.",
+    "other": "The id of the other run.",
     "step": "The id of the step.",
     "question": "The id of the question, as the inbox lists it.",
     "name": "The name of the plan in the library, with `@VERSION` or without.",

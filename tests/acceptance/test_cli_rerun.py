@@ -67,6 +67,11 @@ def test_a_run_is_run_again_from_its_failed_step(folder):
     assert f"it repeats run {first} from step deploy" in logged
     assert f"results taken over, not produced here: build (run {first}, attempt 1" in logged
     assert folder.run("verify", "--all").code == 0
+    compared = folder.run("compare", first, run)
+    assert compared.code == 0, str(compared)
+    assert "taken over" in compared.out
+    assert "the cluster is full" in compared.out
+    assert folder.run("compare", first, run, "--json").doc["b"]["rerun_of"] == first
     whole = folder.run("rerun", first, "--yes", "--json")
     assert (whole.code, whole.doc["status"]) == (0, "succeeded"), str(whole)
     assert world(folder)[2:] == ["build v2", "deploy shop:v2"]

@@ -75,6 +75,29 @@ def test_a_rerun_from_a_failed_step_asks_for_approval_again(server, failed):
         assert f"it repeats run {failed} from step deploy" in line
 
 
+def test_two_runs_are_compared(server, failed):
+    """A run and its re-run: outcome, what was taken over, the plan by meaning, each step."""
+    with server.client() as client, server.client("viewer") as viewer:
+        run = client.post(f"/runs/{failed}/rerun", json={"from_step": "deploy"}).json()["run"]
+        ended(client, run)
+        approve(client, run)
+        doc = viewer.get(f"/runs/{failed}/compare/{run}").json()
+        assert [doc[side]["status"] for side in "ab"] == ["failed", "succeeded"]
+        assert (doc["b"]["rerun_of"], doc["same_result"]) == (failed, None)
+        assert doc["inputs"] == [{"name": "result_say", "a": None, "b": "v7"}]
+        steps = {step["id"]: step for step in doc["steps"]}
+        assert (steps["say"]["a"]["status"], steps["say"]["b"]["status"]) == (
+            "succeeded",
+            "taken_over",
+        )
+        assert steps["deploy"]["differs"]
+        assert "the cluster is full" in steps["deploy"]["a"]["error"]
+        assert any(line.startswith("- steps.say") for line in doc["difference"])
+        same = viewer.get(f"/runs/{run}/compare/{run}").json()
+        assert (same["changes"], same["steps_different"], same["same_result"]) == ([], 0, True)
+        assert viewer.get(f"/runs/{run}/compare/nowhere").status_code == 404
+
+
 def test_a_key_starts_one_rerun(server, failed):
     """Also one without a body beside an empty object; another body is refused."""
     with server.client() as client:

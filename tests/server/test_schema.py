@@ -131,7 +131,7 @@ def test_documents_fit_their_schemas(stocked):
                 continue
             if "{run}" not in operation.path and run != names["done"]:
                 continue
-            wanted = {"run": run, **fill}
+            wanted = {"run": run, "other": names["done"], **fill}
             given = {key: value for key, value in wanted.items() if f"{{{key}}}" in operation.path}
             query = {"from": 0} if operation.path.endswith("/diff") else {}
             case = operation.Case(path_parameters=given, query=query)

@@ -1,4 +1,4 @@
-"""Two plans, or two revisions of a run, compared by meaning."""
+"""Two plans, two revisions of a run, or two runs, compared by meaning."""
 
 from __future__ import annotations
 
@@ -8,7 +8,16 @@ from msgspec import Struct
 
 from leadhand.core import events as ev
 from leadhand.core.plan.diff import Change, ChangeRow, differences, lines
-from leadhand.core.plan.revisions import revisions
+from leadhand.core.plan.revisions import revisions, standalone
+from leadhand.core.views.run import run_status
+from leadhand.core.views.run_comparison import (
+    STEPS_SHOWN,
+    RunComparison,
+    compared_inputs,
+    compared_run,
+    compared_steps,
+)
+from leadhand.engine.results import result_of
 from leadhand.errors import UsageError
 
 if TYPE_CHECKING:
@@ -78,6 +87,36 @@ def compare_in_log(
     held = _held(events, new.hash)
     changes = differences(old.doc if old else empty, new.doc, new.heirs, held if old else {})
     return Compared(_name(run, old), _name(run, new), changes)
+
+
+def compare_runs(reader: Reader, a: str, b: str) -> RunComparison:
+    """Compare two runs: their outcome, inputs, plans and steps."""
+    one, other = reader.state(a), reader.state(b)
+    changes = differences(_plan(reader, a), _plan(reader, b))
+    steps = compared_steps(one, other)
+    both = run_status(one) == run_status(other) == "succeeded"
+    return RunComparison(
+        a=compared_run(one),
+        b=compared_run(other),
+        same_result=result_of(reader.store, one) == result_of(reader.store, other)
+        if both
+        else None,
+        inputs=compared_inputs(one, other),
+        changes=[change.document() for change in changes],
+        difference=[f"{line.mark} {line.text}" for line in lines(changes)],
+        steps=steps[:STEPS_SHOWN],
+        steps_total=len(steps),
+        steps_different=sum(step.differs for step in steps),
+    )
+
+
+def _plan(reader: Reader, run: str) -> Doc:
+    """Return the plan of a run that was last accepted, or proposed, under its original names."""
+    found = revisions(event for _entry, event in reader.events(run))
+    accepted = [each for each in found if each.status == "approved"] or found
+    if not accepted:
+        return {"steps": []}
+    return standalone(accepted[-1].doc, accepted[-1].heirs, {})
 
 
 def _held(events: Iterable[ev.Event], revision: str) -> dict[str, str]:

@@ -29,6 +29,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "rerun": ("rerun", "Run a run again, as a new run"),
         "watch": ("watch", "Follow a run live until it ends, or until no process runs it"),
         "ls": ("ls", "List runs, newest first, or the configured workers"),
+        "compare": ("compare", "Compare two runs: outcome, inputs, plan and steps"),
         "logs": ("logs", "Show the event log of a run, or the output of a step"),
         "metrics": ("metrics", "Show totals over all runs, and how often each recovery worked"),
     },

@@ -48,6 +48,7 @@ RULES: tuple[RouteRule, ...] = (
     *_rules(VIEWER, "GET /runs/{run}/attempts"),
     *_rules(VIEWER, "GET /runs/{run}/steps/{step}", "GET /runs/{run}/steps/{step}/output"),
     *_rules(VIEWER, "GET /runs/{run}/revisions", "GET /runs/{run}/revisions/{number}"),
+    *_rules(VIEWER, "GET /runs/{run}/compare/{other}"),
     *_rules(VIEWER, "GET /runs/{run}/diff", "GET /runs/{run}/ledger", "GET /runs/{run}/review"),
     *_rules(VIEWER, "GET /inbox", "GET /library", "GET /library/{name}", "GET /workers"),
     *_rules(VIEWER, "GET /workers/use"),

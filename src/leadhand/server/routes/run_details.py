@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from fastapi import APIRouter, Query, Request, Response
 from msgspec.structs import asdict
 
-from leadhand.app.comparison import DiffDocument, compare_revisions, revision_numbered
+from leadhand.app.comparison import (
+    DiffDocument,
+    compare_revisions,
+    compare_runs,
+    revision_numbered,
+)
 from leadhand.app.step_graph import (
     AttemptsDocument,
     GraphDocument,
@@ -22,6 +27,7 @@ from leadhand.core.calendar import iso
 from leadhand.core.plan.revisions import revisions as all_revisions
 from leadhand.core.review.approval import approvals_in_log, digests
 from leadhand.core.views.ledger import describe, ledger_of
+from leadhand.core.views.run_comparison import RunComparison
 from leadhand.errors import UsageError
 from leadhand.server import documents
 from leadhand.server.app_state import app_state_of, of_run, seen
@@ -166,6 +172,19 @@ async def diff(
         return compare_revisions(desk, run, start, to).document()
 
     return await seen(request, of_run(run), make)
+
+
+@router.get("/runs/{run}/compare/{other}", responses=document(RunComparison))
+async def compare(request: Request, run: str, other: str) -> Response:
+    """Compare two runs: outcome, inputs, plan, and every step with attempts, time and cost."""
+
+    def make(desk: CachedReader) -> RunComparison:
+        desk.header(run)
+        desk.header(other)
+        return compare_runs(desk, run, other)
+
+    one, two = of_run(run), of_run(other)
+    return await seen(request, lambda desk: f"{one(desk)} {two(desk)}", make)
 
 
 @router.get("/runs/{run}/ledger", responses=document(documents.LedgerPage))
