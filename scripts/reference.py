@@ -31,7 +31,7 @@ from leadhand.cli.main import EXIT_CODES, SECTIONS
 from leadhand.codec.documents import read_document
 from leadhand.codec.field_docs import constant_texts, field_texts
 from leadhand.codec.tables import keys, type_words
-from leadhand.core import events, host_events
+from leadhand.core import durations, events, host_events
 from leadhand.core.catalog import Catalog, WorkerSpec
 from leadhand.core.lint.plan import lint
 from leadhand.core.lint.rules import KINDS, RULES
@@ -303,18 +303,10 @@ def _default(field: msgspec.structs.FieldInfo) -> str:
     if value is None or value is msgspec.UNSET or value in ("", (), frozenset()):
         return "none"
     if "duration" in type_words(field.type):
-        return f"`{_seconds(value)}`" if value else "none"
+        return f"`{durations.written(value)}`" if value else "none"
     if isinstance(value, str):
         return f"`{value}`"
     return f"`{json.dumps(value)}`"
-
-
-def _seconds(value: float) -> str:
-    for unit, size in (("day", 86_400), ("hour", 3600), ("minute", 60)):
-        if value >= size and value % size == 0:
-            number = int(value // size)
-            return f"{number} {unit}{'' if number == 1 else 's'}"
-    return f"{value:g} s"
 
 
 # --- plan-schema.md ------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadhand.core.durations import SECONDS_MAX, seconds, text, too_short
+from leadhand.core.durations import SECONDS_MAX, seconds, text, too_short, written
 from leadhand.core.lint.plan import lint
 
 
@@ -134,3 +134,20 @@ def test_a_plan_with_such_a_limit_has_a_finding(where, value):
         where = "steps[0].timeout"
     (found,) = [each for each in lint(doc, None) if each.level == "error"]
     assert (found.place, found.rule) == (where, "duration-wrong")
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (0, "0 seconds"),
+        (1, "1 second"),
+        (0.2, "0.2 seconds"),
+        (5400, "1 hour 30 minutes"),
+        (86_400, "1 day"),
+        (1_209_600.0, "14 days"),
+    ],
+)
+def test_durations_are_written_exactly(value, said):
+    """As one would write them into settings, and read them back."""
+    assert written(value) == said
+    assert seconds(said) == value

@@ -11,6 +11,7 @@ from leadhand.core.host_events import (
     CircuitClosed,
     CircuitOpened,
     HostOpened,
+    PersonChanged,
     RunJoined,
     StopAllLifted,
     StopAllRequested,
@@ -671,6 +672,8 @@ LEDGER = [
     (CircuitOpened("w", 9, 1, "it asked for 9 s"), "Worker w unavailable: it asked for 9 s"),
     (CircuitClosed("w"), "Worker w available again"),
     (ApprovalUsed("a1", "r1", "ann"), "Approval a1 by ann used by run r1"),
+    (PersonChanged("bob", "ann", "viewer"), "bob may sign in as viewer, by ann"),
+    (PersonChanged("bob", "ann"), "bob removed by ann"),
     (TemporalOpened("t:7", "ns", "p"), "Runs hosted by Temporal at t:7 (ns)"),
     (TemporalLeft("ann", "home"), "Runs moved back from Temporal by ann: home"),
     (

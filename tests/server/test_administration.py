@@ -1,6 +1,15 @@
 """Workers, settings and people: what an administrator looks at and changes over HTTP."""
 
-from tests.support.serving import ended, plan_of
+import time
+
+import pytest
+
+from leadhand.app.reader import Reader
+from leadhand.core.host_events import HOST_STREAM, PersonChanged
+from leadhand.server.accounts import token_file
+from leadhand.server.settings import server_of
+from tests.support.cli import Folder
+from tests.support.serving import SECOND, TOKENS, ended, plan_of, project, served, settings_in
 
 SAY = {"id": "a", "worker": "say", "parameters": {"text": "hi"}}
 SHAKY = {"id": "b", "worker": "shaky", "failure_action": "abort", "retry": 1}
@@ -32,3 +41,109 @@ def test_workers_tell_how_they_were_used(server):
         assert (error["failure_class"], error["message"]) == ("permanent", "the disk is full")
         assert rows["danger"] | {"failure_rate": None, "attempts": 0} == rows["danger"]
         assert {row["availability"] for row in shown["items"]} == {"available"}
+
+
+@pytest.fixture
+def owned(tmp_path):
+    """A server of its own: its people change."""
+    project(tmp_path)
+    with served(tmp_path) as up:
+        yield up
+
+
+def owner_of(server):
+    return server.client(token=token_file(server.store).read_text().strip())
+
+
+def recorded(server):
+    reader = Reader(server.store)
+    try:
+        found = [event for _, event in reader.events(HOST_STREAM)]
+    finally:
+        reader.store.close_reader()
+    return [event for event in found if isinstance(event, PersonChanged)]
+
+
+def test_the_owner_adds_changes_and_removes_a_person(owned, tmp_path):
+    """The token is shown once, works at once, has the new role at once, and ends at once."""
+    with owner_of(owned) as owner:
+        assert owner.get("/session").json()["owner"] is True
+        made = owner.post("/people", json={"name": "ann", "role": "viewer"})
+        assert made.status_code == 201
+        token = made.json()["token"]
+        with owned.client(token=token) as ann:
+            assert ann.get("/session").json() | {"person": "ann", "owner": False} == (
+                ann.get("/session").json()
+            )
+            assert ann.post("/stop-all", json={}).status_code == 403
+            assert owner.put("/people/ann", json={"role": "approver"}).json()["role"] == "approver"
+            assert ann.get("/session").json()["role"] == "approver"
+            rows = {row["name"]: row for row in ann.get("/people").json()["items"]}
+            assert rows["owner"]["owner"] is True
+            assert rows["ann"]["role"] == "approver"
+            shown = ann.get("/settings").json()["settings"]["server.people"]["value"]
+            assert shown["ann"] == "approver"
+            assert token not in ann.get("/people").text + ann.get("/settings").text
+            with owned.client("") as browser:
+                signed = browser.post("/session", json={"token": token})
+                kept = {"Cookie": f"leadhand_session={signed.cookies['leadhand_session']}"}
+                assert browser.get("/session", headers=kept).status_code == 200
+                assert owner.delete("/people/ann").json()["role"] is None
+                assert browser.get("/session", headers=kept).status_code == 401
+            assert ann.get("/session").status_code == 401
+    assert recorded(owned) == [
+        PersonChanged("ann", "owner", "viewer"),
+        PersonChanged("ann", "owner", "approver"),
+        PersonChanged("ann", "owner"),
+    ]
+    text = (tmp_path / "leadhand.toml").read_text()
+    assert "ann" not in text
+    assert "[server.people.second]" in text
+
+
+@pytest.mark.parametrize("token", [*TOKENS.values(), SECOND])
+def test_nobody_but_the_owner_manages_people(server, token):
+    """An approver who could make approvers would be the second of two people as well."""
+    with server.client(token=token) as client:
+        for ask in (
+            client.post("/people", json={"name": "eve", "role": "approver"}),
+            client.put("/people/second", json={"role": "viewer"}),
+            client.delete("/people/second"),
+        ):
+            assert ask.status_code == 403
+            assert "for the owner" in ask.json()["detail"]
+    assert recorded(server) == []
+
+
+def test_a_change_that_cannot_be_made_is_not_recorded(owned, tmp_path):
+    """Taken, odd and lookalike names; unknown people and roles; the owner."""
+    before = (tmp_path / "leadhand.toml").read_text()
+    with owner_of(owned) as owner:
+        for name, role, status in (
+            ("second", "viewer", 409),
+            ("owner", "viewer", 409),
+            ("sec\u043end", "viewer", 409),
+            ("a/b", "viewer", 422),
+            (" ann", "viewer", 422),
+            ("ann", "admin", 422),
+            ("", "viewer", 422),
+        ):
+            asked = owner.post("/people", json={"name": name, "role": role})
+            assert asked.status_code == status, (name, asked.text)
+        assert owner.put("/people/nobody", json={"role": "viewer"}).status_code == 404
+        assert owner.delete("/people/owner").status_code == 409
+    assert recorded(owned) == []
+    assert (tmp_path / "leadhand.toml").read_text() == before
+
+
+def test_the_terminal_changes_a_role(owned, tmp_path):
+    """As the server does: the token stays."""
+    folder = Folder(tmp_path)
+    assert folder.run("serve", "token", "role", "viewer", "operator").code == 0
+    end = time.monotonic() + 60
+    with owned.client("viewer") as client:
+        while client.get("/session").json()["role"] != "operator":  # the file is read each second
+            assert time.monotonic() < end
+            time.sleep(0.05)
+    assert server_of(settings_in(tmp_path)).people["viewer"].role == "operator"
+    assert folder.run("serve", "token", "role", "nobody", "viewer").code != 0

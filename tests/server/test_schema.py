@@ -163,6 +163,7 @@ SHOWN = (
     "/library/{name}",
     "/workers",
     "/workers/use",
+    "/people",
     "/metrics",
     "/settings",
     "/fleet",

@@ -153,7 +153,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def session(role: str = "approver") -> Doc:
-    who: Doc = {"person": "ada", "role": role, "expires": None}
+    who: Doc = {"person": "ada", "role": role, "owner": True, "expires": None}
     return who | {"version": "0.1.0", "store": "leadhand.db"}
 
 

@@ -43,3 +43,43 @@ def test_workers_are_sorted_searched_and_opened(house, shown):
     page.get_by_label("Search workers").fill("courier")
     expect(table.locator("tbody tr")).to_have_count(1)
     expect(table.locator(".tag.tone-good")).to_have_count(0)
+
+
+def test_the_owner_manages_people(house, shown, pages):
+    """Add: the token is shown once and signs in. Change, remove: the other page follows."""
+    served, _ = house
+    page = shown("settings")
+    page.get_by_label("Name").fill("ann")
+    page.get_by_role("button", name="Add person").click()
+    dialog = page.get_by_role("dialog", name="Token of ann")
+    token = dialog.locator("code").inner_text()
+    page.keyboard.press("Escape")
+    expect(dialog).to_have_count(0)
+    assert token not in page.content()
+    other = pages(f"{served.url}#token={token}")
+    other.goto(f"{served.url}#/settings")
+    expect(other.get_by_role("heading", name="People")).to_be_visible()
+    expect(other.get_by_role("button", name="Add person")).to_have_count(0)
+    expect(other.get_by_role("button", name="Stop all runs")).to_have_count(0)
+    page.get_by_label("Role of ann").select_option("approver")
+    expect(other.get_by_role("button", name="Stop all runs")).to_be_visible()
+    page.get_by_role("button", name="Remove ann").click()
+    page.get_by_role("button", name="Remove person").click()
+    expect(page.get_by_role("region", name="People")).not_to_contain_text("ann")
+    other.reload()
+    expect(other.get_by_label("Token")).to_be_visible()
+
+
+def test_settings_tell_what_differs_and_what_it_means(shown):
+    """A duration has its unit; a search looks at all of them."""
+    page = shown("settings")
+    table = page.get_by_role("region", name="Settings", exact=True)
+    expect(table).to_contain_text("project.workers")
+    expect(table).not_to_contain_text("policy.outage")
+    page.get_by_role("button", name="All", exact=True).click()
+    row = table.get_by_role("row").filter(has_text="policy.outage")
+    expect(row).to_contain_text("1 day")
+    expect(row).to_contain_text("The longest time in all that a step may be parked.")
+    page.get_by_role("button", name="Changed").click()
+    page.get_by_label("Search settings").fill("parked")
+    expect(row).to_be_visible()

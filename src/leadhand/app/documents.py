@@ -41,6 +41,7 @@ from leadhand.core.views.timeline import SpanRow, span_row, timeline
 from leadhand.engine.results import result_of
 from leadhand.errors import StoreError
 from leadhand.settings import DATABASE
+from leadhand.settings.descriptions import description_of, value_text
 from leadhand.settings.folders import FOLDER
 from leadhand.settings.schema import SCHEMAS
 from leadhand.settings.sections import sections
@@ -516,12 +517,29 @@ class SettingRow(Struct, kw_only=True):
     """The value."""
     source: str = field(name="from")
     """The flag, variable or file that it comes from, or "default"."""
+    text: str
+    """The value as people read it: a duration has its units."""
+    meaning: str
+    """What the setting is for."""
+    type: str
+    """The values it takes, in words; empty where it is a name of your own."""
 
 
 def settings_table(settings: Settings) -> dict[str, SettingRow]:
     """Return every setting by its key."""
-    rows = setting_rows(settings)
-    return {key: SettingRow(value=value, source=origin) for key, value, origin in rows}
+    return {key: setting_row(key, value, origin) for key, value, origin in setting_rows(settings)}
+
+
+def setting_row(key: str, value: Any, origin: str) -> SettingRow:
+    """Return a setting with its meaning."""
+    told = description_of(key)
+    return SettingRow(
+        value=value,
+        source=origin,
+        text=value_text(key, value),
+        meaning=told.meaning,
+        type=told.type,
+    )
 
 
 def setting_rows(settings: Settings) -> Iterator[tuple[str, Any, str]]:

@@ -101,6 +101,18 @@ def text(value: float) -> str:
     return " ".join(parts)
 
 
+def written(value: float) -> str:
+    """Return a duration exactly, as it is written in settings: "1 day", "1 hour 30 minutes"."""
+    if value != int(value):
+        return f"{value:g} seconds"
+    left, parts = int(value), []
+    for size, unit in ((86_400, "day"), (3600, "hour"), (60, "minute"), (1, "second")):
+        number, left = divmod(left, size)
+        if number:
+            parts.append(f"{number} {unit}{'' if number == 1 else 's'}")
+    return " ".join(parts) or "0 seconds"
+
+
 def _bounded(value: float, written: object) -> float:
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError("a duration must be a finite number")

@@ -87,6 +87,17 @@ class ApprovalUsed(Event, frozen=True, tag=True):
     """The person who gave the approval."""
 
 
+class PersonChanged(Event, frozen=True, tag=True):
+    """The owner of a server changed who may sign in to it."""
+
+    person: str
+    """The person who may sign in, or no longer."""
+    actor: str
+    """The owner of the server."""
+    role: str = ""
+    """The role of the person from now on; empty: removed."""
+
+
 class TemporalOpened(Event, frozen=True, tag=True):
     """A Temporal server hosts the runs of this database: no embedded host may drive them."""
 
@@ -115,6 +126,7 @@ HOST_EVENTS: tuple[type[Event], ...] = (
     CircuitOpened,
     CircuitClosed,
     ApprovalUsed,
+    PersonChanged,
     TemporalOpened,
     TemporalLeft,
 )
@@ -141,8 +153,8 @@ def evolve_host(state: HostState, event: Event) -> None:
         case HostOpened():
             state.owner = event.owner
             state.max_concurrency = event.max_concurrency
-        case RunJoined():
-            pass  # the host is the same
+        case RunJoined() | PersonChanged():
+            pass  # the host is the same; settings say who may sign in
         case StopAllRequested():
             state.stopped = True
             state.stopped_by = event.actor

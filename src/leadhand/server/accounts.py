@@ -18,6 +18,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from leadhand.errors import NotAllowed, StoreError, UsageError
+from leadhand.server.rules import OWNER
 from leadhand.stores.location import home
 
 if TYPE_CHECKING:
@@ -114,6 +115,13 @@ class Person(NamedTuple):
     """The hash of their token."""
     key: str = ""
     """The file of the key that signs for them."""
+    owner: bool = False
+    """Whether the owner's token is theirs."""
+
+    @property
+    def rank(self) -> str:
+        """The role, or `owner`: what routes ask for."""
+        return OWNER if self.owner else self.role
 
 
 def new_token() -> str:
@@ -180,7 +188,7 @@ class Accounts:
         signed_out: Path | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self._owner = Person(owner, "approver", digest_of(token), owner_key)
+        self._owner = Person(owner, "approver", digest_of(token), owner_key, owner=True)
         self._secret = hashlib.sha256(b"leadhand session " + token.encode()).digest()
         self._configured = configured
         self._now = now
@@ -202,6 +210,11 @@ class Accounts:
         """Return whether a person still has an account, in the same role."""
         self._refresh()
         return self._people.get(_short(person.digest)) == person
+
+    def everyone(self) -> list[Person]:
+        """Return all people as the settings have them now, the owner first."""
+        self._look()
+        return list(self._people.values())
 
     def sign_in(self, person: Person) -> tuple[str, int]:
         """Return a new session cookie, and its expiry in seconds."""

@@ -20,6 +20,7 @@ from leadhand.server.routes import (
     host,
     inbox,
     pages,
+    people,
     plans,
     reviews,
     run_details,
@@ -31,7 +32,19 @@ from leadhand.server.rules import API
 if TYPE_CHECKING:
     from leadhand.server.app_state import AppState
 
-ROUTERS = (audit, session, runs, run_details, plans, reviews, inbox, host, events, fleet)
+ROUTERS = (
+    audit,
+    session,
+    runs,
+    run_details,
+    plans,
+    reviews,
+    inbox,
+    host,
+    events,
+    fleet,
+    people,
+)
 DESCRIPTION = """\
 Everything `leadhand` can see and do. Times are ISO 8601 in UTC, durations in seconds. `money` is
 in dollars; `cost` is what counts against a budget: that money, and the cost units of workers. Lists

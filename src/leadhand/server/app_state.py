@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import time
 from dataclasses import dataclass, field
@@ -53,6 +54,8 @@ class AppState:
     book: EventCounts = field(default_factory=EventCounts)
     worker_use: UseCache = field(default_factory=dict)
     open_totals: OpenTotals = field(default_factory=dict)
+    editing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while the settings file is changed."""
 
     @property
     def host(self) -> Host:

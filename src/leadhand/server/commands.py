@@ -183,7 +183,7 @@ def add(console: Console, name: str, role: str) -> int:
 
     made = new_token()
     settings = settings_of()
-    file = add_member(settings, name, role, digest_of(made))
+    file = add_member(settings, name, role, digest_of(made)).write()
     if console.json:
         console.document({"name": name, "role": role, "token": made, "file": str(file)})
         return 0
@@ -198,11 +198,26 @@ def remove(console: Console, name: str) -> int:
     """Remove the token of a person, and end their sessions."""
     from leadhand.server.member_file import remove_member
 
-    file = remove_member(settings_of(), name)
+    file = remove_member(settings_of(), name).write()
     if console.json:
         console.document({"name": name, "removed": True, "file": str(file)})
     else:
         console.say(f"{name} can no longer sign in; see {file}")
+    return 0
+
+
+@command("role", "leadhand serve token role ann operator")
+@click.argument("name")
+@click.argument("role", type=click.Choice(ROLES))
+def role_(console: Console, name: str, role: str) -> int:
+    """Change the role of a person; the token stays."""
+    from leadhand.server.member_file import change_role
+
+    file = change_role(settings_of(), name, role).write()
+    if console.json:
+        console.document({"name": name, "role": role, "file": str(file)})
+    else:
+        console.say(f"{name} may sign in as {role}; see {file}")
     return 0
 
 
@@ -221,6 +236,7 @@ def list_(console: Console) -> int:
 
 
 token.add_command(add)
+token.add_command(role_)
 token.add_command(remove)
 token.add_command(list_)
 start.hidden = True  # the behaviour of `leadhand serve` without a subcommand

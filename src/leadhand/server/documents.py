@@ -43,6 +43,8 @@ class SessionDocument(Struct, kw_only=True):
     """The name of the person."""
     role: Literal["viewer", "operator", "approver"]
     """The role of the person."""
+    owner: bool
+    """Whether it is the owner, who manages people."""
     expires: str | None
     """When the session ends; null with a bearer token."""
     version: str
@@ -271,6 +273,55 @@ class SettingsDocument(Struct, kw_only=True):
     """The database, without its password."""
     unhosted: dict[str, str]
     """Runs without a host, and why."""
+
+
+Role = Literal["viewer", "operator", "approver"]
+
+
+class PersonRow(Struct, kw_only=True):
+    """A person who may sign in."""
+
+    name: str
+    """The name of the person."""
+    role: Role
+    """The role of the person."""
+    owner: bool
+    """Whether it is the owner, whose token is kept beside the database."""
+    signs: bool
+    """Whether the server holds a key that signs the person's approvals."""
+
+
+class PeoplePage(Struct, kw_only=True):
+    """The people who may sign in."""
+
+    items: list[PersonRow]
+    """The people, the owner first."""
+    next: None
+    """Always null: there is one page."""
+
+
+class PersonAdded(Struct, kw_only=True):
+    """A person who may sign in from now on, and their token."""
+
+    name: str
+    """The name of the person."""
+    role: Role
+    """The role of the person."""
+    token: str
+    """The token; the server keeps its hash only, so it is shown once."""
+    file: str
+    """The settings file that was changed."""
+
+
+class PersonChange(Struct, kw_only=True):
+    """A person whose role was changed, or who was removed."""
+
+    name: str
+    """The name of the person."""
+    role: Role | None
+    """The role from now on; null for a person who was removed."""
+    file: str
+    """The settings file that was changed."""
 
 
 class StopState(Struct, kw_only=True):

@@ -21,7 +21,7 @@ from urllib.parse import parse_qsl
 from leadhand.server.accounts import COOKIE, Person, Tries
 from leadhand.server.bodies import check_form, read_body, replayed
 from leadhand.server.problems import MEDIA, RequestRefused, refusal_of
-from leadhand.server.rules import PUBLIC, RouteRule, RouteRules, may
+from leadhand.server.rules import OWNER, PUBLIC, RouteRule, RouteRules, may
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, MutableMapping
@@ -138,10 +138,9 @@ class RequestGate:
         rule = self._rule(scope)
         self._check_site(rule, scope, headers)
         person = self._person(rule, scope, headers)
-        if person is not None and not may(person.role, rule.people):
-            raise RequestRefused(
-                403, f"{person.name} is {person.role}, and this is for {rule.people}s"
-            )
+        if person is not None and not may(person.rank, rule.people):
+            whom = "the owner" if rule.people == OWNER else f"{rule.people}s"
+            raise RequestRefused(403, f"{person.name} is {person.role}, and this is for {whom}")
         scope[PERSON] = person
         check_form(rule, headers, self._limits.of(rule))
         if rule.starts and not self._room():

@@ -1,14 +1,18 @@
-"""Editing leadhand.toml: append or remove the table of a person; the rest stays unchanged."""
+"""Editing leadhand.toml: append, change or remove a person's table; the rest stays unchanged.
+
+An edit is prepared and checked first, and then written: `add_member(…).write()`.
+"""
 
 from __future__ import annotations
 
 import os
 import re
 import tomllib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from leadhand.errors import Conflict, NotAllowed, UsageError
 from leadhand.server.settings import is_name, server_of
+from leadhand.settings.review import refuse_namesakes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,26 +22,67 @@ if TYPE_CHECKING:
 
 PROJECT_FILE = "leadhand.toml"
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
+_ROLE = re.compile(r"\s*role\s*=")
 
 
-def add_member(settings: Settings, name: str, role: str, token: str) -> Path:
-    """Add a person who may sign in. Raise `Conflict` if the name is taken."""
+class FileEdit(NamedTuple):
+    """A settings file, and its text from now on."""
+
+    file: Path
+    text: str
+
+    def write(self) -> Path:
+        """Replace the file's text atomically; return the file."""
+        beside = self.file.with_name(f".{self.file.name}.new")
+        try:
+            beside.write_text(self.text, encoding="utf-8")
+            if self.file.exists():
+                beside.chmod(self.file.stat().st_mode & 0o777)
+            os.replace(beside, self.file)  # noqa: PTH105 - the one that replaces on every system
+        except OSError as error:
+            raise NotAllowed(f"{self.file}: cannot be written: {error.strerror}") from None
+        return self.file
+
+
+def add_member(settings: Settings, name: str, role: str, token: str) -> FileEdit:
+    """Add a person who may sign in, with the hash of a token. Raise `Conflict` for a taken name."""
     if not is_name(name):
         raise UsageError(f"{name[:80]!r} is not a valid name (1 to 64 characters, no /)")
-    if name in server_of(settings).people:
+    known = server_of(settings).people
+    if name in known:
         raise Conflict(f"{name} already has a token. Fix: serve token remove {name}")
+    try:
+        refuse_namesakes([*known, name])
+    except ValueError as error:
+        raise Conflict(f"[server.people] {error}") from None
     file = settings.root / PROJECT_FILE
     before = _text(file)
     gap = "" if not before else "\n" if before.endswith("\n") else "\n\n"
     table = f'{_head(name)}\nrole = "{role}"\ntoken = "{token}"\n'
-    _write(file, before + gap + table, wanted=name)
-    return file
+    return _checked(file, before + gap + table, name, role)
 
 
-def remove_member(settings: Settings, name: str) -> Path:
+def change_role(settings: Settings, name: str, role: str) -> FileEdit:
+    """Change the role of a person; the token stays."""
+    file = settings.root / PROJECT_FILE
+    lines = _text(file).splitlines(keepends=True)
+    begin, end = _table(file, lines, name)
+    for at in range(begin, end):
+        if _ROLE.match(lines[at]):
+            lines[at] = f'role = "{role}"\n'
+    return _checked(file, "".join(lines), name, role)
+
+
+def remove_member(settings: Settings, name: str) -> FileEdit:
     """Remove a person."""
     file = settings.root / PROJECT_FILE
     lines = _text(file).splitlines(keepends=True)
+    begin, end = _table(file, lines, name)
+    return _checked(file, "".join(lines[:begin] + lines[end:]), name, "")
+
+
+def _table(file: Path, lines: list[str], name: str) -> tuple[int, int]:
+    """Return the first line of a person's table, and the line after the last."""
     heads = (_head(name), f'[server.people."{name}"]')
     begin = next((i for i, line in enumerate(lines) if line.strip() in heads), None)
     if begin is None:
@@ -45,8 +90,7 @@ def remove_member(settings: Settings, name: str) -> Path:
     end = begin + 1
     while end < len(lines) and not lines[end].lstrip().startswith("["):
         end += 1
-    _write(file, "".join(lines[:begin] + lines[end:]), unwanted=name)
-    return file
+    return begin, end
 
 
 def _head(name: str) -> str:
@@ -64,21 +108,14 @@ def _text(file: Path) -> str:
         raise NotAllowed(f"{file}: cannot be read: {error.strerror}") from None
 
 
-def _write(file: Path, text: str, *, wanted: str = "", unwanted: str = "") -> None:
-    """Replace the file's text atomically, after checking the result."""
+def _checked(file: Path, text: str, name: str, role: str) -> FileEdit:
+    """Return an edit after which the person has this role; empty: is not there."""
     try:
         people = tomllib.loads(text).get("server", {}).get("people", {})
     except tomllib.TOMLDecodeError as error:
         raise UsageError(
             f"{file}: cannot be edited automatically: {error}. Fix: edit it by hand"
         ) from None
-    if (wanted and wanted not in people) or (unwanted and unwanted in people):
+    if people.get(name, {}).get("role", "") != role:
         raise UsageError(f"{file}: cannot be edited automatically. Fix: edit it by hand")
-    beside = file.with_name(f".{file.name}.new")
-    try:
-        beside.write_text(text, encoding="utf-8")
-        if file.exists():
-            beside.chmod(file.stat().st_mode & 0o777)
-        os.replace(beside, file)  # noqa: PTH105 - the one that replaces on every system
-    except OSError as error:
-        raise NotAllowed(f"{file}: cannot be written: {error.strerror}") from None
+    return FileEdit(file, text)

@@ -186,6 +186,25 @@ class AnswerForm(Form):
     )
 
 
+Role = Literal["viewer", "operator", "approver"]
+
+
+class PersonForm(Form):
+    """A person who may sign in."""
+
+    name: Annotated[str, StringConstraints(min_length=1, max_length=64)]
+    """The name of the person: 1 to 64 characters, no slash."""
+    role: Role
+    """What the person may do; each role includes the roles before it."""
+
+
+class RoleForm(Form):
+    """The new role of a person."""
+
+    role: Role
+    """What the person may do; each role includes the roles before it."""
+
+
 class SaveForm(Form):
     """A plan for the library."""
 

@@ -13,6 +13,9 @@ from leadhand.server.settings import ROLES
 
 PUBLIC = "public"
 VIEWER, OPERATOR, APPROVER = ROLES
+OWNER = "owner"
+"""The holder of the owner's token, the only one who may change who else has access. It is no role:
+an approver who could create approvers would be the second of two people, too."""
 API = "/api/v1"
 
 
@@ -72,6 +75,8 @@ RULES: tuple[RouteRule, ...] = (
     *_rules(APPROVER, "POST /runs/{run}/review/amend", "POST /runs/{run}/steps/{step}/reassign"),
     *_rules(APPROVER, "POST /runs/{run}/steps/{step}/release"),
     *_rules(APPROVER, "POST /stop-all", "DELETE /stop-all"),
+    *_rules(VIEWER, "GET /people"),
+    *_rules(OWNER, "POST /people", "PUT /people/{name}", "DELETE /people/{name}"),
 )
 
 
@@ -107,6 +112,9 @@ def _pattern(path: str) -> str:
     )
 
 
-def may(role: str, people: str) -> bool:
-    """Return whether a role is sufficient."""
-    return people == PUBLIC or ROLES.index(role) >= ROLES.index(people)
+_RANKS = (*ROLES, OWNER)
+
+
+def may(rank: str, people: str) -> bool:
+    """Return whether a role, or being the owner, is sufficient."""
+    return people == PUBLIC or _RANKS.index(rank) >= _RANKS.index(people)

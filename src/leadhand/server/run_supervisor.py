@@ -106,7 +106,7 @@ class RunSupervisor:
         self._joining: dict[str, GuestProcess] = {}
         """The own processes of unhosted runs, as last seen."""
         self.listeners: list[Callable[[str, str, str], None]] = []
-        self._tell = tell
+        self.tell = tell
         self._host: Host | None = None
         self._embedded: EmbeddedHost | None = None
         """The same host where it drives the runs in this process."""
@@ -143,7 +143,7 @@ class RunSupervisor:
                 await self.take_up(run, await cached_readers.read(partial(_state, run)))
             except LeadhandError as error:
                 self.unhosted[run] = str(error)
-                self._tell(f"run {run} cannot be resumed: {error}")
+                self.tell(f"run {run} cannot be resumed: {error}")
         loop = asyncio.get_running_loop()
         self._tasks = [
             loop.create_task(self._see_to_ends()),
@@ -233,7 +233,7 @@ class RunSupervisor:
         state = self.host.load(run, self.registry).state
         if state.process is not None:
             self.unhosted[run] = self._own_process(state, state.process)
-            self._tell(self.unhosted[run])
+            self.tell(self.unhosted[run])
 
     def _look_for_processes(self) -> None:
         """Record how to continue runs whose own process ended before it joined.
@@ -280,7 +280,7 @@ class RunSupervisor:
                     and not isinstance(run.workers, NoWorkers)  # another process drives it
                 }
         except LeadhandError as error:
-            self._tell(f"changed workers cannot be reloaded: {error}")
+            self.tell(f"changed workers cannot be reloaded: {error}")
             return
         self.registry = self.lead.registry = registry
         self._places.clear()
@@ -301,7 +301,7 @@ class RunSupervisor:
             await self.take_up(run.id, run.state)
         except LeadhandError as error:
             self.unhosted[run.id] = str(error)
-            self._tell(f"run {run.id} cannot be resumed: {error}")
+            self.tell(f"run {run.id} cannot be resumed: {error}")
 
     async def roll_back(self, run: str, actor: str, state: State, reason: str = "") -> RunHandle:
         """Start the rollback of a run, or resume it."""
@@ -332,7 +332,7 @@ class RunSupervisor:
             try:
                 await self._see_to_end(ident)
             except LeadhandError as error:  # other ends are handled all the same
-                self._tell(f"the follow-up of run {ident} failed: {error}")
+                self.tell(f"the follow-up of run {ident} failed: {error}")
 
     async def _see_to_end(self, ident: str) -> None:
         is_elsewhere = self._embedded is None
@@ -351,7 +351,7 @@ class RunSupervisor:
         try:
             await self.roll_back(run.id, self.lead.actor, run.state)
         except LeadhandError as error:
-            self._tell(f"run {run.id} cannot be rolled back: {error}")
+            self.tell(f"run {run.id} cannot be rolled back: {error}")
 
     async def _hear_of_ends(self) -> None:
         """Follow the log for ends of runs hosted elsewhere, which any engine may write."""
@@ -364,7 +364,7 @@ class RunSupervisor:
             except StoreError as error:
                 if str(error) != said:
                     said = str(error)
-                    self._tell(f"ends of runs are not received at present: {error}")
+                    self.tell(f"ends of runs are not received at present: {error}")
             await asyncio.sleep(SWEEP_S)
 
     def _hear_of(self, entry: Entry) -> None:
@@ -420,7 +420,7 @@ class RunSupervisor:
             except LeadhandError as error:
                 host.asleep.pop(ident, None)
                 self.unhosted[ident] = str(error)
-                self._tell(f"run {ident} cannot be resumed: {error}")
+                self.tell(f"run {ident} cannot be resumed: {error}")
 
 
 def _state(run: str, desk: CachedReader) -> State:

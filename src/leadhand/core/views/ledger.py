@@ -16,6 +16,7 @@ from leadhand.core.host_events import (
     CircuitClosed,
     CircuitOpened,
     HostOpened,
+    PersonChanged,
     RunJoined,
     StopAllLifted,
     StopAllRequested,
@@ -361,6 +362,11 @@ LINES: dict[type[ev.Event], Callable[[Any], str]] = {
     TemporalOpened: lambda e: f"Runs hosted by Temporal at {e.address} ({e.namespace})",
     TemporalLeft: lambda e: f"Runs moved back from Temporal by {e.actor}{_because(e.reason)}",
     ApprovalUsed: lambda e: f"Approval {e.id} by {e.actor} used by run {e.run}",
+    PersonChanged: lambda e: (
+        f"{e.person} may sign in as {e.role}, by {e.actor}"
+        if e.role
+        else f"{e.person} removed by {e.actor}"
+    ),
     PlanSaved: lambda e: f"Plan {e.name}@{e.version} saved by {e.actor}",
     PlanRemoved: lambda e: f"Plan {e.name} removed by {e.actor}",
 }

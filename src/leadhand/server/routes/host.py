@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import APIRouter, Query, Request, Response
 
 from leadhand.app.composition import planner_name
-from leadhand.app.documents import settings_table, worker_rows
+from leadhand.app.documents import setting_row, settings_table, worker_rows
 from leadhand.app.metrics import MetricsDocument, figures
 from leadhand.app.usage import By, DayRange, UsageDocument, usage
 from leadhand.app.worker_use import WorkerUsePage, worker_use_page
@@ -15,6 +15,7 @@ from leadhand.errors import StoreError, UsageError
 from leadhand.models.names import TIERS
 from leadhand.server import documents
 from leadhand.server.app_state import answer, app_state_of, now, of_database, person_of, seen
+from leadhand.server.bodies import apart
 from leadhand.server.problems import missing
 from leadhand.server.request_forms import ReasonForm
 from leadhand.server.routes.common import PROBLEMS, document, done
@@ -102,8 +103,12 @@ async def use(
 async def settings(request: Request) -> Response:
     """Return the effective settings with their sources, without secrets."""
     app_state = app_state_of(request)
+    rows = settings_table(app_state.settings)
+    people = await apart(app_state.people.everyone)  # they may have changed since the start
+    key, roles = "server.people", {each.name: each.role for each in people if not each.owner}
+    rows[key] = setting_row(key, roles, rows[key].source)
     found = documents.SettingsDocument(
-        settings=settings_table(app_state.settings),
+        settings=rows,
         files=[str(path) for path in app_state.settings.files],
         version=app_state.version,
         store=str(app_state.settings.store),

@@ -67,6 +67,7 @@ async def _document(
     return documents.SessionDocument(
         person=person.name,
         role=role,
+        owner=person.owner,
         expires=iso(ends * 1_000_000) if ends is not None else None,
         version=app_state.version,
         store=str(app_state.settings.store),

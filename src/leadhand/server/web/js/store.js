@@ -132,7 +132,7 @@ function flush() {
   batch(() => {
     if (events.some((event) => event.type === "reset")) refetch();
     if (events.some(concernsPeople)) inbox.soon();
-    if (events.some((event) => /^StopAll/.test(event.type))) refreshSession();
+    if (events.some((event) => /^(StopAll|PersonChanged)/.test(event.type))) refreshSession();
     patchRuns(events);
     for (const read of readers) read(events);
   });

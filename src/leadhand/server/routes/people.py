@@ -1,0 +1,123 @@
+"""The people who may sign in: listed for everyone, changed by the owner.
+
+A change is an event of the `$host` stream, durable before the settings file is written, and a line
+on the server's standard error. The token is in neither.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+from fastapi import APIRouter, Path, Request, Response
+
+from leadhand.core.host_events import PersonChanged
+from leadhand.errors import Conflict
+from leadhand.server import documents
+from leadhand.server.accounts import digest_of, new_token
+from leadhand.server.app_state import answer, app_state_of, person_of
+from leadhand.server.bodies import apart
+from leadhand.server.member_file import add_member, change_role, remove_member
+from leadhand.server.problems import RequestRefused, missing
+from leadhand.server.request_forms import PersonForm, RoleForm
+from leadhand.server.routes.common import done
+from leadhand.server.settings import is_name
+from leadhand.settings import load_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from leadhand.server.accounts import Person
+    from leadhand.server.app_state import AppState
+    from leadhand.server.member_file import FileEdit
+    from leadhand.settings import Settings
+
+router = APIRouter(tags=["people"])
+Name = Annotated[str, Path(max_length=64)]
+
+
+@router.get("/people", responses=done(documents.PeoplePage))
+async def people(request: Request) -> Response:
+    """List the people who may sign in, with their roles."""
+    found = await apart(app_state_of(request).people.everyone)
+    return answer(documents.PeoplePage(items=[_row(each) for each in found], next=None))
+
+
+@router.post("/people", status_code=201, responses=done(documents.PersonAdded, 201))
+async def add(request: Request, form: PersonForm) -> Response:
+    """Let a person sign in, with a new token that this response shows once. For the owner."""
+    app_state, token = app_state_of(request), new_token()
+    if not is_name(form.name):
+        raise RequestRefused(422, "a name has 1 to 64 characters, no slash, no space at its ends")
+    async with app_state.editing:
+        known = await apart(app_state.people.everyone)
+        if any(each.name == form.name for each in known):
+            raise Conflict(f"{form.name} may sign in already")
+        file = await _changed(
+            request,
+            PersonChanged(form.name, person_of(request).name, form.role),
+            lambda settings: add_member(settings, form.name, form.role, digest_of(token)),
+        )
+    found = documents.PersonAdded(name=form.name, role=form.role, token=token, file=file)
+    return answer(found, 201)
+
+
+@router.put("/people/{name}", responses=done(documents.PersonChange))
+async def change(request: Request, name: Name, form: RoleForm) -> Response:
+    """Change the role of a person; the token and the sessions stay. For the owner."""
+    app_state = app_state_of(request)
+    async with app_state.editing:
+        await _known(app_state, name)
+        file = await _changed(
+            request,
+            PersonChanged(name, person_of(request).name, form.role),
+            lambda settings: change_role(settings, name, form.role),
+        )
+    return answer(documents.PersonChange(name=name, role=form.role, file=file))
+
+
+@router.delete("/people/{name}", responses=done(documents.PersonChange))
+async def remove(request: Request, name: Name) -> Response:
+    """Remove a person: the token no longer counts, and their sessions end. For the owner."""
+    app_state = app_state_of(request)
+    async with app_state.editing:
+        await _known(app_state, name)
+        file = await _changed(
+            request,
+            PersonChanged(name, person_of(request).name),
+            lambda settings: remove_member(settings, name),
+        )
+    return answer(documents.PersonChange(name=name, role=None, file=file))
+
+
+async def _known(app_state: AppState, name: str) -> None:
+    """Raise unless a person of that name is in the settings; the owner is not."""
+    for each in await apart(app_state.people.everyone):
+        if each.name == name and not each.owner:
+            return
+        if each.name == name:
+            raise Conflict(
+                f"{name} is the owner. Fix: remove the token file, and the next start writes a new"
+            )
+    raise missing(f"no person {name[:80]!r} may sign in")
+
+
+async def _changed(
+    request: Request, event: PersonChanged, prepare: Callable[[Settings], FileEdit]
+) -> str:
+    """Check a change of a person, record it, and make it; return the changed file."""
+    app_state = app_state_of(request)
+    root = app_state.settings.root
+    edit = await apart(lambda: prepare(load_settings(folder=root)))
+    await app_state.host.tell_host(event)
+    file = await apart(edit.write)
+    await apart(app_state.people.everyone)
+    what = f"may sign in as {event.role}" if event.role else "was removed"
+    app_state.supervisor.tell(f"{event.person} {what}, by {event.actor}; see {file}")
+    return str(file)
+
+
+def _row(person: Person) -> documents.PersonRow:
+    role: documents.Role = person.role  # type: ignore[assignment]
+    return documents.PersonRow(
+        name=person.name, role=role, owner=person.owner, signs=bool(person.key)
+    )
