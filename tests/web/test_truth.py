@@ -343,7 +343,8 @@ def test_inputs_are_shown_as_the_worker_got_them(pages, served, monkeypatch):
     run = served.call("POST", "/runs", {"plan": plan})["run"]
     served.until(run, "succeeded")
     found = served.call("GET", f"/runs/{run}/steps/publish")
-    assert found["inputs"] == {"to": "pages with [secret:key]"}
+    (given,) = found["inputs"]
+    assert (given["value"], given["expression"]) == ("pages with [secret:key]", to)
     assert found["planned"]["parameters"] == {"to": to}
     page = enter(pages, served)
     page.goto(f"{served.url}#/runs/{run}/graph?step=publish")

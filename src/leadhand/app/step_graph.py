@@ -13,21 +13,29 @@ from leadhand.core.calendar import iso
 from leadhand.core.hashing import canonical, digest
 from leadhand.core.plan.graph import dependencies
 from leadhand.core.plan.model import Doc, Json
-from leadhand.core.plan.references import Artifact, Secret, SecretText, Unresolved, resolve
+from leadhand.core.plan.references import Unresolved, resolve
 from leadhand.core.state.evolve import evolve
-from leadhand.core.state.model import State
+from leadhand.core.state.model import State, StepState
 from leadhand.core.state.records import Tally
 from leadhand.core.views.inbox import InboxRow, inbox_row
 from leadhand.core.views.run import deep_copy, paid_in_money, shown_status, step_money
+from leadhand.core.views.step import (
+    StepInput,
+    StepOrigin,
+    outcome_sentence,
+    step_inputs,
+    step_origin,
+    whole_value,
+)
 from leadhand.core.views.timeline import timeline
-from leadhand.engine.results import data_of
+from leadhand.engine.results import data_of, load_artifact
+from leadhand.engine.verdict import CriterionRow, judged_criteria
 from leadhand.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from leadhand.app.reader import Reader
-    from leadhand.core.state.model import StepState
     from leadhand.ports import Entry
 
 
@@ -103,6 +111,8 @@ class AttemptRecovery(Struct, kw_only=True):
     """The worker of the next attempt, if it is another one."""
     until: str | None
     """When the next attempt may start, in ISO 8601."""
+    delay: float
+    """The pause before the next attempt, in seconds."""
 
 
 class AttemptRow(Struct, kw_only=True):
@@ -149,8 +159,14 @@ class StepDocument(StepNode, kw_only=True):
     """The id of the run."""
     planned: Doc
     """The step as the plan has it."""
-    inputs: Doc | None
-    """The parameters as the last attempt's worker got them; secrets by name."""
+    outcome: str
+    """How it stands, in one sentence."""
+    inputs: list[StepInput]
+    """Its parameters: the values that the last attempt's worker got, or that are known so far."""
+    criteria: list[CriterionRow]
+    """What its result is judged by, and how the last report was judged."""
+    origin: StepOrigin
+    """The revision that added it, and the steps that it replaces."""
     revision: int
     """The number of the revision that added it."""
     depends_on: list[str]
@@ -345,9 +361,17 @@ def step_document(reader: Reader, state: State, step: StepState) -> StepDocument
         **asdict(node_row(state, step)),
         run=state.run,
         planned=deep_copy(step.doc),
+        outcome=outcome_sentence(state, step),
         inputs=inputs_of(reader, state, step, log),
+        criteria=judged_criteria(
+            step.doc,
+            state.catalog.offer(step.worker, step.action),
+            step.worker,
+            last_judged(step, log),
+        ),
+        origin=step_origin(state, step, (event for _e, event in reader.events(state.run))),
         revision=step.revision,
-        depends_on=edges[step.id],
+        depends_on=edges.get(step.id) or [_heir(state, name) for name in _waits_for(step.doc)],
         dependents=[name for name, waited in edges.items() if step.id in waited],
         replaces=[old for old, new in replacements(state) if new == step.id],
         error=deep_copy(failure) if failure else None,
@@ -362,19 +386,62 @@ def step_document(reader: Reader, state: State, step: StepState) -> StepDocument
     )
 
 
+def proposed_step(state: State, ident: str) -> StepState | None:
+    """Return a step of the revision that waits for approval; None if it has no such step."""
+    pending = state.pending
+    doc = next((each for each in pending.add if each["id"] == ident), None) if pending else None
+    if pending is None or doc is None:
+        return None
+    step = StepState(doc, 0, str(doc.get("worker", "")), status="proposed")
+    step.revision, step.reason = pending.number, str(doc.get("because", ""))
+    return step
+
+
+def last_judged(
+    step: StepState, log: Iterable[tuple[Entry, ev.Event]]
+) -> ev.AttemptReported | ev.ProbeReported | None:
+    """Return the last report of a step that was judged, unless another attempt runs."""
+    if step.status == "running":
+        return None
+    judged = (ev.AttemptReported, ev.ProbeReported)
+    return next((event for _e, event in reversed([*log]) if isinstance(event, judged)), None)
+
+
 def inputs_of(
     reader: Reader, state: State, step: StepState, log: Iterable[tuple[Entry, ev.Event]]
-) -> Doc | None:
-    """Return the parameters that the last attempt's worker got; None before the first attempt.
+) -> list[StepInput]:
+    """Return the inputs of a step; large ones by their size."""
+    template = step.doc.get("parameters") or {}
+    given = _given(reader, state, template, log)
+    return step_inputs(template, given, state.lookup, partial(_loaded, reader))
 
-    Secrets are shown by their names, and separately stored data by its reference.
-    """
+
+def input_of(reader: Reader, state: State, step: StepState, name: str) -> Json:
+    """Return the whole value of one input. Raise `LookupError` if it has none."""
+    template = step.doc.get("parameters") or {}
+    log = ((e, event) for e, event in reader.events(state.run) if _concerns(event, step.id))
+    given = _given(reader, state, template, log)
+    found = resolve(template[name], state.lookup) if given is None else given[name]
+    return whole_value(found, partial(_loaded, reader))
+
+
+def _loaded(reader: Reader, ref: str) -> Json:
+    try:
+        return load_artifact(reader.store, ref)
+    except StoreError as error:
+        return {"$unreadable": str(error)}
+
+
+def _given(
+    reader: Reader, state: State, template: Doc, log: Iterable[tuple[Entry, ev.Event]]
+) -> Doc | None:
+    """Return the resolved parameters of the last attempt; None before the first attempt."""
     started = [event for _entry, event in log if isinstance(event, ev.AttemptStarted)]
     if not started:
         return None
-    last, template = started[-1], step.doc.get("parameters") or {}
+    last = started[-1]
     if not last.exec:
-        return dict(deep_copy(template))
+        return template
     found = _resolved(state, template)
     if found is None or digest(last.spec, canonical(found)) != last.exec:
         then = State()  # its references have changed since
@@ -383,7 +450,7 @@ def inputs_of(
                 break
             evolve(then, event, entry.at)
         found = _resolved(then, template)
-    return None if found is None else dict(deep_copy(_told(found)))
+    return found
 
 
 def _resolved(state: State, template: Doc) -> Doc | None:
@@ -392,20 +459,6 @@ def _resolved(state: State, template: Doc) -> Doc | None:
     except Unresolved:
         return None
     return found
-
-
-def _told(value: Json) -> Json:
-    """Return a resolved value for people, without the values of secrets."""
-    if isinstance(value, Secret):
-        return f"[secret:{value.name}]"
-    if isinstance(value, SecretText):
-        parts = value.parts
-        return "".join(p if isinstance(p, str) else f"[secret:{p.name}]" for p in parts)
-    if isinstance(value, Artifact):
-        return {"$artifact": value.ref, **({"path": list(value.path)} if value.path else {})}
-    if isinstance(value, dict):
-        return {key: _told(item) for key, item in value.items()}
-    return [_told(item) for item in value] if isinstance(value, list) else value
 
 
 def others_for(state: State, step: StepState) -> list[str]:
@@ -510,6 +563,7 @@ def attempts_of(
                     reason=event.reason,
                     worker=event.worker or None,
                     until=iso(event.until) if event.until else None,
+                    delay=max(0.0, round((event.until - entry.at) / 1e6, 3)),
                 )
             case ev.ModelCalled() if current in found:
                 row = found[current]

@@ -14,7 +14,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 
@@ -26,7 +26,10 @@ from leadhand.core.jsonschema import problems
 from leadhand.ports import is_external_cancellation
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from leadhand.core.catalog import Offer
+    from leadhand.core.events import AttemptReported, ProbeReported
     from leadhand.core.plan.model import Doc, Json
     from leadhand.core.report import Failure, Report
     from leadhand.ports import Worker
@@ -34,7 +37,23 @@ if TYPE_CHECKING:
 MESSAGE_CHARS_MAX = 4000
 CHANGE_BYTES_MAX = 1 << 20
 FINDINGS_MAX = 20
+RESULT_SCHEMA = "the result matches its schema"
+OWN_CHECK = "the worker's own check"
 NAMED = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+
+
+class CriterionRow(msgspec.Struct, kw_only=True):
+    """One thing that a result is judged by, and how the last report was judged."""
+
+    criterion: str
+    """The criterion as declared."""
+    judged_by: str
+    """What decides it: an expression, a check or a declaration of a worker."""
+    outcome: Literal["met", "unmet", "not judged", "not recorded"]
+    """`not judged`: there was no report of success to judge. `not recorded`: the log does not
+    tell which criteria failed."""
+    finding: str
+    """Why it is unmet, if it is."""
 
 
 class StepVerdict(NamedTuple):
@@ -204,7 +223,7 @@ def _criterion(
 
 
 def _named(worker: Worker, action: str, name: str, data: Json) -> str:
-    label = name or "the worker's own check"
+    label = name or OWN_CHECK
     try:
         held = worker.check(name, action, data)
     except BaseException as error:
@@ -224,6 +243,77 @@ def _surprise(step: Doc, worker: Worker, report: Report, data: Json, offer: Offe
         if word.lower().startswith("replan"):
             return f"its report recommends: {word}"
     return ""
+
+
+def judged_criteria(
+    step: Doc, offer: Offer | None, worker: str, report: AttemptReported | ProbeReported | None
+) -> list[CriterionRow]:
+    """Return everything that the result of a step is judged by, and how `report` was judged.
+
+    `report` is the last report of the step; None: there is none.
+    """
+    rows = _declared(step, offer, worker)
+    if report is None or not (report.met or report.findings):
+        return rows
+    shape = [row for row in rows if row.judged_by.startswith("declared")]
+    criteria = [row for row in rows if row not in shape]
+    if report.met:
+        return _as_met(rows)
+    kind = (getattr(report, "failure", None) or {}).get("class")
+    if kind == "invalid_output":  # the criteria of a result in the wrong form are not judged
+        _mark_unmet(shape, report.findings)
+        return rows
+    if kind == "criteria_unmet":
+        _as_met(shape)
+    known = _mark_unmet(criteria, report.findings)
+    complete = kind is not None and known == len(report.findings) < FINDINGS_MAX
+    for row in rows:
+        if row.outcome == "not judged":
+            row.outcome = "met" if complete else "not recorded"
+    return rows
+
+
+def _as_met(rows: list[CriterionRow]) -> list[CriterionRow]:
+    for row in rows:
+        row.outcome = "met"
+    return rows
+
+
+def _declared(step: Doc, offer: Offer | None, worker: str) -> list[CriterionRow]:
+    """Return the criteria of a step, in the order in which they are judged."""
+    found: list[tuple[str, str]] = []
+    if offer is not None and offer.returns is not None:
+        found.append((RESULT_SCHEMA, f"declared by worker {worker}"))
+    gives = dict.fromkeys([*promises.as_names(step.get("gives")), *(offer.gives if offer else ())])
+    found += [(f"gives {name}", "declared by the plan or the worker") for name in gives]
+    if offer is not None and offer.result_check:
+        found.append((OWN_CHECK, f"check of worker {worker}"))
+    for each in as_list(step.get("success_criteria")):
+        named = NAMED.fullmatch(each) and offer is not None and each in offer.checks
+        found.append((each, f"check of worker {worker}" if named else "expression"))
+    return [
+        CriterionRow(criterion=text, judged_by=source, outcome="not judged", finding="")
+        for text, source in found
+    ]
+
+
+def _mark_unmet(rows: list[CriterionRow], findings: Sequence[str]) -> int:
+    """Mark the criteria that findings are about; return the number of findings that fit one.
+
+    The findings are as `_criterion`, `_named`, `_kept` and `_form` write them.
+    """
+    fitting = 0
+    for row in rows:
+        name = row.criterion.removeprefix("gives ")
+        starts: tuple[str, ...] = (f"it promised {name}, and", f"it says that {name} is")
+        if row.criterion == RESULT_SCHEMA:
+            starts = ("data: ", "data.", "data[")
+        elif not row.judged_by.startswith("declared"):
+            starts = tuple(f"{name}{end}" for end in (" does not hold", ": ", " could not be "))
+        if found := [each for each in findings if each.startswith(starts)]:
+            row.outcome, row.finding = "unmet", "; ".join(found)
+            fitting += len(found)
+    return fitting
 
 
 def goal_findings(acceptance: tuple[str, ...], result: Json, steps: Doc) -> list[str]:

@@ -50,6 +50,8 @@ RULES: tuple[RouteRule, ...] = (
     *_rules(VIEWER, "GET /runs", "GET /runs/{run}", "GET /runs/{run}/graph"),
     *_rules(VIEWER, "GET /runs/{run}/attempts"),
     *_rules(VIEWER, "GET /runs/{run}/steps/{step}", "GET /runs/{run}/steps/{step}/output"),
+    *_rules(VIEWER, "GET /runs/{run}/steps/{step}/inputs/{name}"),
+    *_rules(VIEWER, "GET /runs/{run}/model-calls", "GET /runs/{run}/model-calls/{number}"),
     *_rules(VIEWER, "GET /runs/{run}/revisions", "GET /runs/{run}/revisions/{number}"),
     *_rules(VIEWER, "GET /runs/{run}/compare/{other}"),
     *_rules(VIEWER, "GET /runs/{run}/diff", "GET /runs/{run}/ledger", "GET /runs/{run}/review"),

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import uvicorn
 
+from leadhand.app.composition import telemetry_of
 from leadhand.app.documents import Driver
 from leadhand.app.hosting_service import hosting_service
 from leadhand.engine.host import VERSION
@@ -143,6 +144,7 @@ async def running(serve: Serve) -> AsyncIterator[Running]:
     """Open everything in order, and close it in reverse."""
     sock = listening(serve)
     settings = serve.settings
+    telemetry_of(settings)
     lead = serve.station.lead if serve.station is not None else None
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(sock.close)

@@ -69,17 +69,21 @@ def show_step(console: Console, settings: Settings, run: str, name: str) -> int:
 def _print(console: Console, doc: StepDocument) -> None:
     what = f"{doc.worker} {doc.action}".strip()
     console.out(f"{clean(doc.id)}: {clean(what)}, {doc.status}")
-    if doc.superseded_by:
-        console.out(f"replaced by {clean(doc.superseded_by)}")
+    console.out(f"outcome    {clean(doc.outcome)}")
     if doc.reason:
         console.out(f"reason     {clean(doc.reason, 1000)}")
-    planned = doc.planned.get("parameters") or {}
-    for name, value in (planned if doc.inputs is None else doc.inputs).items():
-        console.out(f"input      {clean(name)} = {_value(value)}")
-        if doc.inputs is not None and planned.get(name) != value:
-            console.out(f"             from {_value(planned.get(name))}")
-    if doc.inputs is None and planned:
+    for row in doc.inputs:
+        shown = f"({row.bytes:,} bytes, not shown)" if row.cut else _value(row.value)
+        later = " (known only when the step starts)" if row.later else ""
+        console.out(f"input      {clean(row.name)} = {shown}{later}")
+        if row.expression is not None and row.expression != row.value:
+            console.out(f"             from {_value(row.expression)}")
+    if doc.inputs and not doc.attempts_made:
         console.out("           (planned; the step has not started)")
+    for each in doc.criteria:
+        found = f": {clean(each.finding, 500)}" if each.finding else ""
+        judged = f"{each.outcome} ({each.judged_by}){found}"
+        console.out(f"criterion  {clean(each.criterion, 500)}: {judged}")
     for made in doc.attempts_made:
         failure = made.failure
         why = f": {failure.failure_class}, {failure.message}" if failure else ""

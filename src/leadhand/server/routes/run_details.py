@@ -19,14 +19,25 @@ from leadhand.app.step_graph import (
     StepDocument,
     attempts_document,
     graph_document,
+    input_of,
     output_of,
+    proposed_step,
     step_document,
 )
 from leadhand.codec.events import decode
 from leadhand.core.calendar import iso
+from leadhand.core.events import ModelCalled
+from leadhand.core.hashing import canonical
 from leadhand.core.plan.revisions import revisions as all_revisions
 from leadhand.core.review.approval import approvals_in_log, digests
 from leadhand.core.views.ledger import describe, ledger_of
+from leadhand.core.views.model_calls import (
+    ModelCallDocument,
+    ModelCallPage,
+    ModelCallRow,
+    model_call_document,
+    model_call_rows,
+)
 from leadhand.core.views.run_comparison import RunComparison
 from leadhand.errors import UsageError
 from leadhand.server import documents
@@ -42,6 +53,7 @@ if TYPE_CHECKING:
 
 router = APIRouter(tags=["runs"])
 TEXT = {200: {"description": "The output.", "content": {"text/plain": {}}}, **PROBLEMS}
+JSON = {200: {"description": "The value.", "content": {"application/json": {}}}, **PROBLEMS}
 Number = Annotated[int | None, Query(ge=0, le=1_000_000)]
 
 
@@ -72,9 +84,73 @@ async def step(request: Request, run: str, step: str) -> Response:
     return await seen(request, of_run(run), make)
 
 
+@router.get("/runs/{run}/steps/{step}/inputs/{name}", responses=JSON)
+async def step_input(request: Request, run: str, step: str, name: str) -> Response:
+    """Return the whole value of one input of a step; secrets by name."""
+
+    def look(desk: CachedReader) -> bytes:
+        found = _step(desk, run, step)
+        try:
+            return canonical(input_of(desk, desk.state(run), found, name))
+        except LookupError:
+            raise missing(f"step {step[:100]} has no value of {name[:100]} yet") from None
+
+    value = await app_state_of(request).cached_readers.read(look)
+    return Response(value, 200, None, "application/json")
+
+
+@router.get("/runs/{run}/model-calls", responses=document(ModelCallPage))
+async def model_calls(
+    request: Request,
+    run: str,
+    step: Annotated[
+        str | None, Query(max_length=200, description="Only calls of this step's worker.")
+    ] = None,
+    planner: Annotated[bool, Query(description="Only calls of the planner.")] = False,  # noqa: FBT002
+    cursor: Cursor = None,
+    limit: Limit = 200,
+) -> Response:
+    """List the model calls of a run, oldest first: figures, without prompts and answers."""
+    after = _after(cursor)
+
+    def make(desk: CachedReader) -> ModelCallPage:
+        rows = [
+            row
+            for row in _model_calls(desk, run)
+            if row.seq > after
+            and (step is None or row.step == step)
+            and not (planner and row.step is not None)
+        ]
+        more = str(rows[limit - 1].seq) if len(rows) > limit else None
+        return ModelCallPage(items=rows[:limit], next=more)
+
+    return await seen(request, of_run(run), make)
+
+
+@router.get("/runs/{run}/model-calls/{number}", responses=document(ModelCallDocument))
+async def model_call(request: Request, run: str, number: int) -> Response:
+    """Return a model call with its prompt and its answer, if the log holds them."""
+
+    def make(desk: CachedReader) -> ModelCallDocument:
+        row = next((each for each in _model_calls(desk, run) if each.seq == number), None)
+        if row is None:
+            raise missing(f"run {run} has no model call {number}")
+        event = next(event for entry, event in desk.events(run) if entry.seq == number)
+        assert isinstance(event, ModelCalled)
+        return model_call_document(row, event)
+
+    return await seen(request, of_run(run), make)
+
+
+def _model_calls(desk: CachedReader, run: str) -> list[ModelCallRow]:
+    desk.header(run)
+    return model_call_rows((entry.seq, entry.at, event) for entry, event in desk.events(run))
+
+
 def _step(desk: CachedReader, run: str, step: str) -> StepState:
     desk.header(run)
-    found = desk.state(run).steps.get(step)
+    state = desk.state(run)
+    found = state.steps.get(step) or proposed_step(state, step)
     if found is None:
         raise missing(f"run {run} has no step {step[:100]}")
     return found

@@ -206,6 +206,27 @@ export function beyond(text, known) {
   return /[\p{L}\p{N}]/u.test(rest) ? rest.replace(/^…[;:,.]?\s*/, "").trim() : "";
 }
 
+const MATCHES_MAX = 2000;
+
+/** Where a text holds another, whatever the case; `more` on the list: there are more than it holds. */
+export function matches(text, query) {
+  const [where, what] = [text.toLowerCase(), query.toLowerCase()];
+  const found = [];
+  // A letter whose small form is longer would shift every place after it: then the case counts.
+  const [inside, wanted] = where.length === text.length && what.length === query.length ? [where, what] : [text, query];
+  for (let at = wanted ? inside.indexOf(wanted) : -1; at >= 0; at = inside.indexOf(wanted, at + wanted.length)) {
+    if (found.length === MATCHES_MAX) return Object.assign(found, { more: true });
+    found.push(at);
+  }
+  return found;
+}
+
+/** Bytes as people say them. */
+export function size(bytes) {
+  if (bytes < 1000) return `${bytes} bytes`;
+  return bytes < 1e6 ? `${Math.round(bytes / 1000)} KB` : `${Math.round(bytes / 1e5) / 10} MB`;
+}
+
 /** The first part of a hash, in groups that can be read aloud. */
 export function hashed(hash, groups = 4) {
   const text = String(hash ?? "").replace(/^sha256[:-]/, "");

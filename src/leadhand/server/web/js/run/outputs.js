@@ -3,6 +3,7 @@ import { html } from "../lib.js";
 import { Copy, Empty, Facts, Money, Table, Txt } from "../ui/parts.js";
 import { ENDED } from "../status.js";
 import { pretty } from "../text.js";
+import { ModelCalls } from "./model_calls.js";
 
 export function Outputs({ live }) {
   const head = live.head.value;
@@ -12,7 +13,7 @@ export function Outputs({ live }) {
     : html`<section class="card pad"><header class="section-head"><h2>Result</h2><${Copy} text=${pretty(head.result)} /></header><pre class="value result" tabindex="0"><${Txt} v=${pretty(head.result)} /></pre></section>`}
     ${refs.length > 0 && html`<section class="card pad"><h2>Artifacts</h2><ul class="lines">${refs.map((ref) => html`<li><${Artifact} of=${ref} /></li>`)}</ul></section>`}
     ${head.params && Object.keys(head.params).length > 0 && html`<section class="card pad"><h2>Inputs</h2><${Facts} of=${head.params} /></section>`}
-    ${head.models?.length > 0 && html`<section><h2>Models</h2><${Table} label="Models" columns=${["Model", "Tier", "Calls", "Cost"]} figures=${2}>${head.models.map((row) => html`<tr><td>${row.model}</td><td>${row.tier}</td><td class="num figure">${row.calls ?? ""}</td><td class="num"><${Money} v=${row.cost} /></td></tr>`)}</${Table}></section>`}`;
+    ${head.models?.length > 0 && html`<section><h2>Models</h2><${Table} label="Models" columns=${["Model", "Tier", "Calls", "Cost"]} figures=${2}>${head.models.map((row) => html`<tr><td>${row.model}</td><td>${row.tier}</td><td class="num figure">${row.calls ?? ""}</td><td class="num"><${Money} v=${row.cost} /></td></tr>`)}</${Table}></section><${ModelCalls} live=${live} />`}`;
 }
 
 /** A large result, to be downloaded. */

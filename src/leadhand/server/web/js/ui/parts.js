@@ -158,9 +158,10 @@ export function Meter({ parts, total, label }) {
     ${total > 0 && html`<i class="rest" style=${{ flexGrow: Math.max(0, total - parts.reduce((sum, [, value]) => sum + value, 0)) }}></i>`}</span>`;
 }
 
-/** A table that scrolls by itself where it is too wide; the columns from `figures` on hold figures. */
-export function Table({ label, columns, figures = Infinity, kind = "", children }) {
-  return html`<div class="card table-wrap" tabindex="0" role="region" aria-label=${label}><table class="table ${kind}"><thead><tr>${columns.map((name, place) => html`<th scope="col" class=${place < figures ? "" : "num"}>${name}</th>`)}</tr></thead><tbody>${children}</tbody></table></div>`;
+/** A table that scrolls by itself where it is too wide; the columns from `figures` on hold figures;
+ *  `grouped` children are bodies of their own. */
+export function Table({ label, columns, figures = Infinity, kind = "", grouped = false, children }) {
+  return html`<div class="card table-wrap" tabindex="0" role="region" aria-label=${label}><table class="table ${kind}"><thead><tr>${columns.map((name, place) => html`<th scope="col" class=${place < figures ? "" : "num"}>${name}</th>`)}</tr></thead>${grouped ? children : html`<tbody>${children}</tbody>`}</table></div>`;
 }
 
 /** A field that narrows what stands below it; `/` goes to it. */
