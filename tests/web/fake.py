@@ -39,7 +39,8 @@ class Fake:
     """Answers GETs with documents and POSTs with functions; keeps what was asked."""
 
     def __init__(self, documents: Doc, answers: dict[str, Answer] | None = None) -> None:
-        self.documents = {"/session": session(), "/inbox": inbox(), "/runs": page([])} | documents
+        empty = {"/session": session(), "/inbox": inbox(), "/runs": page([])}
+        self.documents = empty | {"/overview": overview()} | documents
         self.answers = answers or {}
         self.asked: list[tuple[str, str, Any]] = []
         self.position = 0
@@ -154,11 +155,20 @@ class _Handler(BaseHTTPRequestHandler):
 
 def session(role: str = "approver") -> Doc:
     who: Doc = {"person": "ada", "role": role, "owner": True, "expires": None}
-    return who | {"version": "0.1.0", "store": "leadhand.db"}
+    where = {"store": "leadhand.db", "project": "demo", "environment": "test"}
+    return who | {"version": "0.1.0"} | where
 
 
 def inbox(*rows: Doc) -> Doc:
     return page([*rows]) | {"total": len(rows)}
+
+
+def overview(**more: Any) -> Doc:
+    figures = {"runs": 0, "open": 0, "succeeded": 0, "failed": 0, "cost": 0.0, "money": 0.0}
+    figures |= {"failed_steps": 0, "recovered": 0, "success_rate": None, "recovery_rate": None}
+    lists: Doc = {"running": [], "running_total": 0, "failed": [], "failed_more": False, "rows": []}
+    counts = {"range": "7d", "any_runs": False, "waiting": 0, "interval": "day", "total": figures}
+    return lists | counts | more
 
 
 def page(items: list[Doc], following: str | None = None) -> Doc:

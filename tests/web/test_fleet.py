@@ -97,7 +97,7 @@ def opened(pages, fleet, theme="light", size="wide"):
         context.add_init_script(path=AXE)
     pages.open.append(context)
     page = pages(fleet.entry, context=context)
-    expect(page.get_by_role("heading", name="Inbox", level=1)).to_be_visible()
+    expect(page.get_by_role("heading", name="Overview", level=1)).to_be_visible()
     page.goto(f"{fleet.url}#/fleet")
     expect(page.get_by_role("heading", name="Running agents")).to_be_visible()
     return page
@@ -158,7 +158,7 @@ def test_an_agent_is_read_told_and_stopped_by_an_operator(pages, fleet):
 
 def test_a_server_without_a_fleet_says_how_to_start_one(pages, deploy):
     page = pages(deploy.entry)
-    expect(page.get_by_role("heading", name="Inbox", level=1)).to_be_visible()
+    expect(page.get_by_role("heading", name="Overview", level=1)).to_be_visible()
     page.goto(f"{deploy.url}#/fleet")
     expect(page.get_by_text("leadhand fleet start --repo ../shop")).to_be_visible()
     shot(page, "fleet-none")

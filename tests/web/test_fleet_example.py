@@ -86,7 +86,7 @@ def test_the_example_is_seen_from_the_first_agent_to_the_last_commit(pages, tmp_
         url = json.loads(child.stdout.readline())["url"] + "/"
         token = (folder.path / ".leadhand/fleet/fleet.db.token").read_text().strip()
         page = pages(f"{url}#token={token}")
-        expect(page.get_by_role("heading", name="Inbox", level=1)).to_be_visible()
+        expect(page.get_by_role("heading", name="Overview", level=1)).to_be_visible()
         page.goto(f"{url}#/fleet")
         expect(page.get_by_role("heading", name="Running agents")).to_be_visible()
         expect(page.locator(".agent").first).to_be_visible(timeout=60_000)

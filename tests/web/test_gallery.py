@@ -47,7 +47,9 @@ def furnished(served):
 
 def places(runs):
     return {
+        "overview": "overview?range=24h",
         "inbox": "inbox",
+        "inbox-none": "inbox?kind=budget",
         "runs": "runs",
         "runs-none": "runs?q=nothing-like-that",
         "graph": f"runs/{runs['running']}",
@@ -106,7 +108,7 @@ def test_every_screen(ready, house, theme, size):
     """Contrast, names, roles, order; and no screen is wider than the window."""
     served, runs = house
     shown = ready(served.entry, theme, size)
-    expect(shown.get_by_role("heading", name="Inbox", level=1)).to_be_visible()
+    expect(shown.get_by_role("heading", name="Overview", level=1)).to_be_visible()
     wrong = []
     for name, place in places(runs).items():
         shown.goto(f"{served.url}#/{place}")
@@ -129,7 +131,7 @@ def test_what_one_meets_rarely(ready, house, theme):
     wrong += faults(shown)
     shown.get_by_label("Token").fill(served.token)
     shown.keyboard.press("Enter")
-    expect(shown.get_by_role("heading", name="Inbox", level=1)).to_be_visible()
+    expect(shown.get_by_role("heading", name="Overview", level=1)).to_be_visible()
     shown.keyboard.press("?")
     shot(shown, f"keys-{theme}-wide")
     wrong += faults(shown)
@@ -159,7 +161,8 @@ def test_empty_failing_and_large(ready, theme):
     wrong = []
     with Fake(documents) as fake:
         shown = ready(fake.url, theme, "wide")
-        for place in ("inbox", "runs", "workers", "library", "fleet", "settings", "runs/big"):
+        lists = ("overview", "inbox", "runs", "workers", "library", "fleet", "settings")
+        for place in (*lists, "runs/big"):
             shown.goto(f"{fake.url}#/{place}")
             shown.wait_for_timeout(500)
             shot(shown, f"fake-{place.replace('/', '-')}-{theme}-wide")

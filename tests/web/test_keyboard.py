@@ -28,7 +28,7 @@ def test_a_plan_is_found_and_approved_by_keys_alone(pages, deploy):
     expect(page.get_by_role("alert")).to_contain_text("Unknown token")
     keys.insert_text(deploy.token)
     keys.press("Enter")
-    expect(page.get_by_role("heading", name="Inbox", level=1)).to_be_visible()
+    expect(page.get_by_role("heading", name="Overview", level=1)).to_be_visible()
 
     keys.press("?")
     expect(page.get_by_role("dialog")).to_contain_text("Next item")
@@ -57,7 +57,7 @@ def test_the_graph_is_walked_by_arrows(pages, deploy):
     """Arrows follow the edges, Enter opens the step, Escape closes it again."""
     run = deploy.call("POST", "/runs", {"plan": PLAN, "review": True})["run"]
     page = pages(deploy.entry)
-    expect(page.get_by_role("heading", name="Inbox", level=1)).to_be_visible()
+    expect(page.get_by_role("heading", name="Overview", level=1)).to_be_visible()
     page.goto(f"{deploy.url}#/runs/{run}")
     page.locator("[data-step=step-1]").focus()
     page.keyboard.press("ArrowRight")
@@ -74,9 +74,10 @@ def test_everything_that_can_be_clicked_is_reached_by_tab(pages, deploy):
     run = deploy.call("POST", "/runs", {"plan": PLAN, "review": True})["run"]
     deploy.until(run, "waiting")
     page = pages(deploy.entry)
-    expect(page.get_by_role("heading", name="Inbox", level=1)).to_be_visible()
+    expect(page.get_by_role("heading", name="Overview", level=1)).to_be_visible()
     look = (ROOT / "tests" / "web" / "reach.js").read_text()
-    for place in ("inbox", "runs", f"runs/{run}/plan", "new", "workers", "library", "settings"):
+    fixed = ("overview", "inbox", "runs", "new", "workers", "library", "settings")
+    for place in (*fixed, f"runs/{run}/plan"):
         page.goto(f"{deploy.url}#/{place}")
         page.wait_for_timeout(300)
         page.evaluate("document.activeElement.blur()")
@@ -94,7 +95,7 @@ def test_everything_that_can_be_clicked_is_reached_by_tab(pages, deploy):
 def test_the_first_tab_skips_to_the_content(pages, deploy):
     """The skip link is the first stop, and goes where it says."""
     page = pages(deploy.entry)
-    expect(page.get_by_role("heading", name="Inbox", level=1)).to_be_visible()
+    expect(page.get_by_role("heading", name="Overview", level=1)).to_be_visible()
     page.evaluate("document.activeElement.blur()")
     page.keyboard.press("Tab")
     assert focused(page) == "Skip to the content"

@@ -88,7 +88,7 @@ def test_a_diff_of_20_000_lines_is_shown_whole(pages):
     }
     row |= {"choices": [{"answer": "approve", "leads_to": "it lands"}], "diff": "\n".join(lines)}
     with Fake({"/inbox": inbox(row)}) as fake:
-        page = pages(fake.url)
+        page = pages(f"{fake.url}#/inbox")
         diff = page.get_by_role("region", name="Diff of the change")
         expect(diff).to_be_visible()
         assert diff.inner_text().split() == lines

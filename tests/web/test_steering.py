@@ -22,18 +22,26 @@ def looked_at(page, name):
     page.emulate_media(color_scheme="light")
 
 
-def test_a_question_is_answered_in_the_inbox(pages, served):
-    """It comes by itself, is answered with a reason, goes away, and the run goes on."""
+def test_a_question_is_answered_on_the_overview(pages, served):
+    """It comes by itself, counts in the title, is answered with a reason and goes away."""
     page = enter(pages, served)
     run = served.call("POST", "/runs", {"plan": publishing("escalate")})["run"]
     asked = page.locator(".ask")
     expect(asked).to_contain_text("refuses the key")
     expect(page.locator(".place-inbox .badge")).to_contain_text("1")
+    expect(page).to_have_title("(1) Overview · project · Leadhand")
+    retry = asked.get_by_role("button", name="Retry")
+    assert "primary" not in (retry.get_attribute("class") or "")  # the key may still be refused
+    expect(retry).to_have_accessible_description(re.compile("attempt 2 of step publish starts"))
     (served.folder / "fixed").touch()
     asked.get_by_label("Comment").fill("the key is renewed")
-    asked.get_by_role("button", name="Retry").click()
-    expect(page.get_by_text("The inbox is empty")).to_be_visible()
+    retry.click()
+    expect(page.get_by_text("Nothing waits for a person.")).to_be_visible()
+    expect(page).to_have_title("Overview · project · Leadhand")
     served.until(run, "succeeded")
+    expect(page.get_by_role("heading", name="Running now").locator("..")).to_contain_text(
+        "No run is in progress"
+    )
     lines = [line["text"] for line in served.call("GET", f"/runs/{run}/ledger")["items"]]
     assert any("the key is renewed" in line for line in lines), lines
 
@@ -186,6 +194,7 @@ def test_a_protected_change_is_read_and_approved_with_a_second_look(pages, serve
     served.stop()
     served.start()
     page = enter(pages, served)
+    page.goto(f"{served.url}#/inbox")
     run = served.call("POST", "/runs", {"plan": {"goal": "scale", "steps": [STEP]}})["run"]
     asked = page.locator(".ask")
     expect(asked).to_contain_text("Protected change")

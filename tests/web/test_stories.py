@@ -14,7 +14,7 @@ PLAN = json.loads((ROOT / "examples" / "deploy" / "plan.json").read_text())
 
 def enter(pages, served, **options):
     page = pages(served.entry, **options)
-    expect(page.get_by_role("heading", name="Inbox", level=1)).to_be_visible()
+    expect(page.get_by_role("heading", name="Overview", level=1)).to_be_visible()
     return page
 
 

@@ -79,6 +79,9 @@ def test_after_an_end_nothing_is_offered_and_every_step_is_told(pages, served, w
     page.evaluate("window.stillThere = 1")
     if way == "Abort":
         drawer.get_by_role("button", name="Abort").click()
+        dialog = page.get_by_role("dialog")
+        expect(dialog).to_contain_text("The run ends as failed")
+        dialog.get_by_role("button", name="Abort run").click()
         expect(state_of(page)).to_contain_text("Failed")
     else:
         act(page, "Cancel run")
@@ -160,11 +163,11 @@ def test_the_printed_address_signs_in_where_the_page_is_open(pages, served):
     expect(page.get_by_role("alert")).to_contain_text("Not signed in")
     assert "token" not in page.url
     page.evaluate("token => (location.hash = `#token=${token}`)", served.token)
-    expect(page.get_by_role("heading", name="Inbox", level=1)).to_be_visible()
+    expect(page.get_by_role("heading", name="Overview", level=1)).to_be_visible()
     assert page.evaluate("location.href") == served.url
     page.evaluate("location.hash = '#token=wrong'")  # who is signed in stays so
     expect(page.locator(".notice")).to_contain_text("Sign-in link rejected")
-    expect(page.get_by_role("heading", name="Inbox", level=1)).to_be_visible()
+    expect(page.get_by_role("heading", name="Overview", level=1)).to_be_visible()
     page.go_back()
     assert "token" not in page.evaluate("location.href")
 
@@ -240,7 +243,7 @@ def test_units_are_no_money_and_undeclared_is_no_low_risk(pages, served):
     expect(page.locator(".run-head .figures")).to_contain_text("7.6 units")
     page.goto(f"{served.url}#/runs")
     expect(page.locator(".runs")).to_contain_text("7.6 units")
-    for path in ("runs", f"runs/{run}/graph?step=dear", "fleet", "inbox"):
+    for path in ("runs", f"runs/{run}/graph?step=dear", "fleet", "overview", "inbox"):
         page.goto(f"{served.url}#/{path}")
         expect(page.locator("main h1, .drawer h2").first).to_be_visible()
         assert "$" not in page.locator("body").inner_text()

@@ -192,7 +192,7 @@ def usage(reader: Reader, days: DayRange, by: By, known: OpenTotals | None = Non
     if by == "day":
         rows = _days(days, daily, running)
     elif by == "plan":
-        rows = [_row(name, each) for name, each in named(sums, "plan").items()]
+        rows = [usage_row(name, each) for name, each in named(sums, "plan").items()]
     elif by == "worker":
         rows = [_worker(name, each) for name, each in named(sums, "worker").items()]
     else:
@@ -203,7 +203,7 @@ def usage(reader: Reader, days: DayRange, by: By, known: OpenTotals | None = Non
         start=_date(first),
         end=_date(last),
         by=by,
-        total=_row("", sums),
+        total=usage_row("", sums),
         rows=rows,
         open_included=running.folded,
         unreadable=list(running.unread.values()),
@@ -221,10 +221,10 @@ def _days(days: DayRange, daily: list[tuple[int, str, int]], running: OpenRuns) 
         by_day[day][key] += number
     for day, sums in running.by_day.items():
         by_day[day].update(sums)
-    return [_row(_date(day), sums) for day, sums in by_day.items()]
+    return [usage_row(_date(day), sums) for day, sums in by_day.items()]
 
 
-def _row(name: str, sums: Mapping[str, int]) -> UsageRow:
+def usage_row(name: str, sums: Mapping[str, int]) -> UsageRow:
     """Return the figures of all runs, of a day or of a plan."""
     found = Counter(sums)
     ended = sum(found[outcome] for outcome in OUTCOMES)

@@ -19,6 +19,7 @@ from leadhand.server.routes import (
     fleet,
     host,
     inbox,
+    overview,
     pages,
     people,
     plans,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 ROUTERS = (
     audit,
+    overview,
     session,
     runs,
     run_details,

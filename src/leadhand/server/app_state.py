@@ -19,6 +19,7 @@ from leadhand.server.prometheus import EventCounts
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from leadhand.app.overview import KnownFailures
     from leadhand.app.usage import OpenTotals
     from leadhand.app.worker_use import UseCache
     from leadhand.ports import Host
@@ -56,6 +57,7 @@ class AppState:
     open_totals: OpenTotals = field(default_factory=dict)
     editing: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while the settings file is changed."""
+    known_failures: KnownFailures = field(default_factory=dict)
 
     @property
     def host(self) -> Host:

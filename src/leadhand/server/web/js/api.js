@@ -72,6 +72,7 @@ export const api = {
   session: () => get("/session"),
   signIn: (token) => post("/session", { token }),
   signOut: () => call("DELETE", "/session"),
+  overview: (range, signal) => get(`/overview${query({ range })}`, signal),
   runs: (filter = {}, signal) => get(`/runs${query(filter)}`, signal),
   run: (run, signal) => get(`/runs/${at(run)}`, signal),
   graph: (run, signal) => get(`/runs/${at(run)}/graph`, signal),

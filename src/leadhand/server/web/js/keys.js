@@ -33,6 +33,7 @@ const scopes = new Set();
 export const GLOBAL = {
   title: "Everywhere",
   keys: {
+    "g o": ["Overview", () => go(["overview"])],
     "g i": ["Inbox", () => go(["inbox"])],
     "g r": ["Runs", () => go(["runs"])],
     "g n": ["New run", () => go(["new"])],

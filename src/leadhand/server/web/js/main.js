@@ -2,26 +2,28 @@
 import { html, render, useEffect } from "./lib.js";
 import { api, signedOut } from "./api.js";
 import { listen as listenKeys } from "./keys.js";
-import { listen as listenRoute, parse, route } from "./router.js";
+import { listen as listenRoute, parse, route, subject } from "./router.js";
 import { notice } from "./notices.js";
 import { inbox, refetch, session, signIn, start } from "./store.js";
+import { short } from "./text.js";
+import { watch } from "./notify.js";
 import { close, open } from "./stream.js";
 import { Frame } from "./ui/frame.js";
 import { Loading } from "./ui/parts.js";
-import { Inbox } from "./screens/inbox.js";
+import { Overview } from "./screens/overview.js";
 import { Runs } from "./screens/runs.js";
 import { Run } from "./screens/run.js";
 import { SignIn, refusal } from "./screens/signin.js";
 import { LazyScreen } from "./screens/lazy_screen.js";
 
-const TITLES = { inbox: "Inbox", runs: "Runs", new: "New run", fleet: "Fleet", workers: "Workers", library: "Library", settings: "Settings" };
+const TITLES = { overview: "Overview", inbox: "Inbox", compare: "Compare runs", usage: "Usage", runs: "Runs", new: "New run", fleet: "Fleet", workers: "Workers", library: "Library", settings: "Settings" };
 
 function Screen() {
   const { path } = route.value;
   const [place, ident] = path;
   if (place === "runs" && ident) return html`<${Run} key=${ident} run=${ident} tab=${path[2] ?? "graph"} />`;
   if (place === "runs") return html`<${Runs} />`;
-  if (place === "inbox") return html`<${Inbox} />`;
+  if (place === "overview") return html`<${Overview} />`;
   return html`<${LazyScreen} key=${place} place=${place} ident=${ident} />`;
 }
 
@@ -30,7 +32,6 @@ function useArrival() {
   const { path } = route.value;
   const here = path.slice(0, 2).join("/");
   useEffect(() => {
-    document.title = path[1] ? `${path[1]} · Leadhand` : `${TITLES[path[0]] ?? "Leadhand"} · Leadhand`;
     if (useArrival.last && useArrival.last !== here) {
       scrollTo(0, 0);
       requestAnimationFrame(() => document.querySelector("main h1")?.focus({ preventScroll: true }));
@@ -39,8 +40,20 @@ function useArrival() {
   }, [here]);
 }
 
+/** How much waits, what is shown, of which project: a tab among many is found by its title. */
+function useTitle() {
+  const { path } = route.value;
+  const waiting = signedOut.value ? 0 : (inbox.state.value.data?.total ?? 0);
+  const parts = [short(subject.value, 60) || path[1] || TITLES[path[0]], session.value?.project, "Leadhand"];
+  const title = `${waiting ? `(${waiting}) ` : ""}${parts.filter(Boolean).join(" · ")}`;
+  useEffect(() => {
+    document.title = title;
+  }, [title]);
+}
+
 function App() {
   useArrival();
+  useTitle();
   const away = signedOut.value || !session.value;
   useEffect(() => {
     if (away) return close();
@@ -104,6 +117,7 @@ addEventListener("hashchange", () => {
 listenRoute();
 listenKeys();
 start();
+watch();
 const place = document.getElementById("app");
 place.replaceChildren();
 render(html`<${App} />`, place);

@@ -8,7 +8,7 @@ import { signal } from "./lib.js";
 export function parse(hash) {
   const [path, search = ""] = hash.replace(/^#\/?/, "").split("?", 2);
   const parts = path.split("/").filter(Boolean).map(decoded);
-  return { path: parts.length ? parts : ["inbox"], query: Object.fromEntries(new URLSearchParams(search)) };
+  return { path: parts.length ? parts : ["overview"], query: Object.fromEntries(new URLSearchParams(search)) };
 }
 
 function decoded(part) {
@@ -38,6 +38,9 @@ export function listen() {
 export function go(path, query) {
   location.hash = to(path, query);
 }
+
+/** The name of what a screen shows, for the window's title; "" means that of the screen. */
+export const subject = signal("");
 
 /** Change what is asked of the present screen, without a step in the history. */
 export function ask(change) {

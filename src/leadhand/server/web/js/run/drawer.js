@@ -5,7 +5,7 @@ import { may, useResource } from "../store.js";
 import { ask, to } from "../router.js";
 import { attempt } from "../notices.js";
 import { confirm, confirmed } from "../ui/dialog.js";
-import { Answer } from "../screens/inbox.js";
+import { Answer } from "../ui/ask.js";
 import { Copy, Cost, Facts, Glyph, Said, Shown, Status, Table, Tag, Took, Txt, Value } from "../ui/parts.js";
 import { ENDED, SETTLED, shown, stepState } from "../status.js";
 import { beyond, clock, costs, duration, full, label, origin, pretty, repeated, size, strategy, words } from "../text.js";

@@ -4,6 +4,7 @@ import { to } from "../router.js";
 import { Empty, Loading, Trouble } from "../ui/parts.js";
 
 const SCREENS = {
+  inbox: () => import("./inbox.js"),
   new: () => import("./new.js"),
   workers: () => import("./workers.js"),
   library: () => import("./library.js"),
@@ -18,7 +19,7 @@ export function LazyScreen({ place, ident }) {
   useEffect(() => {
     ask?.().then((module) => setScreen(() => module.default), setError);
   }, []);
-  if (!ask) return html`<${Empty} title="Screen not found"><p>The address may be mistyped or belong to another version. <a href=${to(["inbox"])}>Go to the inbox.</a></p></${Empty}>`;
+  if (!ask) return html`<${Empty} title="Screen not found"><p>The address may be mistyped or belong to another version. <a href=${to(["overview"])}>Go to the overview.</a></p></${Empty}>`;
   if (error) return html`<${Trouble} error=${error} again=${() => location.reload()} />`;
   return screen ? html`<${screen} ident=${ident} />` : html`<${Loading} />`;
 }

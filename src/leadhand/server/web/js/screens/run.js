@@ -1,6 +1,6 @@
 // One run: its head, and five ways to look at it that share one selected step.
 import { html, useEffect, useMemo } from "../lib.js";
-import { route, to, go } from "../router.js";
+import { route, subject, to, go } from "../router.js";
 import { announce } from "../notices.js";
 import { useKeys } from "../keys.js";
 import { LiveRun } from "../run/live.js";
@@ -13,6 +13,7 @@ import { Outputs } from "../run/outputs.js";
 import { Drawer } from "../run/drawer.js";
 import { Loading, Title, Trouble } from "../ui/parts.js";
 import { runState } from "../status.js";
+import { goalText } from "../text.js";
 
 const TABS = { graph: ["Graph", Graph], timeline: ["Timeline", Timeline], plan: ["Plan", Plan], ledger: ["Event log", Ledger], outputs: ["Outputs", Outputs] };
 
@@ -26,6 +27,11 @@ export function Run({ run, tab }) {
   useEffect(() => {
     if (status) announce(`Run ${run}: ${runState(status, head.awaiting).word}`);
   }, [status]);
+  const goal = goalText(head?.goal);
+  useEffect(() => {
+    subject.value = goal;
+    return () => (subject.value = "");
+  }, [goal]);
   const names = Object.keys(TABS);
   useKeys("Run", {
     ...Object.fromEntries(names.map((name, place) => [String(place + 1), [TABS[name][0], () => go(["runs", run, name], { step })]])),

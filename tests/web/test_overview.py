@@ -1,0 +1,96 @@
+"""The first screen: what waits, what runs, what failed and why; and how one is told of it."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.web.conftest import PHONE, WIDE, shot
+from tests.web.steering import patient, publishing
+from tests.web.test_stories import enter
+
+pytestmark = [pytest.mark.slow, pytest.mark.real]
+
+NOTIFICATIONS = """
+window.told = [];
+window.Notification = class {
+  static permission = 'default';
+  static async requestPermission() { return (Notification.permission = 'granted'); }
+  constructor(title, options) {
+    window.told.push(Object.assign(this, { title, ...options }));
+  }
+  close() {}
+};
+"""
+
+
+def test_why_a_run_failed_is_found_in_three_clicks(pages, served):
+    """The reason stands on the overview; one click opens the failed step."""
+    run = served.call("POST", "/runs", {"plan": publishing("abort")})["run"]
+    served.until(run, "failed")
+    page = enter(pages, served)
+    failed = page.get_by_role("heading", name="Failed in the last 7 days").locator("..")
+    expect(failed).to_contain_text("example refuses the key")
+    page.get_by_role("button", name="24 hours").click()
+    failed = page.get_by_role("heading", name="Failed in the last 24 hours").locator("..")
+    failed.get_by_role("link", name="Open failed step publish").click()
+    step = page.get_by_role("complementary", name="Step publish")
+    expect(step).to_contain_text("example refuses the key")
+    expect(page).to_have_title("Publish the pages · project · Leadhand")
+    page.go_back()
+    assert page.url.endswith("#/overview?range=24h")  # the range is kept in the address
+    rates = page.get_by_role("img", name=re.compile("^Success and recovery rate"))
+    rates.focus()
+    page.keyboard.press("End")
+    expect(page.locator(".chart-read").filter(has_text="runs succeeded")).to_contain_text("0%")
+    page.get_by_text("Show as table").first.click()
+    expect(page.get_by_role("table", name="Runs per hour")).to_be_visible()
+
+
+def test_what_runs_is_followed_without_a_reload(pages, served):
+    """It comes, its steps move on, it goes; on a phone the rest of the screens is one tap away."""
+    page = enter(pages, served)
+    expect(page.get_by_text("No runs yet")).to_be_visible()
+    run = served.call("POST", "/runs", {"plan": patient(3)})["run"]
+    now = page.get_by_role("heading", name="Running now").locator("..")
+    expect(now).to_contain_text(re.compile(r"\d of \d+ steps succeeded"))
+    expect(now.get_by_role("link").first).to_have_attribute("href", f"#/runs/{run}")
+    shot(page, "overview-running")
+    expect(now).to_contain_text("Running: wait-0")
+    (served.folder / "go").touch()
+    served.until(run, "succeeded")
+    expect(now).to_contain_text("No run is in progress")
+    expect(page.locator(".tile").filter(has_text="Success rate")).to_contain_text("100%")
+    page.set_viewport_size(PHONE)
+    expect(page.get_by_role("link", name="Settings")).to_be_hidden()
+    page.get_by_role("button", name="More").click()
+    page.get_by_role("link", name="Settings").click()
+    expect(page.get_by_role("heading", name="Settings", level=1)).to_be_visible()
+    expect(page.get_by_role("link", name="Settings")).to_be_hidden()  # the menu closed itself
+    page.set_viewport_size(WIDE)
+
+
+def test_the_browser_notifies_who_asked_for_it(pages, served):
+    """Of what newly waits and of runs that failed, unless the page is looked at."""
+    page = pages()
+    page.add_init_script(NOTIFICATIONS)
+    page.goto(served.entry)
+    button = page.get_by_role("button", name="Notify me in this browser")
+    button.click()
+    expect(page.get_by_role("button", name="Turn off notifications")).to_be_visible()
+    page.evaluate("document.hasFocus = () => false")
+    asking = served.call("POST", "/runs", {"plan": publishing("escalate")})["run"]
+    failing = served.call("POST", "/runs", {"plan": publishing("abort")})["run"]
+    page.wait_for_function("() => told.length === 2")
+    told = page.evaluate("told.map((each) => [each.title, each.body, each.tag])")
+    by_tag = {tag: f"{title}: {body}" for title, body, tag in told}
+    failed = by_tag[f"leadhand {failing}"]
+    assert failed.startswith("Run failed: Publish the pages")
+    assert "refuses the key" in failed
+    (asked,) = (tag for tag in by_tag if asking in tag)
+    assert "publish" in by_tag[asked]
+    page.evaluate("tag => told.find((each) => each.tag === tag).onclick()", asked)
+    expect(page.get_by_role("complementary", name="Step publish")).to_be_visible()
+    page.get_by_role("button", name="Turn off notifications").click()
+    expect(button).to_be_visible()
+    assert page.evaluate("localStorage['leadhand.notify']") == "off"
