@@ -51,6 +51,18 @@ def other(view):
     return revise(view)
 """
 
+COMMENTED = """\
+from leadhand import Propose
+
+
+def revise(view):
+    said = [c for c in view.comments if c["step"] == "sum"]
+    found = [{"comment": c["id"], "addressed": True, "reason": "it waits"} for c in said]
+    first = {"id": "fetch", "worker": "archive", "parameters": {"topic": "prices"}}
+    last = {"id": "sum", "worker": "summarise", "parameters": {"raw": "${{ steps.fetch.data }}"}}
+    return Propose([first, {**last, "timeout": "5s"}], final=True, answers=found)
+"""
+
 STEPS = [
     {"id": "fetch", "worker": "fetch", "parameters": {"topic": "${{ params.topic }}"}},
     {"id": "sum", "worker": "summarise", "parameters": {"raw": "${{ steps.fetch.data }}"}},
@@ -258,6 +270,33 @@ def test_changes_can_be_asked_for_where_a_planner_is_named(folder):
     run = waits.doc["run"]
     back = folder.run("review", run, "request_changes", "--text", "take the archive")
     assert back.code == 0, back
+
+
+def test_comments_on_steps_are_answered_one_by_one(folder):
+    """By a function; what it does not answer is said so, in the review and in the log."""
+    folder.write("planning.py", COMMENTED)
+    name = plan(folder, planner=CODE)
+    run = folder.run("run", name, "--planner", CODE, "--json").doc["run"]
+    said = ("--comment", "sum=a timeout, please", "--comment", "fetch=from the archive")
+    wrong = folder.run("review", run, "request_changes", "--comment", "nowhere=x")
+    assert (wrong.code, "no step nowhere" in wrong.err) == (2, True), wrong
+    assert "you wrote: nowhere=x" in wrong.err
+    back = folder.run("review", run, "request_changes", *said)
+    assert back.code == 0, back
+    assert folder.run("resume", run).code == 5
+    shown = folder.run("review", run)
+    assert "c1. step sum, revision 1, by ann: a timeout, please" in shown.out
+    assert "addressed: it waits (the step is changed)" in shown.out
+    assert "c2. step fetch, revision 1, by ann: from the archive" in shown.out
+    assert "not answered (the step is changed)" in shown.out
+    rows = folder.run("review", run, "--json").doc["comments"]
+    assert [(row["id"], row["status"]) for row in rows] == [
+        ("c1", "addressed"),
+        ("c2", "not answered"),
+    ]
+    log = folder.run("logs", run, "--intent").out
+    assert "comments: c1 addressed (it waits), c2 not answered" in log
+    assert folder.run("verify", run).code == 0
 
 
 def test_the_plan_of_a_run_keeps_who_planned_it(folder):

@@ -156,7 +156,10 @@ def answer(
     data: Json = None,
     approval: Doc | None = None,
 ) -> Move:
-    """Answer a question or a review. `approval` holds the expiry and signature of an approval."""
+    """Answer a question or a review. `approval` holds the expiry and signature of an approval.
+
+    `data` of a request for changes holds the comments on single steps: `{"comments": [...]}`.
+    """
     _open(state)
     question = state.questions.get(ident)
     if question is None:
@@ -166,6 +169,9 @@ def answer(
         raise UsageError(f'"{choice}" is not one of: {", ".join(question.choices)}')
     more = _words(approval)
     if question.kind == "review":
+        if choice == "request_changes":
+            revision = _under_review(state, question)
+            return Move(request_changes(state, revision, actor, text, _comments(data)), [])
         return _review(state, question, choice, actor, text, now, more)
     if question.kind == protected_change.KIND:
         said = protected_change.answer_change(state, question, choice, actor, text, more)
@@ -351,11 +357,7 @@ def _review(
     now: Now,
     more: ApprovalWords,
 ) -> Move:
-    revision = state.pending
-    if revision is None or revision.number != question.revision:
-        raise Conflict(f"revision {question.revision} no longer waits")
-    if choice == "request_changes":
-        return Move(request_changes(state, revision, actor, text), [])
+    revision = _under_review(state, question)
     if choice != "approve":
         return Move(reject(state, revision, actor, text), [])
     stale = _stale(state, revision)
@@ -364,6 +366,23 @@ def _review(
         refused = ev.RevisionRejected(revision.number, revision.hash, "policy", reason)
         return Move([refused, ev.ProposalRefused(state.planner.calls, stale)], [])
     return Move(approve(state, revision, actor, text, now, more), [])
+
+
+def _comments(data: Json) -> list[Doc]:
+    """Return the comments in the data of a request for changes."""
+    given = data.get("comments", []) if isinstance(data, dict) else []
+    try:
+        return msgspec.convert(given, list[dict[str, str]])
+    except msgspec.ValidationError as error:
+        raise UsageError(f"comments are a list of objects with step and text: {error}") from None
+
+
+def _under_review(state: State, question: Question) -> Revision:
+    """Return the revision that a question is about. Raise `Conflict` if it no longer waits."""
+    revision = state.pending
+    if revision is None or revision.number != question.revision:
+        raise Conflict(f"revision {question.revision} no longer waits")
+    return revision
 
 
 def _open(state: State) -> None:

@@ -151,6 +151,29 @@ class ApprovalGiven(Event, frozen=True, tag=True, kw_only=True):
     """Steps whose claims beyond their workers were shown and are covered by the binding."""
 
 
+class StepComment(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A comment of a reviewer about one step, or about the whole revision."""
+
+    id: str
+    """The id by which a planner answers it: `c1`, `c2`, …, unique in the run."""
+    text: str
+    """The comment."""
+    step: str = ""
+    """The step that it is about; empty: the whole revision."""
+
+
+class CommentAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How a revision answers a comment on the revision before."""
+
+    comment: str
+    """The id of the comment."""
+    status: str = "not answered"
+    """`addressed`, `not addressed` or `not answered`: what the planner says, or that it says
+    nothing."""
+    reason: str = ""
+    """What the planner did about it, or why it did nothing."""
+
+
 class ChangesRequested(Event, frozen=True, tag=True):
     """A person sent a revision back to the planner."""
 
@@ -162,6 +185,8 @@ class ChangesRequested(Event, frozen=True, tag=True):
     """The person who asked for changes."""
     text: str
     """The requested changes."""
+    comments: list[StepComment] = []
+    """The same one by one, each with its id."""
 
 
 class StepsHeld(Event, frozen=True, tag=True):
@@ -570,6 +595,8 @@ class RevisionProposed(Event, frozen=True, tag=True, kw_only=True):
     """Whether neither plan nor workers declare a risk: `risk` is then only the policy's default."""
     drop: dict[str, str] = {}
     """Abandoned steps, each with the reason."""
+    answers: list[CommentAnswer] = []
+    """An answer for each open comment on the revision before."""
 
 
 class AttemptStarted(Event, frozen=True, tag=True, gc=False):

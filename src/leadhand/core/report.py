@@ -107,6 +107,9 @@ class Propose:
     """The planner's own notes, which it gets back in the next view."""
     drop: Mapping[str, str] = field(default_factory=dict)
     """Abandoned steps (failed, skipped or not started), each with the reason."""
+    answers: Sequence[Doc] = ()
+    """Answers to the reviewers' comments in the view, one for each:
+    `{"comment": "c1", "addressed": True, "reason": "…"}`."""
 
     @classmethod
     def plan(cls, plan: Plan, because: str = "") -> Propose:
@@ -188,6 +191,8 @@ def decision_doc(decision: Decision) -> Doc:
                 doc["cancel"] = list(decision.cancel)
             if decision.because:
                 doc["because"] = decision.because
+            if decision.answers:
+                doc["answers"] = list(decision.answers)
             return doc | _dropped(decision.drop) | notes
         case Ask():
             late = {"default": decision.default, "within_s": decision.within_s}
@@ -219,11 +224,18 @@ def _step_doc(step: Any) -> Any:
     return step.to_doc() if isinstance(step, Step) else step
 
 
+class _Answer(msgspec.Struct):
+    comment: str
+    addressed: bool
+    reason: str = ""
+
+
 class _Proposal(msgspec.Struct, tag_field="kind", tag="propose"):
     steps: list[Doc]
     outlook: list[Doc | str] = []
     cancel: list[str] = []
     drop: dict[str, str] = {}
+    answers: list[_Answer] = []
 
 
 class _Question(msgspec.Struct, tag_field="kind", tag="ask"):
@@ -352,6 +364,9 @@ class PlannerView:
     """Open questions to people: id, kind, text, step, choices, facts."""
     retries: Mapping[str, int] = field(default_factory=dict)
     """Steps that wait for a retry, each with its earliest start in microseconds UTC."""
+    comments: tuple[Doc, ...] = ()
+    """Reviewers' comments on the last revision that are not answered yet: id, step ("" for the
+    whole revision), text, by. `Propose.answers` answers them."""
 
     @property
     def completed(self) -> tuple[str, ...]:

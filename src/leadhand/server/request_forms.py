@@ -135,13 +135,24 @@ class RejectForm(Form):
     """The reason, recorded in the log."""
 
 
+class CommentForm(Form):
+    """A comment on a step of a revision, or on all of it."""
+
+    text: Annotated[str, StringConstraints(min_length=1, max_length=5_000)]
+    """The comment, for the planner."""
+    step: Annotated[str, StringConstraints(max_length=200)] = ""
+    """The step that it is about; empty: the whole revision."""
+
+
 class ChangesForm(Form):
     """A request for changes of the revision that was shown."""
 
     hash: Hash
     """The beginning of the `binding` that was shown, at least 12 digits."""
-    text: Annotated[str, StringConstraints(min_length=1, max_length=20_000)]
-    """The requested changes, for the planner."""
+    text: Text = ""
+    """The requested changes in general, for the planner."""
+    comments: list[CommentForm] = Field(default=[], max_length=200)
+    """Comments on single steps; the planner gets each with an id, and can answer it."""
 
 
 class PlanEdit(Form):

@@ -32,6 +32,8 @@ from leadhand.core.calendar import utc
 from leadhand.errors import Conflict, LeadhandError, NotAllowed, PlanInvalid, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from leadhand.cli.commands.run import CheckedPlan
     from leadhand.core.plan.model import Doc
     from leadhand.core.review.approval import Approval
@@ -252,10 +254,11 @@ TAKES = {
     "show": {"sets", *OF_PLAN},
     "approve": {"hash", "expires", "reason", "key", "sets", "output", "yes", *OF_PLAN},
     "reject": {"reason"},
-    "request_changes": {"text"},
+    "request_changes": {"text", "comment"},
     "amend": {"sets", "unset", "reason", "output"},
 }
 SET = "For amend: a change, as PATH=VALUE. For a PLAN: the value of a parameter."
+COMMENT = "For request_changes: a comment on one step; the planner answers each."
 OUTPUT = (
     "For a PLAN: the file for the approval or the amended plan; the default is standard output."
 )
@@ -278,6 +281,7 @@ leadhand review plan.yaml approve -o approval.json"""
 )
 @click.option("--reason", help="The reason; it is recorded in the log.")
 @click.option("--text", help="For request_changes: the changes that the planner should make.")
+@click.option("--comment", multiple=True, metavar="STEP=TEXT", help=COMMENT)
 @click.option("--set", "sets", multiple=True, metavar="K=V", help=SET)
 @click.option("--unset", multiple=True, metavar="PATH", help="For amend: a field to remove.")
 @click.option("--key", metavar="PATH", help="The private key that signs the approval.")
@@ -377,15 +381,19 @@ def _decide(
         raise Conflict(f"nothing waits for a review in run {state.run}")
     choice = action
     text = options["text"] if choice == "request_changes" else options["reason"]
-    if choice != "approve" and not text:
+    comments = step_comments(options["comment"])
+    if choice != "approve" and not text and not comments:
         option = "--text" if choice == "request_changes" else "--reason"
         raise UsageError(f"say why: {action} {option} TEXT")
     if choice == "request_changes" and state.feedback_refusal:
-        console.say(f"you wrote: {clean(text)}")
+        for said in filter(None, [text, *options["comment"]]):
+            console.say(f"you wrote: {clean(said)}")
         raise UsageError(
             f"nothing can act on it: {state.feedback_refusal}. Fix: amend it, or reject it"
         )
     details: Doc = {"id": question, "choice": choice, "text": text or ""}
+    if comments:
+        details["data"] = {"comments": comments}
     shown = binding(state, revision, 0)
     if choice == "approve":
         seen = options["hash"] or _confirmed(console, state, options)
@@ -400,12 +408,23 @@ def _decide(
     try:
         _run, answer = send_command(settings, state.run, "answer", access=access, **details)
     except LeadhandError:
-        if text:
-            console.say(f"you wrote: {clean(text)}")
+        for said in filter(None, [text, *options["comment"]]):
+            console.say(f"you wrote: {clean(said)}")
         raise
     waits = still_needs(access.state(state.run))
     _print_decided(console, state, choice, {**answer, "binding": shown}, waits)
     return 0
+
+
+def step_comments(given: Sequence[str]) -> list[Doc]:
+    """Return the comments of `--comment STEP=TEXT`. Raise `UsageError` for another form."""
+    found: list[Doc] = []
+    for each in given:
+        step, mark, text = each.partition("=")
+        if not mark or not step.strip() or not text.strip():
+            raise UsageError(f"--comment is STEP=TEXT, not {clean(each, 80)!r}")
+        found.append({"step": step.strip(), "text": text.strip()})
+    return found
 
 
 def _say_too_early(console: Console, state: State, revision: Revision, expires: str | None) -> None:

@@ -137,6 +137,7 @@ class _Review:
         """Yield all lines, the most important ones first."""
         yield from self._opening()
         yield from self._consequences()
+        yield from self._comments()
         yield from self._findings()
         if self._doc.steps:
             yield from self._head("Graph")
@@ -189,6 +190,19 @@ class _Review:
             yield from self._head("If approved")
         for each in self._doc.consequences:
             yield f"  {TOPICS[each.topic]:<14} {clean(consequence_line(each))}"
+
+    def _comments(self) -> Iterator[str]:
+        rows = self._run.comments if self._run else ()
+        if rows:
+            yield from self._head(f"Comments on earlier revisions ({len(rows)})")
+        for row in rows:
+            place = f"step {readable(row.step)}" if row.step else "the plan"
+            mark = self._paint(row.status, "green" if row.status == "addressed" else "yellow")
+            about = f"{place}, revision {row.revision}, by {clean(row.by)}"
+            yield f"  {row.id}. {about}: {clean(row.text)}"
+            said = f": {clean(row.reason)}" if row.reason else ""
+            what = "the step" if row.step else "the plan"
+            yield f"      {mark}{said} ({what} is {row.fact})"
 
     def _findings(self) -> Iterator[str]:
         doc, run = self._doc, self._run

@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from leadhand.core.plan.model import Doc
     from leadhand.core.state.model import Now, State, StepState
 
+REASON_CHARS = 2000
+"""The length of a planner's answer to a comment that is kept."""
+
 
 Moves = tuple[list[ev.Event], list[Effect]]
 
@@ -371,11 +374,29 @@ def propose(state: State, author: str, answer: Doc, now: Now) -> Moves:
         risk=wanted.risk,
         undeclared=wanted.declared == NOT_DECLARED,
         drop=drop,
+        answers=_comment_answers(state, answer),
     )
     if state.policy.reviewers and add:
         return [revision], [Examine(revision.number)]
     events, effects = apply_ruling(state, revision, wanted, [], now)
     return [revision, *events], effects
+
+
+def _comment_answers(state: State, answer: Doc) -> list[ev.CommentAnswer]:
+    """Return an answer for each open comment; what the author does not say is not answered."""
+    said = {str(each.get("comment")): each for each in answer.get("answers") or ()}
+    found: list[ev.CommentAnswer] = []
+    for comment in state.comments:
+        if comment.answered_in:
+            continue
+        each = said.get(comment.id)
+        if each is None:
+            found.append(ev.CommentAnswer(comment.id))
+            continue
+        status = "addressed" if each.get("addressed") else "not addressed"
+        reason = str(each.get("reason") or "")[:REASON_CHARS]
+        found.append(ev.CommentAnswer(comment.id, status, reason))
+    return found
 
 
 def revision_hash(

@@ -21,6 +21,7 @@ from leadhand.core.review.approval import (
     versions,
     was_shown,
 )
+from leadhand.core.review.comments import comment_line
 from leadhand.core.review.identity import namesake, odd_name, same_person_key
 from leadhand.core.review.ruling import (
     PlanReach,
@@ -433,12 +434,28 @@ def reject(state: State, revision: Revision, actor: str, reason: str) -> list[ev
     return events
 
 
-def request_changes(state: State, revision: Revision, actor: str, text: str) -> list[ev.Event]:
-    """Send a revision back to the planner. Raise `UsageError` if no planner can act on it."""
+def request_changes(
+    state: State, revision: Revision, actor: str, text: str, comments: Sequence[Doc] = ()
+) -> list[ev.Event]:
+    """Send a revision back to the planner, with comments on single steps and in general.
+
+    Raise `UsageError` if no planner can act on it, or if a comment is about an unknown step.
+    """
     if state.feedback_refusal:
         raise UsageError(
             f"changes cannot be requested: {state.feedback_refusal}. Fix: amend the plan, "
             "or reject it"
         )
-    words = text or "no changes were named"
-    return [ev.ChangesRequested(revision.number, revision.hash, actor, words)]
+    known = {*(str(doc["id"]) for doc in revision.add), *state.steps}
+    given = [{"text": text}, *comments] if text else [*comments]
+    found: list[ev.StepComment] = []
+    for number, each in enumerate(given, len(state.comments) + 1):
+        step, said = str(each.get("step") or ""), str(each.get("text") or "").strip()
+        if step and step not in known:
+            raise UsageError(f"revision {revision.number} has no step {step[:100]}")
+        if not said:
+            raise UsageError(f"the comment on {step or 'the plan'} has no text")
+        found.append(ev.StepComment(f"c{number}", said, step))
+    words = text if len(found) == 1 and text else "; ".join(map(comment_line, found))
+    told = words or "no changes were named"
+    return [ev.ChangesRequested(revision.number, revision.hash, actor, told, found)]

@@ -21,6 +21,7 @@ from leadhand.core.promises import claim_lines, is_persons, may_widen, widenings
 from leadhand.core.review.approval import ApprovalRow, approval_row, binding, plan_binding, versions
 from leadhand.core.review.assessment import Assessment, assess
 from leadhand.core.review.checklist import ReviewCheck, Reviewed, checks
+from leadhand.core.review.comments import CommentRow, comment_rows
 from leadhand.core.review.consequences import (
     Approved,
     Consequence,
@@ -163,6 +164,8 @@ class ReviewDocument(FullAssessment, kw_only=True):
     """The differences from the approved revision, one by one."""
     difference: list[str]
     """The same differences as lines of text."""
+    comments: list[CommentRow]
+    """The comments on earlier revisions since the last approval, each with its answer."""
 
 
 class PlanReview(FullAssessment, kw_only=True):
@@ -274,6 +277,7 @@ def review_document(state: State, now: Now) -> ReviewDocument:
         approved_before=bool(state.revision),
         changes=[each.document() for each in changes],
         difference=[f"{line.mark} {line.text}" for line in lines(changes)],
+        comments=comment_rows(state),
     )
 
 

@@ -19,6 +19,7 @@ from leadhand.core.catalog import Catalog, able_workers
 from leadhand.core.durations import seconds
 from leadhand.core.plan.graph import dependencies
 from leadhand.core.plan.parameters import with_secrets
+from leadhand.core.review.comments import comment_line
 from leadhand.core.review.ruling import envelope_without
 from leadhand.core.state.model import (
     DROPPABLE,
@@ -32,7 +33,7 @@ from leadhand.core.state.model import (
     task_key,
 )
 from leadhand.core.state.ready import uses_of
-from leadhand.core.state.records import EndSnapshot, Question, Revision, Tally
+from leadhand.core.state.records import Comment, EndSnapshot, Question, Revision, Tally
 from leadhand.core.state.rehearsal import urgency
 from leadhand.core.state.tally import TALLIES
 from leadhand.core.wording import listed
@@ -362,6 +363,10 @@ def _revision_proposed(state: State, event: ev.RevisionProposed, _at: int) -> No
     if event.add or event.cancel or not state.goal_findings:
         planner.rounds = 0  # else this is an empty answer to an unmet goal
     planner.findings = []
+    given = {each.comment: each for each in event.answers}
+    for comment in state.comments:
+        if not comment.answered_in:
+            comment.answered_in, comment.answer = event.number, given.get(comment.id)
     state.outlook = event.outlook
     state.pending = Revision(
         event.number,
@@ -400,11 +405,29 @@ def _approval_given(state: State, event: ev.ApprovalGiven, at: int) -> None:
     revision.given.append(at)
 
 
-def _changes_requested(state: State, event: ev.ChangesRequested, _at: int) -> None:
-    _pending(state, event.number, event.hash)
+def _changes_requested(state: State, event: ev.ChangesRequested, at: int) -> None:
+    revision = _pending(state, event.number, event.hash)
+    docs = {doc["id"]: doc for doc in revision.add}
+    for each in event.comments:
+        known = state.steps.get(each.step)
+        doc = docs.get(each.step) or (known.doc if known else None)
+        state.comments.append(
+            Comment(
+                id=each.id,
+                step=each.step,
+                text=each.text,
+                actor=event.actor,
+                revision=event.number,
+                hash=event.hash,
+                at=at,
+                doc=doc,
+            )
+        )
     state.questions.pop(f"review-{event.number}", None)
     state.pending = None
-    state.planner.findings = [event.text]
+    state.planner.findings = [
+        comment_line(each) if each.step else each.text for each in event.comments
+    ] or [event.text]
     state.planner.due = f"changes: {event.actor} asks for them: {event.text}"
 
 

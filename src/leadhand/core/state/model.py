@@ -39,6 +39,7 @@ from leadhand.core.plan.references import Artifact
 from leadhand.core.policy import Policy
 from leadhand.core.state.ready import CapacityGroup, Ready, uses_of
 from leadhand.core.state.records import (
+    Comment,
     EndSnapshot,
     ModelCalls,
     Permits,
@@ -211,6 +212,8 @@ class State:
         self.final = False
         self.outlook: list[Doc | str] = []
         self.pending: Revision | None = None
+        self.comments: list[Comment] = []
+        """Comments of reviewers on revisions that they sent back."""
         self.permits = Permits()
         self.held: set[str] = set()
         """Steps that must not start until a person releases them."""

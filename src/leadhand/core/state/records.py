@@ -92,6 +92,25 @@ class Revision(msgspec.Struct):
     because: str = ""
 
 
+class Comment(msgspec.Struct):
+    """A comment of a reviewer, and how the next revision answered it."""
+
+    id: str
+    step: str
+    text: str
+    actor: str
+    revision: int
+    """The revision that it is about."""
+    hash: str
+    """The hash of that revision."""
+    at: int
+    doc: dict[str, Any] | None = None
+    """The step as it was then."""
+    answer: ev.CommentAnswer | None = None
+    answered_in: int = 0
+    """The revision that answers it; 0 while it is open."""
+
+
 class Permits(msgspec.Struct):
     """Standing permissions of a run."""
 

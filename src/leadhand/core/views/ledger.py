@@ -24,6 +24,7 @@ from leadhand.core.host_events import (
     TemporalOpened,
 )
 from leadhand.core.library import PlanRemoved, PlanSaved
+from leadhand.core.review.comments import answer_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -193,7 +194,10 @@ def _revision(event: ev.RevisionProposed) -> str:
     last = "final" if event.final else "to be continued"
     risk = NOT_DECLARED if event.undeclared else event.risk
     text = f"Revision {event.number} {by(event.author)}: {', '.join(parts)}, {last}, risk {risk}"
-    return text + _because(event.because)
+    text += _because(event.because)
+    if event.answers:
+        text += f"; comments: {', '.join(map(answer_line, event.answers))}"
+    return text
 
 
 def _dropped(drop: dict[str, str]) -> str:

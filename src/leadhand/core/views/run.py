@@ -471,6 +471,11 @@ def planner_view(
         splits_max=state.policy.splits_max,
         questions=tuple(map(_question, state.questions.values())),
         retries={ident: state.steps[ident].until for ident in state.backing_off},
+        comments=tuple(
+            {"id": each.id, "step": each.step, "text": each.text, "by": each.actor}
+            for each in state.comments
+            if not each.answered_in
+        ),
     )
 
 

@@ -97,6 +97,32 @@ NOTHING: tuple[Any, ...] = (None, "", [], {})
 """Values that say nothing: a field that holds one counts as left out."""
 
 
+COMMENTED: Doc = {
+    **SCHEMA,
+    "properties": {
+        **SCHEMA["properties"],
+        "answers": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "comment": _TEXT,
+                    "addressed": {"type": "boolean"},
+                    "reason": _TEXT,
+                },
+                "required": ["comment", "addressed", "reason"],
+            },
+        },
+    },
+}
+"""The schema for a planner that has reviewers' comments to answer."""
+
+
+def schema_for(view: PlannerView) -> Doc:
+    """Return the schema of an answer in this situation."""
+    return COMMENTED if view.comments else SCHEMA
+
+
 class LookRequest(NamedTuple):
     """It wants to see whole results before it decides."""
 
@@ -114,7 +140,7 @@ def read(data: Any, workers: Collection[str]) -> tuple[Decision | LookRequest, s
     """
     if not isinstance(data, dict):
         raise MisreadAnswer("the answer is not a JSON object")
-    _refuse_unread(data, _FIELDS, "the answer")
+    _refuse_unread(data, _FIELDS | {"answers"}, "the answer")
     kind, because = data.get("kind"), _text(data, "because")
     notes = _text(data, "notes")
     match kind:
@@ -163,6 +189,21 @@ def _proposal(data: Doc, because: str, workers: Collection[str]) -> Propose:
         because=because,
         cancel=cancel,
         drop=drop,
+        answers=_answers(data),
+    )
+
+
+def _answers(data: Doc) -> tuple[Doc, ...]:
+    """Return the answers to reviewers' comments; one that cannot be read is left out."""
+    given = data.get("answers")
+    return tuple(
+        {
+            "comment": each["comment"],
+            "addressed": each.get("addressed") is True,
+            "reason": _text(each, "reason"),
+        }
+        for each in (given if isinstance(given, list) else ())
+        if isinstance(each, dict) and isinstance(each.get("comment"), str)
     )
 
 

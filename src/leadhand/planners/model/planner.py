@@ -270,7 +270,7 @@ class ModelPlanner:
     ) -> tuple[AssistantMessage, tuple[Decision | answers.LookRequest, str] | str]:
         """Return the model's message, and its decision or the mistake in it."""
         try:
-            answer = await self._ask(turns, style)
+            answer = await self._ask(turns, None if style == "list" else answers.schema_for(view))
         except ModelFailure as failure:
             if failure.failure_class != "invalid_output":
                 raise
@@ -296,12 +296,15 @@ class ModelPlanner:
             return str(problem)
         return None if plan is None else (plan, "")
 
-    async def _ask(self, turns: list[Turn], style: str) -> ModelAnswer:
-        """Return one answer; if the provider is at fault, ask again a little later."""
+    async def _ask(self, turns: list[Turn], schema: Doc | None) -> ModelAnswer:
+        """Return one answer of this schema, None for a numbered list.
+
+        If the provider is at fault, ask again a little later.
+        """
         request = ModelRequest(
-            system=self.prompts.fill("system_list" if style == "list" else "system"),
+            system=self.prompts.fill("system_list" if schema is None else "system"),
             turns=tuple(turns),
-            schema=None if style == "list" else answers.SCHEMA,
+            schema=schema,
             **self._limits,
         )
         for wait in (*BACKOFF_S, None):

@@ -113,6 +113,7 @@ BRIEF_CHARS = 400
 FAILURES_TOLD = 12
 STEPS_TOLD = 200
 QUESTIONS_TOLD = 5
+COMMENTS_TOLD = 50
 ERROR_CHARS = 200
 FINDING_CHARS = 500
 FENCE_CHARS = 140
@@ -325,9 +326,27 @@ def _now(view: PlannerView) -> str:
         lines.append(f"A person is asked{about}: {_cut(clean(str(question['text'])), 300)}")
     if view.budget_left is not None:
         lines.append(f"Budget left: {_money(view.budget_left, view.cost)}")
-    findings = [_cut(clean(finding), FINDING_CHARS) for finding in view.findings[:5]]
+    sent_back = bool(view.comments) and view.why.startswith("changes:")  # the comments say why
+    refused = () if sent_back else view.findings
+    findings = [_cut(clean(finding), FINDING_CHARS) for finding in refused[:5]]
+    lines += _comments(view)
     lines += [f"Your last proposal was refused: {finding}" for finding in findings]
     return "\n".join(lines)
+
+
+def _comments(view: PlannerView) -> list[str]:
+    """Return the reviewers' comments on the last proposal, and how to answer them."""
+    if not view.comments:
+        return []
+    lines = ["People reviewed your last proposal and request changes:"]
+    for each in view.comments[:COMMENTS_TOLD]:
+        about = f"step {each['step']}" if each["step"] else "the plan"
+        lines.append(f"- {each['id']} ({about}): {_cut(clean(each['text']), FINDING_CHARS)}")
+    lines.append(
+        "Propose again. `answers` says for each comment, by its id, whether you addressed it: "
+        '[{"comment": "c1", "addressed": true, "reason": "what you changed, or why not"}].'
+    )
+    return lines
 
 
 def _money(left: float, spent: float) -> str:

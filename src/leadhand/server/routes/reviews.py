@@ -80,7 +80,10 @@ async def reject(request: Request, run: str, form: RejectForm) -> Response:
 @router.post("/runs/{run}/review/request_changes", responses=done(documents.CommandDone))
 async def request_changes(request: Request, run: str, form: ChangesForm) -> Response:
     """Request changes of the revision that was shown; the planner proposes a new one."""
-    return await _answered(request, run, form.hash, "request_changes", form.text)
+    if not form.text.strip() and not form.comments:
+        raise UsageError("say which changes are wanted: `text`, or `comments`")
+    comments = [{"step": each.step, "text": each.text} for each in form.comments]
+    return await _answered(request, run, form.hash, "request_changes", form.text, comments)
 
 
 @router.post("/runs/{run}/review/amend", responses=done(documents.CommandDone))
@@ -155,11 +158,20 @@ def waiting(state: State, shown: str) -> str:
     return question
 
 
-async def _answered(request: Request, run: str, shown: str, choice: str, text: str) -> Response:
+async def _answered(
+    request: Request,
+    run: str,
+    shown: str,
+    choice: str,
+    text: str,
+    comments: list[Doc] | None = None,
+) -> Response:
     person = person_of(request)
 
     def word(state: State, _at: Now) -> Command:
-        details = {"id": waiting(state, shown), "choice": choice, "text": text}
+        details: Doc = {"id": waiting(state, shown), "choice": choice, "text": text}
+        if comments:
+            details["data"] = {"comments": comments}
         return Command("answer", person.name, details)
 
     return await said(request, run, Saying(word))
