@@ -143,6 +143,37 @@ def test_a_failed_step_is_read_from_its_address(pages, built):
     expect(panel).to_contain_text("known when the step starts")
 
 
+def test_every_action_shows_in_the_panel_at_once(pages, built):
+    """Hold, release, answer, retry: outcome, buttons and attempts change without a reload."""
+    steps = [
+        {"id": "wait", "worker": "wait", "parameters": {"number": 1}},
+        {"id": "late", "worker": "prepare", "depends_on": ["wait"]},
+        {"id": "ask", "worker": "publish", "parameters": {"to": "x"}, "retry": 1},
+    ]
+    (built.folder / "go").unlink(missing_ok=True)
+    run = built.call("POST", "/runs", {"plan": {"goal": "Act", "steps": steps}})["run"]
+    page = enter(pages, built)
+    page.goto(f"{built.url}#/runs/{run}/graph?step=late")
+    panel = page.get_by_role("complementary", name="Step late")
+    expect(panel.locator(".outcome")).to_contain_text("Not started: it waits for wait.")
+    for button, outcome in (("Hold step", "Held by ada"), ("Release step", "Not started")):
+        panel.get_by_role("button", name=button).click()
+        page.get_by_role("dialog").get_by_role("button", name=button).click()
+        expect(panel.locator(".outcome")).to_contain_text(outcome)
+        expect(panel.get_by_role("button", name=button)).to_have_count(0)
+    page.goto(f"{built.url}#/runs/{run}/graph?step=ask")
+    panel = page.get_by_role("complementary", name="Step ask")
+    expect(panel.locator(".outcome")).to_contain_text("Waiting for input after attempt 1 failed")
+    expect(panel.locator(".leads")).to_contain_text("attempt 2 of step ask starts")
+    panel.get_by_role("button", name="Retry step").click()
+    expect(panel.locator(".attempt")).to_have_count(2)
+    expect(panel.locator(".outcome")).to_contain_text("Waiting for input after attempt 2 failed")
+    panel.get_by_role("button", name="Skip step").click()
+    expect(panel.locator(".outcome")).to_contain_text("Skipped.")
+    expect(panel.locator(".asked")).to_have_count(0)
+    (built.folder / "go").touch()
+
+
 def test_model_calls_are_read_with_prompt_and_answer(pages, rivals):
     """Of a step and of the planner: model, purpose, latency, tokens, cost, and what was said."""
     goal = {"text": "Compare the prices of Nordwind and Kestrel"}
@@ -153,7 +184,7 @@ def test_model_calls_are_read_with_prompt_and_answer(pages, rivals):
     panel = page.get_by_role("complementary", name="Step research-a")
     calls = panel.get_by_role("region", name="Model calls")
     row = calls.get_by_role("row").nth(1)
-    expect(row).to_contain_text("Attempt 1")
+    expect(row.get_by_role("cell").nth(1)).to_have_text("1")
     row.get_by_role("button", name=re.compile("claude-haiku")).click()
     expect(calls.locator(".message").first).to_contain_text("System")
     expect(calls.locator(".message").last).to_contain_text("Answer")

@@ -16,6 +16,7 @@ from leadhand.core.durations import text as duration
 from leadhand.core.hashing import canonical
 from leadhand.core.plan.model import Json
 from leadhand.core.plan.references import Unresolved, find, load_apart, resolve, resolve_known
+from leadhand.core.state.model import MOVABLE
 from leadhand.core.views.ledger import actor_words
 from leadhand.core.views.run import shown_status
 
@@ -136,6 +137,8 @@ def _ended_because(step: StepState) -> str:
 def outcome_sentence(state: State, step: StepState) -> str:
     """Return how a step stands, in one sentence; its reason is told separately."""
     status, made = shown_status(step), step.attempts
+    if step.held and step.status in MOVABLE:
+        status = "held"
     failed = f" ({str(step.failure.get('class', '')).replace('_', ' ')})" if step.failure else ""
     took = f" in {duration((step.ended - step.started) / 1e6)}" if step.ended > step.started else ""
     tries = "" if made < 2 else f" on attempt {made}"

@@ -103,7 +103,7 @@ function Criteria({ rows }) {
     <td><code><${Txt} v=${row.criterion} /></code>${beyond(row.finding, [`${row.criterion} does not hold`]) && html`<${Said} v=${row.finding} />`}</td><td><${Txt} v=${row.judged_by} /></td></tr>`)}</${Table}></section>`;
 }
 
-const COLUMNS = ["Attempt", "Worker", "Started", "Duration", "Outcome", "Cost", "Log"];
+const COLUMNS = ["Attempt", "Worker", "Started", "Duration", "Outcome", "Log"];
 
 function Attempts({ attempts, above, choose }) {
   const known = [...above];
@@ -118,10 +118,10 @@ function Attempt({ made, known, choose }) {
   const { attempt: number, failure, recovery, status } = made;
   const why = recovery && !repeated(recovery.reason, known) ? beyond(recovery.reason, [failure?.message]) : "";
   const pause = recovery?.delay ? duration(recovery.delay) : "";
-  return html`<tbody class="attempt"><tr><td>${number}</td><td><${Txt} v=${made.worker} /></td><td title=${full(made.started)}>${clock(made.started, 0)}</td><td class="figure"><${Took} from=${made.started} to=${made.ended} /></td>
-      <td><${Status} status=${status === "verified" ? "succeeded" : status} step=${true} />${failure && html` <${Tag} tone="bad">${words(failure.class)}</${Tag}>`}</td><td class="figure">${costs(made.cost, made.money)}</td>
+  return html`<tbody class="attempt"><tr><td>${number}</td><td><${Txt} v=${made.worker} /></td><td title=${full(made.started)}>${clock(made.started, 0)}</td><td class="figure"><${Took} from=${made.started} to=${made.ended} />${made.cost ? html`<p class="muted">${costs(made.cost, made.money)}</p>` : ""}</td>
+      <td><${Status} status=${status === "verified" ? "succeeded" : status} step=${true} />${failure && html` <${Tag} tone="bad">${words(failure.class)}</${Tag}>`}</td>
       <td><button type="button" class="small" aria-label=${`Log of attempt ${number}`} onClick=${() => choose(number)}>Log</button></td></tr>
-    ${failure && html`<tr class="why"><td colspan="7">${repeated(failure.message, known) ? html`<p class="muted">Reason: see above</p>` : html`<${Said} v=${failure.message} />`}
+    ${failure && html`<tr class="why"><td colspan="6">${repeated(failure.message, known) ? html`<p class="muted">Reason: see above</p>` : html`<${Said} v=${failure.message} />`}
       ${recovery && html`<p>Recovery: <b>${strategy(recovery.strategy)}</b>${recovery.worker && recovery.worker !== made.worker ? ` to ${recovery.worker}` : ""}${pause && !why.includes(pause) ? ` after ${pause}` : ""}${why ? html`: <${Txt} v=${why} />` : ""}</p>`}</td></tr>`}</tbody>`;
 }
 
