@@ -49,7 +49,7 @@ def main() -> None:
             sys.exit("bench.page: Chromium is missing: `python3 scripts/browser.py` installs it")
         browser = driver.chromium.launch(executable_path=path, headless=True, args=FLAGS)
         pages = Pages(browser)
-        figures = live(pages, fake) | cold(pages, fake) | huge(pages, fake)
+        figures = live(pages, fake) | rows(pages, fake) | cold(pages, fake) | huge(pages, fake)
         browser.close()
     print(json.dumps(figures, indent=2))
 
@@ -73,6 +73,19 @@ def live(pages: Pages, fake: Fake) -> dict[str, Any]:
         "click_ms": statistics.median(answered),
         "click_ms_worst": max(answered),
     }
+
+
+def rows(pages: Pages, fake: Fake) -> dict[str, Any]:
+    """Measure long tasks of the rows of plan and execution, idle and busy."""
+    page = opened(pages, fake, "big", WATCH, view="rows")
+    page.locator(".plan-row").first.wait_for()
+    page.locator(".line-live").wait_for()
+    page.wait_for_timeout(1500)
+    idle = long_share(page)
+    with Busy(fake, "big"):
+        page.wait_for_timeout(500)
+        busy = long_share(page)
+    return {"rows_long_share_idle": idle, "rows_long_share_busy": busy}
 
 
 def long_share(page: Any) -> float:
@@ -103,8 +116,8 @@ def cold(pages: Pages, fake: Fake) -> dict[str, Any]:
     paint = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
     times = []
     for _ in range(3):
-        page = opened(pages, fake, "big")
-        page.locator(".node").first.wait_for()
+        page = opened(pages, fake, "big", view="rows")
+        page.locator(".plan-row").first.wait_for()
         times.append(float(page.evaluate(paint)))
     return {"first_content_ms": min(times)}
 

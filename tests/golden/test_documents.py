@@ -17,9 +17,10 @@ from leadhand.app.comparison import compare_revisions
 from leadhand.app.documents import Driver, inbox_page, run_rows, shown_document, timeline_document
 from leadhand.app.metrics import figures
 from leadhand.app.reader import Reader
-from leadhand.app.step_graph import attempts_document, graph_document, step_document
+from leadhand.app.step_graph import graph_document, step_document
 from leadhand.core.review.view import review_document
 from leadhand.core.state.model import Now
+from leadhand.core.views.rows import rows_document
 from leadhand.core.views.run import summary
 from leadhand.engine.fold import fold
 from leadhand.ports import Entry, RunHeader, RunQuery
@@ -74,7 +75,7 @@ def documents(reader):
     yield "show", shown_document(reader, state, nobody)
     yield "graph", graph_document(state)
     yield "steps", [step_document(reader, state, step) for step in state.steps.values()]
-    yield "attempts", attempts_document(reader, state)
+    yield "rows", rows_document((entry.at, event) for entry, event in reader.events(run))
     yield "timeline", timeline_document(reader, state)
     yield "review", review_document(state, Now(state.last_at, state.last_at))
     yield "runs", run_rows(reader, nobody, RunQuery(sort="created"))[0]

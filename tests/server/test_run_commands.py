@@ -111,17 +111,20 @@ def test_a_reassignment_of_what_needs_a_review_is_reviewed(tmp_path):
 
 
 def test_each_attempt_has_its_time(server):
-    """Of steps that had several; one that had one is drawn from the graph."""
+    """Of each step, and only of those that changed since an entry of the log."""
     shifty = {"id": "s", "worker": "shifty", "retry": {"attempts": 4, "backoff": 0.01}}
     steps = (shifty, {"id": "t", "worker": "say"})
     with server.client() as client:
         run = client.post("/runs", json={"plan": plan_of(*steps)}).json()["run"]
         assert ended(client, run)["status"] == "succeeded"
-        found = client.get(f"/runs/{run}/attempts").json()["steps"]
-        assert list(found) == ["s"]
-        assert [each["status"] for each in found["s"]] == ["failed", "failed", "verified"]
-        assert all(each["started"] <= each["ended"] for each in found["s"])
-        assert client.get("/runs/none/attempts").status_code == 404
+        doc = client.get(f"/runs/{run}/rows").json()
+        assert [row["id"] for row in doc["rows"]] == ["s", "t"]
+        spans = [each for each in doc["rows"][0]["segments"] if each["kind"] == "attempt"]
+        assert [each["outcome"] == "verified" for each in spans] == [False, False, True]
+        assert all(each["from"] <= each["to"] for each in spans)
+        assert client.get(f"/runs/{run}/rows?after={doc['seq']}").json()["rows"] == []
+        assert client.get(f"/runs/{run}/rows?after=-1").status_code == 422
+        assert client.get("/runs/none/rows").status_code == 404
 
 
 def test_a_success_may_recommend_something(server):

@@ -170,7 +170,7 @@ SHOWN = (
     "/settings",
     "/fleet",
 )
-OF_RUNS = ("", "/graph", "/attempts", "/revisions", "/revisions/{number}", "/diff", "/ledger")
+OF_RUNS = ("", "/graph", "/rows", "/revisions", "/revisions/{number}", "/diff", "/ledger")
 OF_RUNS += ("/model-calls",)
 
 

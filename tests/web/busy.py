@@ -53,10 +53,10 @@ class Busy:
         return line | {"patch": patch}
 
 
-def opened(pages: Any, fake: Fake, run: str, script: str = "") -> Any:
-    """Return a page that shows `run`, with `script` run before everything else in it."""
+def opened(pages: Any, fake: Fake, run: str, script: str = "", view: str = "graph") -> Any:
+    """Return a page with a view of `run`, with `script` run before everything else in it."""
     page = pages()
     if script:
         page.add_init_script(script)
-    page.goto(f"{fake.url}#/runs/{run}")
+    page.goto(f"{fake.url}#/runs/{run}/{view}")
     return page

@@ -27,20 +27,37 @@ def head(run: str, status: str, **more: Any) -> Doc:
     return doc | {"limits": {"budget": 20}, "rollback": None, "fault": None} | more
 
 
+def row(of: Doc, place: int, before: list[str]) -> Doc:
+    """A step as approved, and how its time was spent so far."""
+    running = of["status"] == "running"
+    kind = {"kind": "attempt", "attempt": 1, "worker": of["worker"]} if running else {}
+    segments = [{"kind": "dependencies", "from": 0.0, "to": None} | kind]
+    planned = {key: of[key] for key in ("id", "worker", "action", "status")}
+    return planned | {"place": place, "depends_on": before, "segments": segments}
+
+
+def rows_of(run: str, rows: list[Doc]) -> Doc:
+    doc: Doc = {"run": run, "seq": 1, "approved": 1, "started": START, "end": None}
+    return doc | {"total": len(rows), "plan": [], "rows": rows, "deviations": []}
+
+
 def large(run: str, steps: int, *, width: int = 25) -> Doc:
     """A run of many steps: layers of `width`, each step after one or two of the layer before."""
     names = ("fetch", "clean", "measure", "join", "report")
-    nodes, edges = [], []
+    nodes, edges, rows = [], [], []
     for number in range(steps):
         layer = number // width
         ident = f"{names[layer % len(names)]}-{number}"
         status = "waiting" if number >= width else "running"
         nodes.append(node(ident, status, worker=names[layer % 5]))
         backs = (width, width + 1 + number % 7)[: 1 + (number % 3 == 0)]
-        edges += [[nodes[number - back]["id"], ident] for back in backs if back <= number]
+        before = [nodes[number - back]["id"] for back in backs if back <= number]
+        edges += [[each, ident] for each in before]
+        rows.append(row(nodes[-1], number, before))
     return {
         f"/runs/{run}": head(run, "running", goal=f"Work through {steps:,} steps", duration=None),
         f"/runs/{run}/graph": {"nodes": nodes, "edges": edges, "revision": 1},
+        f"/runs/{run}/rows": rows_of(run, rows),
         f"/runs/{run}/review": {"run": run, "waiting": False, "steps": []},
         f"/runs/{run}/ledger": page([]),
         f"/runs/{run}/revisions": page([]),

@@ -52,14 +52,15 @@ def places(runs):
         "inbox-none": "inbox?kind=budget",
         "runs": "runs",
         "runs-none": "runs?q=nothing-like-that",
-        "graph": f"runs/{runs['running']}",
+        "rows": f"runs/{runs['running']}",
+        "graph": f"runs/{runs['running']}/graph",
         "step": f"runs/{runs['failed']}/graph?step=publish",
         "asked": f"runs/{runs['asking']}/graph?step=publish",
-        "timeline": f"runs/{runs['failed']}/timeline",
+        "rows-failed": f"runs/{runs['failed']}",
         "plan": f"runs/{runs['failed']}/plan",
         "review": f"runs/{runs['review']}/plan",
         "compare": f"runs/{runs['review']}/plan?rev=2&from=1",
-        "ledger": f"runs/{runs['failed']}/ledger",
+        "ledger": f"runs/{runs['failed']}/log",
         "outputs": f"runs/{runs['running']}/outputs",
         "new": "new",
         "workers": "workers",
@@ -167,7 +168,7 @@ def test_empty_failing_and_large(ready, theme):
             shown.wait_for_timeout(500)
             shot(shown, f"fake-{place.replace('/', '-')}-{theme}-wide")
             wrong += [f"{place}: {fault}" for fault in faults(shown)]
-        shown.goto(f"{fake.url}#/runs/huge")
+        shown.goto(f"{fake.url}#/runs/huge/graph")
         shown.wait_for_selector(".node.bundle")
         shot(shown, f"fake-huge-{theme}-wide")
     assert not wrong, "\n".join(wrong)

@@ -38,7 +38,7 @@ def test_hostile_text_is_text_on_every_screen(pages, served):
     served.until(run, "waiting")
     served.call("PUT", "/library/evil", {"plan": plan})
     page = enter(pages, served)
-    views = [f"runs/{run}/{name}" for name in ("graph", "timeline", "plan", "ledger", "outputs")]
+    views = [f"runs/{run}/{name}" for name in ("rows", "graph", "plan", "log", "outputs")]
     steps = [f"runs/{run}/graph?step={name}" for name in ("good", "bad")]
     searched = "runs?q=%3Cimg%20src%3Dx%20onerror%3D%22document.title%3D%27owned%27%22%3E"
     places = [
@@ -68,7 +68,7 @@ def test_hostile_text_is_text_on_every_screen(pages, served):
     drawer.get_by_role("button", name=re.compile("[Ll]og")).first.click()
     expect(drawer.locator(".output").first).to_contain_text("\\u{202e}")
     shot(page, "hostile")
-    page.goto(f"{served.url}#/runs/{run}/ledger")
+    page.goto(f"{served.url}#/runs/{run}/log")
     page.get_by_title("Show full entry").filter(has_text="bad: attempt 1 failed").first.press(
         "Enter"
     )

@@ -58,7 +58,7 @@ def test_the_graph_is_walked_by_arrows(pages, deploy):
     run = deploy.call("POST", "/runs", {"plan": PLAN, "review": True})["run"]
     page = pages(deploy.entry)
     expect(page.get_by_role("heading", name="Overview", level=1)).to_be_visible()
-    page.goto(f"{deploy.url}#/runs/{run}")
+    page.goto(f"{deploy.url}#/runs/{run}/graph")
     page.locator("[data-step=step-1]").focus()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")

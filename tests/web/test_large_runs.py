@@ -47,23 +47,22 @@ def test_ten_thousand_steps_open_collapsed(pages, fake):
         expect(page.locator(".node:not(.bundle)").first).to_be_visible()
         page.locator(".node:not(.bundle)").first.click()
         expect(page.get_by_role("complementary")).to_have_count(2)  # the frame's, and the step
-    page.goto(f"{fake.url}#/runs/huge/timeline")
-    expect(page.get_by_text("10,000 of 10,000 steps")).to_be_visible()
-    assert page.locator(".timeline-row").count() < 100
+    page.goto(f"{fake.url}#/runs/huge")
+    expect(page.get_by_text("10,000 steps", exact=True)).to_be_visible()
+    assert page.locator(".plan-row").count() < 100
     page.get_by_label("Find steps").fill("id:report-9999")
-    expect(page.locator(".timeline-row")).to_have_count(1)
+    expect(page.locator(".plan-row")).to_have_count(1)
 
 
-def test_a_busy_timeline_asks_for_attempts_once_a_second(pages, fake):
+def test_busy_rows_are_asked_for_once_a_second(pages, fake):
     """The server reads the whole log of the run for each answer."""
-    fake.documents["/runs/big/attempts"] = {"run": "big", "steps": {}, "waits": {}}
     began = time.monotonic()
-    page = pages(f"{fake.url}#/runs/big/timeline")
-    expect(page.locator(".timeline-row").first).to_be_visible()
+    page = pages(f"{fake.url}#/runs/big")
+    expect(page.locator(".plan-row").first).to_be_visible()
     with Busy(fake, "big") as busy:
         while busy.sent < UPDATES:
             page.wait_for_timeout(50)
-    asked = [path for _, path, _ in fake.asked if path.endswith("/attempts")]
+    asked = [path for _, path, _ in fake.asked if path.endswith("/rows")]
     assert 1 < len(asked) <= 2 + time.monotonic() - began
 
 

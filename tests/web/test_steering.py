@@ -69,17 +69,20 @@ def test_a_failed_step_says_why_and_is_retried(pages, served):
 
 
 def test_a_step_is_given_to_another_worker(pages, served):
-    """By keyboard; each attempt stands in the timeline, and who does it now gets it done."""
+    """By keyboard; each attempt stands in the row of the step; the other worker gets it done."""
     run = served.call("POST", "/runs", {"plan": delivering()})["run"]
     served.until(run, "waiting")
     page = enter(pages, served)
-    page.goto(f"{served.url}#/runs/{run}/timeline")
-    expect(page.locator(".timeline-row .bar-of:not(.wait)")).to_have_count(3)
-    expect(page.locator(".timeline-row .bar-of:not(.wait)").nth(1)).to_have_attribute(
-        "title", "Attempt 2 by courier: failed"
+    page.goto(f"{served.url}#/runs/{run}")
+    made = page.locator(".plan-row .seg-attempt")
+    expect(made).to_have_count(3)
+    expect(made.nth(1)).to_have_attribute(
+        "title", re.compile(r"^Attempt 2 by courier: transient, .*ann does not answer")
     )
+    expect(page.locator(".plan-row .seg-retry")).to_have_count(2)
+    expect(page.locator(".otherwise")).to_contain_text("1 retried step")
     looked_at(page, "story-attempts")
-    page.locator(".timeline-row button").click()
+    page.locator(".plan-row button").click()
     drawer = page.get_by_role("complementary", name="Step deliver")
     drawer.get_by_role("button", name="Reassign").press("Enter")
     dialog = page.get_by_role("dialog")
@@ -98,7 +101,7 @@ def test_the_server_dies_and_comes_back(pages, served):
     run = served.call("POST", "/runs", {"plan": patient(6)})["run"]
     page = enter(pages, served)
     page.goto(f"{served.url}#/runs/{run}")
-    expect(page.locator(".node.tone-live")).to_have_count(6)
+    expect(page.locator(".plan-row.tone-live")).to_have_count(6)
     page.evaluate("window.stillThere = 1")
     library = pages(f"{served.url}#/library", context=page.context)
     expect(library.get_by_text("The library is empty")).to_be_visible()
@@ -113,7 +116,7 @@ def test_the_server_dies_and_comes_back(pages, served):
     expect(library.get_by_role("link", name="kept-meanwhile")).to_be_visible()
     served.until(run, "succeeded")
     expect(state_of(page)).to_contain_text("Succeeded")
-    expect(page.locator(".node.tone-good")).to_have_count(7)
+    expect(page.locator(".plan-row.tone-good")).to_have_count(7)
     assert page.evaluate("window.stillThere") == 1
     graph = served.call("GET", f"/runs/{run}/graph")["nodes"]
     page.locator("[data-step=wait-3]").click()
@@ -156,7 +159,7 @@ def test_all_tabs_share_one_stream(pages, served):
     run = served.call("POST", "/runs", {"plan": patient(2)})["run"]
     for page in (first, second):
         page.goto(f"{served.url}#/runs/{run}")
-        expect(page.locator(".node.tone-live")).to_have_count(2)
+        expect(page.locator(".plan-row.tone-live")).to_have_count(2)
     first.close()
     (served.folder / "go").touch()
     expect(state_of(second)).to_contain_text("Succeeded")

@@ -49,7 +49,7 @@ def test_the_research_demo_from_new_run_to_its_result(pages, town):
     expect(page.locator(".result")).to_contain_text("Harbour had none")
     # What the page showed by events alone is what the server says.
     graph = served.call("GET", f"/runs/{row['run']}/graph")
-    page.get_by_role("link", name="Timeline").click()
+    page.get_by_role("link", name="Steps", exact=True).click()
     for node in graph["nodes"]:
         named = page.get_by_role("button", name=node["id"], exact=True)
         expect(page.get_by_role("listitem").filter(has=named)).to_contain_text(

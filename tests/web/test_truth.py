@@ -143,9 +143,28 @@ def test_a_revised_run_has_the_edges_that_were(pages, rivals):
     assert {(one, other) for one, other, dashed in lines if dashed} == replaced
     page = enter(pages, served)
     page.goto(f"{served.url}#/runs/{run}")
+    # What was not planned, and why, is answered by the first screen.
+    old = page.locator("[data-step=read_a]")
+    expect(old).to_contain_text("→ replaced by brochure_a: page not found")
+    expect(old.get_by_role("button")).to_have_css("text-decoration-line", "line-through")
+    order = page.locator(".plan-row[data-step]").evaluate_all(
+        "all => all.map((a) => a.dataset.step)"
+    )
+    assert order.index("brochure_a") == order.index("read_a") + 1
+    new = page.locator("[data-step=brochure_a]")
+    expect(new).to_contain_text("added by revision 2")
+    expect(new).to_contain_text("replaces read_a, by whole_plan: A's pricing page is gone")
+    expect(page.locator("[data-step=read_a] .seg-attempt.tone-bad")).to_have_count(1)
+    told = page.locator(".otherwise")
+    expect(told).to_contain_text("Deviations from the approved plan: 1 later revision")
+    told.get_by_role("button", name="Show only these steps").click()
+    expect(page.locator(".plan-row")).to_have_count(6)
+    told.get_by_text("Deviations").click()
+    expect(told).to_contain_text("Revision 2 by whole_plan, approved by policy, replaced read_a")
+    shot(page, "truth-revised")
+    page.goto(f"{served.url}#/runs/{run}/graph")
     expect(page.locator(".edge.replaced")).to_have_count(1)
     expect(page.locator("[data-step=read_a]")).to_contain_text("Replaced by broch")
-    shot(page, "truth-revised")
     page.locator("[data-step=brochure_a]").click()
     expect(page.locator(".instead")).to_contain_text("Replaces read_a")
     # Replaced steps are no part of the work: the bar of a run that succeeded is full.
@@ -329,7 +348,7 @@ def test_a_run_from_another_terminal_is_shown_live_with_its_output(pages, served
             (served.folder / name).touch()
         caller.kill()
         caller.wait()
-    expect(page.locator(".node", has_text="after")).to_contain_text("Succeeded")
+    expect(page.locator("[data-step=after]")).to_contain_text("Succeeded")
 
 
 def test_inputs_are_shown_as_the_worker_got_them(pages, served, monkeypatch):
@@ -361,27 +380,31 @@ def test_inputs_are_shown_as_the_worker_got_them(pages, served, monkeypatch):
 
 
 def test_waiting_is_no_work(pages, served):
-    """The timeline has waits as their own segments; "took" tells work and waiting apart."""
+    """Waits are segments of their own; the duration tells work and waiting apart."""
     plan = publishing("escalate")
     run = served.call("POST", "/runs", {"plan": plan, "review": True})["run"]
     page = enter(pages, served)
-    page.goto(f"{served.url}#/runs/{run}/timeline")
+    page.goto(f"{served.url}#/runs/{run}")
     figures = page.locator(".run-head .figures")
     expect(figures).to_contain_text("waiting for approval since")
-    expect(page.locator(".waits")).to_contain_text("Waiting for approval since")
+    expect(page.locator(".of-plan .seg-approval")).to_have_count(1)
     binding = served.call("GET", f"/runs/{run}/review")["binding"]
     served.call("POST", f"/runs/{run}/review/approve", {"hash": binding})
     served.until(run, "waiting")
-    row = page.get_by_role("listitem").filter(has_text="publish")
-    expect(row.locator(".bar-of.wait")).to_have_count(1)
-    expect(row.locator(".bar-of.wait")).to_have_attribute("title", re.compile("Waiting for input"))
-    expect(page.locator(".waits")).to_contain_text("Waiting for approval: ")
+    waits = page.locator("[data-step=publish] .seg-question")
+    expect(waits).to_have_count(1)
+    expect(waits).to_have_attribute("title", re.compile("^Waiting for a person, "))
+    approved = page.locator(".of-plan .seg-approval")
+    expect(approved).to_have_attribute(
+        "title", re.compile("^Waiting for approval: approved by ada")
+    )
     expect(figures).not_to_contain_text("waiting for approval")
     expect(figures).not_to_contain_text("Waiting for approval")
-    shot(page, "truth-timeline")
-    found = served.call("GET", f"/runs/{run}/attempts")["waits"]
-    assert [each["kind"] for each in found[""]] == ["approval"]
-    assert [each["kind"] for each in found["publish"]] == ["question"]
+    expect(figures).to_contain_text(re.compile("working, .* waiting"))
+    shot(page, "truth-rows")
+    found = served.call("GET", f"/runs/{run}/rows")
+    assert [each["kind"] for each in found["plan"]] == ["approval"]
+    assert found["rows"][-1]["segments"][-1]["kind"] == "question"
     (served.folder / "fixed").touch()
     (asked,) = served.call("GET", "/inbox")["items"]
     served.call("POST", f"/inbox/{asked['id']}/answer", {"choice": "retry"})

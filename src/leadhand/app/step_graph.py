@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 from msgspec.structs import asdict
@@ -27,7 +27,6 @@ from leadhand.core.views.step import (
     step_origin,
     whole_value,
 )
-from leadhand.core.views.timeline import timeline
 from leadhand.engine.results import data_of, load_artifact
 from leadhand.engine.verdict import CriterionRow, judged_criteria
 from leadhand.errors import StoreError
@@ -39,8 +38,6 @@ if TYPE_CHECKING:
     from leadhand.ports import Entry
 
 
-TRIES_SHOWN = 50
-"""The number of attempts of a step that a timeline shows: the last ones."""
 TAIL_CHARS = 4000
 """The length of a step's output shown with it; the rest is a separate document."""
 
@@ -193,45 +190,6 @@ class StepDocument(StepNode, kw_only=True):
     """Its result."""
     output: str
     """The end of what its last attempt printed."""
-
-
-class AttemptSpan(Struct, kw_only=True):
-    """When an attempt was."""
-
-    attempt: int
-    """The number of the attempt, from 1."""
-    worker: str
-    """The worker of the attempt."""
-    started: str
-    """When it started, in ISO 8601."""
-    ended: str | None
-    """When it ended, in ISO 8601; null while it runs."""
-    status: str
-    """The status of the attempt."""
-
-
-class StepWait(Struct, kw_only=True):
-    """Something that kept a step, or the plan, waiting."""
-
-    kind: Literal["question", "approval", "retry", "held", "scheduled"]
-    """What it waited for."""
-    started: str
-    """When the wait began, in ISO 8601."""
-    outcome: str | None
-    """How the wait ended."""
-    ended: str | None
-    """When the wait ended, in ISO 8601."""
-
-
-class AttemptsDocument(Struct, kw_only=True):
-    """The attempts of steps that had more than one, and what each step waited for."""
-
-    run: str
-    """The id of the run."""
-    steps: dict[str, list[AttemptSpan]]
-    """The attempts by the id of their step."""
-    waits: dict[str, list[StepWait]]
-    """By step; waits for an approval of the plan are under the empty name."""
 
 
 def graph_document(state: State) -> GraphDocument:
@@ -476,48 +434,6 @@ def others_for(state: State, step: StepState) -> list[str]:
             found[name] = None
     found.pop(step.worker, None)
     return list(found)
-
-
-def attempts_document(reader: Reader, state: State) -> AttemptsDocument:
-    """Return the times of each attempt for steps with more than one; and every wait, by step.
-
-    Waits of the plan for an approval, and of its planner for a person, are under the empty name.
-    """
-    several = {step.id for step in state.steps.values() if step.attempts > 1}
-    logs: dict[str, list[tuple[Entry, ev.Event]]] = {}
-    logged = reader.events(state.run)
-    waits: dict[str, list[StepWait]] = {}
-    for span in timeline((entry.at, event) for entry, event in logged):
-        if span.kind not in ("attempt", "probe"):
-            kind: Any = span.kind
-            wait = StepWait(
-                kind=kind,
-                started=iso(span.start),
-                outcome=span.outcome or None,
-                ended=iso(span.end) if span.end else None,
-            )
-            waits.setdefault(span.step, []).append(wait)
-    for entry, event in logged if several else ():
-        if (name := getattr(event, "step", None)) in several:
-            logs.setdefault(name, []).append((entry, event))
-    return AttemptsDocument(
-        run=state.run,
-        steps={
-            name: [_span(made) for made in attempts_of(log)[-TRIES_SHOWN:]]
-            for name, log in logs.items()
-        },
-        waits={name: rows[-TRIES_SHOWN:] for name, rows in waits.items()},
-    )
-
-
-def _span(made: AttemptRow) -> AttemptSpan:
-    return AttemptSpan(
-        attempt=made.attempt,
-        worker=made.worker,
-        started=made.started,
-        ended=made.ended,
-        status=made.status,
-    )
 
 
 def _data(reader: Reader, step: StepState) -> Any:

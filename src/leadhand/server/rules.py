@@ -48,7 +48,7 @@ RULES: tuple[RouteRule, ...] = (
     *_rules(PUBLIC, "POST /session", signs_in=True),
     *_rules(VIEWER, "GET /openapi.json", "GET /session", "DELETE /session"),
     *_rules(VIEWER, "GET /runs", "GET /runs/{run}", "GET /runs/{run}/graph"),
-    *_rules(VIEWER, "GET /runs/{run}/attempts"),
+    *_rules(VIEWER, "GET /runs/{run}/rows"),
     *_rules(VIEWER, "GET /runs/{run}/steps/{step}", "GET /runs/{run}/steps/{step}/output"),
     *_rules(VIEWER, "GET /runs/{run}/steps/{step}/inputs/{name}"),
     *_rules(VIEWER, "GET /runs/{run}/model-calls", "GET /runs/{run}/model-calls/{number}"),

@@ -14,10 +14,8 @@ from leadhand.app.comparison import (
     revision_numbered,
 )
 from leadhand.app.step_graph import (
-    AttemptsDocument,
     GraphDocument,
     StepDocument,
-    attempts_document,
     graph_document,
     input_of,
     output_of,
@@ -38,6 +36,7 @@ from leadhand.core.views.model_calls import (
     model_call_document,
     model_call_rows,
 )
+from leadhand.core.views.rows import RowsDocument, rows_document
 from leadhand.core.views.run_comparison import RunComparison
 from leadhand.errors import UsageError
 from leadhand.server import documents
@@ -63,12 +62,20 @@ async def graph(request: Request, run: str) -> Response:
     return await seen(request, of_run(run), lambda desk: graph_document(desk.state(run)))
 
 
-@router.get("/runs/{run}/attempts", responses=document(AttemptsDocument))
-async def attempts(request: Request, run: str) -> Response:
-    """Return the times of attempts, of steps with more than one, and of waits."""
+@router.get("/runs/{run}/rows", responses=document(RowsDocument))
+async def rows(
+    request: Request,
+    run: str,
+    after: Annotated[
+        int,
+        Query(ge=0, le=10**15, description="Only rows that changed after this entry of the log."),
+    ] = 0,
+) -> Response:
+    """Return plan and execution on the same rows: each step as approved, and how it went."""
 
-    def make(desk: CachedReader) -> AttemptsDocument:
-        return attempts_document(desk, desk.state(run))
+    def make(desk: CachedReader) -> RowsDocument:
+        desk.header(run)
+        return rows_document(((entry.at, event) for entry, event in desk.events(run)), after)
 
     return await seen(request, of_run(run), make)
 

@@ -76,7 +76,7 @@ export const api = {
   runs: (filter = {}, signal) => get(`/runs${query(filter)}`, signal),
   run: (run, signal) => get(`/runs/${at(run)}`, signal),
   graph: (run, signal) => get(`/runs/${at(run)}/graph`, signal),
-  attempts: (run, signal) => get(`/runs/${at(run)}/attempts`, signal),
+  rows: (run, after, signal) => get(`/runs/${at(run)}/rows${query({ after })}`, signal),
   step: (run, step, signal) => get(`/runs/${at(run)}/steps/${at(step)}`, signal),
   output: (run, step, attempt, signal) => get(`/runs/${at(run)}/steps/${at(step)}/output${query({ attempt })}`, signal),
   outputAddress: (run, step, attempt) => `${BASE}/runs/${at(run)}/steps/${at(step)}/output${query({ attempt })}`,

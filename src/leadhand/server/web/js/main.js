@@ -21,7 +21,7 @@ const TITLES = { overview: "Overview", inbox: "Inbox", compare: "Compare runs", 
 function Screen() {
   const { path } = route.value;
   const [place, ident] = path;
-  if (place === "runs" && ident) return html`<${Run} key=${ident} run=${ident} tab=${path[2] ?? "graph"} />`;
+  if (place === "runs" && ident) return html`<${Run} key=${ident} run=${ident} tab=${path[2]} />`;
   if (place === "runs") return html`<${Runs} />`;
   if (place === "overview") return html`<${Overview} />`;
   return html`<${LazyScreen} key=${place} place=${place} ident=${ident} />`;

@@ -45,7 +45,7 @@ function Outcome({ head }) {
   const more = headed(head.reason).body; // what a program printed
   return html`<div class="note outcome tone-${tone}"><${Glyph} shape=${shape} /><div><p><${Txt} v=${head.headline} /></p>
     ${more && html`<details><summary>Full reason</summary><${Said} v=${head.reason} /></details>`}
-    ${head.result != null && html`<details><summary>Result: <span class="muted"><${Txt} v=${short(brief(head.result), 160)} /></span></summary><${Value} v=${head.result} /></details>`}</div></div>`;
+    ${head.result != null && html`<details><summary>Result: <span class="muted"><${Txt} v=${short(brief(head.result), 110)} /></span></summary><${Value} v=${head.result} /></details>`}</div></div>`;
 }
 
 const brief = (value) => (typeof value === "string" ? value : JSON.stringify(value));
@@ -124,7 +124,7 @@ function Notes({ live, head }) {
   const asked = waiting.filter((each) => each.kind !== "review" && !(each.step && each.step === route.value.query.step));
   return html`
     ${review?.waiting && review.revision > (head.revision ?? 0) && route.value.path[2] !== "plan" && html`<p class="note tone-ask"><${Glyph} shape="person" /><span>Revision ${review.revision} is waiting for ${review.people > 1 ? count(review.people, "approval") : "approval"}. <a href=${to(["runs", live.run, "plan"])}>Review plan</a></span></p>`}
-    ${asked.map((each) => html`<p class="note tone-ask"><${Glyph} shape="person" /><span><${Txt} v=${headed(each.text).head} /> <a href=${each.step ? to(["runs", live.run, "graph"], { step: each.step }) : to(["inbox"])}>Answer</a></span></p>`)}
+    ${asked.map((each) => html`<p class="note tone-ask"><${Glyph} shape="person" /><span><${Txt} v=${headed(each.text).head} /> <a href=${each.step ? to(["runs", live.run], { step: each.step }) : to(["inbox"])}>Answer</a></span></p>`)}
     ${(head.dropped ?? []).slice(0, 10).map((each) => html`<p class="note tone-warn"><${Glyph} shape="loop" /><span>Dropped: <${Txt} v=${each.step} /> (${each.status}): <${Txt} v=${each.reason} /></span></p>`)}
     ${head.rollback && html`<p class="note tone-warn"><${Glyph} shape="loop" /><span>Rolled back by run <a href=${to(["runs", head.rollback.run])}>${head.rollback.run}</a>: ${head.rollback.status}</span></p>`}`;
 }

@@ -6,7 +6,7 @@ import { useKeys } from "../keys.js";
 import { LiveRun } from "../run/live.js";
 import { Head } from "../run/head.js";
 import { Graph } from "../run/graph.js";
-import { Timeline } from "../run/timeline.js";
+import { PlanRows } from "../run/rows.js";
 import { Plan } from "../run/plan.js";
 import { Ledger } from "../run/ledger.js";
 import { Outputs } from "../run/outputs.js";
@@ -15,13 +15,15 @@ import { Loading, Title, Trouble } from "../ui/parts.js";
 import { runState } from "../status.js";
 import { goalText } from "../text.js";
 
-const TABS = { graph: ["Graph", Graph], timeline: ["Timeline", Timeline], plan: ["Plan", Plan], ledger: ["Event log", Ledger], outputs: ["Outputs", Outputs] };
+const TABS = { rows: ["Steps", PlanRows], graph: ["Graph", Graph], plan: ["Plan", Plan], log: ["Event log", Ledger], outputs: ["Outputs", Outputs] };
 
-export function Run({ run, tab }) {
+export function Run({ run, tab: named }) {
+  const tab = TABS[named] ? named : "rows";
+  const view = (name) => (name === "rows" ? ["runs", run] : ["runs", run, name]);
   const live = useMemo(() => new LiveRun(run), [run]);
   useEffect(() => () => live.close(), [live]);
   const step = route.value.query.step ?? "";
-  const close = () => go(["runs", run, tab], { q: route.value.query.q });
+  const close = () => go(view(tab), { q: route.value.query.q });
   const head = live.head.value;
   const status = head?.status;
   useEffect(() => {
@@ -34,14 +36,14 @@ export function Run({ run, tab }) {
   }, [goal]);
   const names = Object.keys(TABS);
   useKeys("Run", {
-    ...Object.fromEntries(names.map((name, place) => [String(place + 1), [TABS[name][0], () => go(["runs", run, name], { step })]])),
+    ...Object.fromEntries(names.map((name, place) => [String(place + 1), [TABS[name][0], () => go(view(name), { step })]])),
     Escape: step ? ["Close the step", close] : ["All runs", () => go(["runs"])],
   }, [run, tab, step]);
   if (live.error.value && !head) return html`<${Title} sub=${html`<a href=${to(["runs"])}>All runs</a>`}>Run ${run}</${Title}><${Trouble} error=${live.error.value} missing="Run not found" again=${() => live.load()} />`;
   if (!head) return html`<${Loading} what="Loading the run" />`;
-  const [, View] = TABS[tab] ?? TABS.graph;
+  const [, View] = TABS[tab];
   return html`<div class="run ${step ? "with-drawer" : ""}"><div class="run-main"><${Head} live=${live} />
-    <nav class="tabs" aria-label="Views of this run">${names.map((name) => html`<a href=${to(["runs", run, name], { step })} aria-current=${(TABS[tab] ? tab : "graph") === name ? "page" : undefined}>${TABS[name][0]}${name === "plan" && live.review.state.value.data?.waiting ? html`<b class="badge">review</b>` : ""}</a>`)}</nav>
+    <nav class="tabs" aria-label="Views of this run">${names.map((name) => html`<a href=${to(view(name), { step })} aria-current=${tab === name ? "page" : undefined}>${TABS[name][0]}${name === "plan" && live.review.state.value.data?.waiting ? html`<b class="badge">review</b>` : ""}</a>`)}</nav>
     <div class="view view-${tab}"><${View} key=${tab} live=${live} step=${step} /></div></div>
     ${step && html`<${Drawer} key=${step} live=${live} step=${step} onClose=${close} />`}</div>`;
 }

@@ -1,0 +1,121 @@
+"""Plan and execution on the same rows: against recorded histories and simulated worlds."""
+
+import pytest
+from msgspec import UNSET
+
+from leadhand.codec.events import decode
+from leadhand.core import events as ev
+from leadhand.core.views.rows import OPEN, RowFold, rows_document
+from tests.golden.test_replay import NAMES, events
+from tests.simulation.simulator import simulate_seed
+from tests.simulation.world import World
+
+SEEDS = range(100, 125)
+
+
+@pytest.fixture(scope="module")
+def logs():
+    """Recorded histories, and the logs of simulated worlds full of faults: (at, event)."""
+    found = {name: [(at, event) for at, _batch, event in events(name)] for name in NAMES}
+    kept = []
+    made = World.__init__
+
+    def noted(self, *args, **more):
+        made(self, *args, **more)
+        kept.append(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(World, "__init__", noted)
+        for seed in SEEDS:
+            simulate_seed(seed)
+    for world in kept:
+        for run, entries in world.disk.logs.items():
+            if not run.startswith("$") and entries:
+                name = f"seed {world.scenario.seed} {run}"
+                found[name] = [(e.at, decode(e.version, e.body)) for e in entries]
+    return found
+
+
+def attempts_in(log):
+    """By step: the (attempt, start, end) that the log itself tells, in microseconds."""
+    found = {}
+    for at, event in log:
+        match event:
+            case ev.AttemptStarted():
+                found.setdefault(event.step, []).append([event.attempt, at, OPEN])
+            case ev.AttemptReported() | ev.AttemptLost():
+                found[event.step][-1][2] = at
+            case _:
+                pass
+    return found
+
+
+def folded(log):
+    fold = RowFold()
+    for at, event in log:
+        fold.add(at, event)
+    return fold
+
+
+def test_segments_cover_what_the_log_says_and_do_not_overlap(logs):
+    """From the approval of a step to its end; attempts exactly as the log has them."""
+    kinds = set()
+    for name, log in logs.items():
+        fold, made = folded(log), attempts_in(log)
+        added = {}
+        for at, event in log:
+            if isinstance(event, ev.RevisionApproved):
+                for ident in fold.state.steps:
+                    if fold.state.steps[ident].revision == event.number:
+                        added[ident] = at
+        reopened = {at for at, event in log if isinstance(event, ev.RunReopened)}
+        for ident, step in fold.state.steps.items():
+            spans = fold.segments.get(ident, [])
+            kinds |= {span.kind for span in spans}
+            told = [[s.attempt, s.start, s.end] for s in spans if s.kind == "attempt"]
+            assert told == made.get(ident, []), (name, ident)
+            here = added[ident]
+            for span in spans:
+                assert span.start == here or span.start in reopened, (name, ident, span)
+                assert span.end >= span.start or (span.end == OPEN and span is spans[-1])
+                here = span.end
+            assert bool(spans and spans[-1].end == OPEN) == (not step.settled), (name, ident)
+    waits = {"dependencies", "start_time", "queued", "held", "retry", "question", "probe"}
+    assert waits | {"attempt"} <= kinds
+
+
+def test_what_changed_since_completes_what_was_known(logs):
+    """A reader that asks for changes holds the same rows as one that asks for all."""
+    for name, log in logs.items():
+        for cut in {1, len(log) // 2, len(log) - 1}:
+            before = rows_document(log[:cut])
+            more = rows_document(log, before.seq)
+            held = {row.id: row for row in before.rows} | {row.id: row for row in more.rows}
+            whole = rows_document(log)
+            assert len(held) == whole.total, name
+            for row in whole.rows:
+                assert held[row.id] == row, (name, cut, row.id)
+
+
+def test_a_replaced_step_stands_beside_its_successor_with_the_reason():
+    """`iterative` replaces a step; the successor says which revision added it, and why."""
+    doc = rows_document([(at, event) for at, _batch, event in events("iterative")])
+    old = next(row for row in doc.rows if row.replaced_by is not UNSET)
+    new = doc.rows[doc.rows.index(old) + 1]
+    assert (new.id, new.replaces) == (old.replaced_by, old.id)
+    assert new.added.revision > doc.approved == 1
+    assert any(
+        each.kind == "revision" and f"replaced {old.id} by {new.id}" in each.text
+        for each in doc.deviations
+    )
+
+
+def test_what_was_not_planned_is_listed(logs):
+    """Another worker, retries, left-out steps: one line each, and none for a plain run."""
+    assert rows_document(logs["chain"]).deviations == []
+    (other, *_) = [d for d in rows_document(logs["reroute"]).deviations if d.kind == "worker"]
+    assert other.text.startswith("attempt 2 by other instead of ")
+    (again,) = [d for d in rows_document(logs["retry"]).deviations if d.kind == "retry"]
+    assert "attempts; the last failure: " in again.text
+    kinds = {d.kind for log in logs.values() for d in rows_document(log).deviations}
+    assert {"revision", "worker", "retry", "left_out", "tolerated", "redo"} == kinds
