@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from leadhand.server import npm_assets
+from leadhand.server.routes.pages import served_bytes
 from tests.support.need import need
 from tests.test_house import ROOT, tracked
 
@@ -41,7 +42,11 @@ def _digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-@pytest.mark.parametrize("path", OURS, ids=lambda path: path.relative_to(WEB).as_posix())
+def _name(path: Path) -> str:
+    return path.relative_to(WEB).as_posix()
+
+
+@pytest.mark.parametrize("path", OURS, ids=_name)
 def test_our_files_are_small_and_name_no_other_host(path):
     """The same caps as for Python; and no address but the namespace of SVG."""
     text = path.read_text()
@@ -62,7 +67,7 @@ def _functions(text: str):
             yield begins[1], end - start + 1
 
 
-@pytest.mark.parametrize("path", OURS, ids=lambda path: path.relative_to(WEB).as_posix())
+@pytest.mark.parametrize("path", OURS, ids=_name)
 def test_texts_never_become_markup_or_code(path):
     """What agents write is shown as text; nothing is evaluated; nothing stands inline."""
     text = path.read_text()
@@ -76,8 +81,24 @@ def test_the_scripts_are_small():
     """All of it, ours and theirs, as it goes over the wire."""
     need(npm_assets.ready(), "the fetched files")
     files = [path for path in WEB.rglob("*") if path.suffix in {".js", ".mjs"}]
-    total = sum(len(gzip.compress(path.read_bytes(), 6)) for path in files)
+    total = sum(len(gzip.compress(served_bytes(path), 6)) for path in files)
     assert total <= SCRIPT_BYTES_MAX, f"{total:,} bytes"
+
+
+@pytest.mark.parametrize("path", [path for path in OURS if path.suffix == ".js"], ids=_name)
+def test_scripts_are_sent_without_comments_and_otherwise_as_they_are(path):
+    """Line for line the same, so that a browser names the line of the source."""
+    lines = path.read_text().splitlines()
+    sent = served_bytes(path).decode().splitlines()
+    assert len(sent) == len(lines)
+    dropped = [line.strip() for line, kept in zip(lines, sent, strict=True) if line != kept]
+    assert all(re.match(r"//|/\*\*|\*|@|[^;{}]*(\*/)?$", line) for line in dropped), dropped
+    ticks = [line for line in dropped if line.count("`") % 2]
+    assert not ticks, "a comment that begins or ends a text"
+    inside = False
+    for line, kept in zip(lines, sent, strict=True):
+        assert not inside or line == kept, f"this line of a text is no comment: {line}"
+        inside ^= bool(kept.count("`") % 2)
 
 
 def test_the_lock_says_what_and_never_where():

@@ -45,6 +45,10 @@ NOT_BUILT = """<!doctype html>
 from this installation: install a published wheel, or run <code>leadhand doctor --fix</code> and
 start the server again.</p></html>
 """
+_COMMENTS = re.compile(
+    rb"^[ \t]*(?://[^\n]*\n|/\*\*(?:(?!\*/).)*\*/[ \t]*\n)", re.MULTILINE | re.DOTALL
+)
+"""Comments on lines of their own; in our scripts no text spans lines that look like one."""
 _INLINE = re.compile(rb"<script\b([^>]*)>(.*?)</script>", re.DOTALL | re.IGNORECASE)
 
 
@@ -80,7 +84,17 @@ async def asset(request: Request, version: str, file: str) -> Response:  # noqa:
         raise missing("file not found")
     stamp = found.stat()
     name = f"{found} {stamp.st_mtime_ns} {stamp.st_size}"
-    return _sent(request, packed_of(name, found.read_bytes), IMMUTABLE, TYPES[found.suffix])
+    return _sent(
+        request, packed_of(name, lambda: served_bytes(found)), IMMUTABLE, TYPES[found.suffix]
+    )
+
+
+def served_bytes(path: Path) -> bytes:
+    """Return a file as it is sent: a script without its comments, line for line the same."""
+    body = path.read_bytes()
+    if path.suffix != ".js":
+        return body
+    return _COMMENTS.sub(lambda found: b"\n" * found[0].count(b"\n"), body)
 
 
 class Packed(NamedTuple):
