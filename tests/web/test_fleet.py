@@ -2,17 +2,22 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
 
+from leadhand.server.accounts import digest_of
 from tests.fleet.places import make_repo
 from tests.support.cli import PROGRAM, environment
 from tests.support.need import need
+from tests.support.serving import TOKENS
 from tests.web.conftest import AXE, printed, shot
 from tests.web.test_gallery import SIZES, faults, too_wide
 
@@ -51,6 +56,10 @@ class Fleet:
             'publish = "leadhand/main"\n[policy]\nbackoff = "50 ms"\n'
             '[coders.scripted]\nkind = "command"\nmodel = "none"\n'
             f"command = {json.dumps(command)}\n"
+            + "".join(
+                f'[server.people.{role}]\nrole = "{role}"\ntoken = "{digest_of(TOKENS[role])}"\n'
+                for role in ("viewer", "operator")
+            )
         )
         lines = [f"  - {{id: {t}, goal: write the module {t}, writes: [{t}.py]}}" for t in TASKS]
         epic = "# Add a search\n\nFind words.\n\n```yaml\ntasks:\n" + "\n".join(lines) + "\n```\n"
@@ -67,6 +76,20 @@ class Fleet:
         self.url = json.loads(self.process.stdout.readline())["url"] + "/"
         token = (folder / ".leadhand" / "fleet" / "fleet.db.token").read_text().strip()
         self.entry = f"{self.url}#token={token}"
+
+    def call(self, role: str, method: str, path: str, body: dict | None = None) -> tuple:
+        """Return the status and the document of a request."""
+        request = urllib.request.Request(f"{self.url}api/v1{path}", method=method)
+        request.add_header("Authorization", f"Bearer {TOKENS[role]}")
+        if body is not None:
+            request.data = json.dumps(body).encode()
+            request.add_header("Content-Type", "application/json")
+        try:
+            with urllib.request.urlopen(request) as answer:
+                return answer.status, json.load(answer)
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, json.load(error)
 
     def status(self) -> dict:
         return json.loads(printed(self.folder, "fleet", "status", "--json"))
@@ -99,32 +122,33 @@ def opened(pages, fleet, theme="light", size="wide"):
     page = pages(fleet.entry, context=context)
     expect(page.get_by_role("heading", name="Overview", level=1)).to_be_visible()
     page.goto(f"{fleet.url}#/fleet")
-    expect(page.get_by_role("heading", name="Running agents")).to_be_visible()
+    expect(page.get_by_role("heading", name="Tasks", level=2)).to_be_visible()
     return page
+
+
+def column(page, name):
+    return page.locator(".column").filter(has=page.locator("h4", has_text=name))
 
 
 # Colours do not depend on the width: dark is looked at once.
 @pytest.mark.parametrize(
     ("theme", "size"), [("light", "wide"), ("light", "phone"), ("dark", "wide")]
 )
-def test_a_fleet_at_work_is_seen_on_every_screen(pages, fleet, theme, size):
-    """Its figures are those of the commands; nothing is too wide, and everything can be read."""
+def test_a_fleet_at_work_is_seen_as_a_board(pages, fleet, theme, size):
+    """Each task in its column; what is blocked, why, and what unblocks it; nothing is too wide."""
     need(AXE.exists(), "axe-core, which `make test` fetches by npm")
     fleet.until(blocked=1, landed=3, running=2)
     page = opened(pages, fleet, theme, size)
-    expect(page.locator(".agent")).to_have_count(2)
-    expect(page.locator(".agent-words").first).to_contain_text("python -m pytest -q")
-    expect(page.locator(".letter")).to_contain_text("changed nothing")
-    figures = fleet.status()
-    tiles = {
-        each.locator("dt").inner_text(): each.locator("dd").inner_text().split("\n")[0]
-        for each in page.locator(".tile").all()
-    }
-    assert tiles["Running agents"].split()[0] == "2"
-    assert tiles["Merged, last hour"].split()[0] == str(figures["landed"]["last_hour"]) == "3"
-    assert tiles["Blocked tasks"].split()[0] == "1"
-    expect(page.locator(".flow")).to_contain_text("3Merged")
-    page.wait_for_timeout(400)
+    expect(column(page, "Working").locator(".task")).to_have_count(2)
+    expect(column(page, "Working")).to_contain_text("python -m pytest -q")
+    expect(column(page, "Merged").locator(".task")).to_have_count(3)
+    blocked = page.locator(".blocked li")
+    expect(blocked).to_contain_text("hopeless")
+    expect(blocked).to_contain_text("has changed nothing")
+    expect(blocked.get_by_role("link", name="Answer in the inbox")).to_be_visible()
+    expect(page.locator(".title")).to_contain_text(
+        "shop · 1 open epic of 1 · 2 of 4 agents running · 3 merged"
+    )
     page.evaluate("document.querySelector('main')?.scrollTo?.(0, 0)")
     name = f"fleet-at-work-{theme}-{size}"
     shot(page, name)
@@ -133,27 +157,95 @@ def test_a_fleet_at_work_is_seen_on_every_screen(pages, fleet, theme, size):
     shot(page, f"{name}-whole")
     assert faults(page) == []
     assert too_wide(page) <= 0
+    page.get_by_role("link", name="shaky").click()
+    expect(page.locator(".failure")).to_contain_text("does not pass")
+    shot(page, f"fleet-task-{theme}-{size}")
+    assert faults(page) == []
+    assert too_wide(page) <= 0
+
+
+def test_tasks_are_found_grouped_and_opened_with_the_keyboard(pages, fleet):
+    fleet.until(blocked=1, landed=3, running=2)
+    page = opened(pages, fleet)
+    page.keyboard.press("/")
+    page.keyboard.type("slow-two")
+    expect(page.locator(".task")).to_have_count(1)
+    page.keyboard.press("Escape")
+    expect(page.locator(".task")).to_have_count(5)
+    expect(page.locator(".epic-lane")).to_contain_text("3 of 6 merged")
+    page.get_by_text("Plan: 1 wave").click()
+    expect(page.locator(".waves")).to_contain_text("index, query, shaky")
+    page.get_by_label("Group by epic").uncheck()
+    expect(page.locator(".epic-lane")).to_have_count(0)
+    expect(page).to_have_url(re.compile("view=flat"))
+    expect(page.locator(".task")).to_have_count(5)
+    page.locator(".task a").first.focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="Transcript")).to_be_visible()
+
+
+def test_a_fleet_is_paused_and_resumed_and_wrong_epics_are_explained(pages, fleet):
+    """Each action shows its effect without a reload; what was typed is kept."""
+    fleet.until(blocked=1, landed=3, running=2)
+    page = opened(pages, fleet)
+    page.get_by_role("button", name="Pause").click()
+    expect(page.locator(".fleet-note")).to_contain_text("Paused by root")
+    shot(page, "fleet-paused")
+    page.get_by_role("button", name="Resume").click()
+    expect(page.locator(".fleet-note")).to_have_count(0)
+    page.get_by_role("button", name="Submit epic").click()
+    page.get_by_label("Epic", exact=True).fill("# Sort\n\nSort the words.")
+    page.locator("dialog").get_by_role("button", name="Submit epic").click()
+    expect(page.locator("dialog .trouble")).to_contain_text("this fleet has no planner")
+    shot(page, "fleet-submit")
+    page.locator("dialog").get_by_role("button", name="Cancel").click()
+    page.get_by_role("button", name="Submit epic").click()
+    expect(page.get_by_label("Epic", exact=True)).to_have_value("# Sort\n\nSort the words.")
+
+
+def test_the_api_shows_and_orders_by_role(fleet):
+    """A viewer reads the board and a task; only an operator submits, pauses and drains."""
+    fleet.until(blocked=1, landed=3, running=2)
+    run = fleet.call("viewer", "GET", "/fleet")[1]["fleet"]["epics"][0]["run"]
+    found = fleet.call("viewer", "GET", f"/fleet/{run}/shaky")[1]
+    assert [each["outcome"] for each in found["attempts"]] == ["failed", "merged"]
+    assert found["change"]["files"][0]["path"] == "shaky.py"
+    assert fleet.call("viewer", "GET", f"/fleet/{run}/nothing")[0] == 404
+    for verb in ("pause", "resume", "drain"):
+        assert fleet.call("viewer", "POST", f"/fleet/{verb}", {})[0] == 403
+    assert fleet.call("viewer", "POST", "/fleet/epics", {"text": "# a"})[0] == 403
+    code, problem = fleet.call("operator", "POST", "/fleet/epics", {"text": "# Sort\n\nSort."})
+    assert (code, "no planner" in problem["detail"]) == (422, True)
+    code, problem = fleet.call("operator", "POST", "/fleet/epics", {"text": ""})
+    assert code == 422
+    known = (fleet.folder / "search.md").read_text()
+    given = {"text": known, "name": "search.md"}
+    assert fleet.call("operator", "POST", "/fleet/epics", given)[1]["known"] == "running"
+    assert fleet.call("operator", "POST", "/fleet/pause", {})[1] == {"paused": True, "agents": 2}
+    assert fleet.status()["live"]["paused"]["by"] == "operator"
+    assert fleet.call("operator", "POST", "/fleet/resume", {})[1]["paused"] is False
 
 
 def test_an_agent_is_read_told_and_stopped_by_an_operator(pages, fleet):
     fleet.until(blocked=1, landed=3, running=2)
     page = opened(pages, fleet)
-    one = page.locator(".agent").filter(has_text="slow-one")
-    one.get_by_role("button", name="Transcript").click()
+    page.get_by_role("link", name="slow-one").click()
     expect(page.locator(".words")).to_contain_text("I look at the tests of slow-one")
     shot(page, "fleet-words")
-    page.keyboard.press("Escape")
-    one.get_by_role("button", name="Message").click()
+    page.get_by_role("button", name="Message agent").click()
     page.get_by_role("textbox", name="Message").fill("hurry up")
     page.locator("dialog").get_by_role("button", name="Send message").click()
     expect(page.get_by_text("Message sent to")).to_be_visible()
-    expect(page.locator(".flow")).to_contain_text("4Merged")
-    two = page.locator(".agent").filter(has_text="slow-two")
-    two.get_by_role("button", name="Stop").click()
+    expect(page.locator(".task-now")).to_contain_text("Merged")
+    expect(page.locator(".file")).to_contain_text("+name = 'slow-one'")
+    page.get_by_role("link", name="Fleet").last.click()
+    expect(column(page, "Merged").locator(".task")).to_have_count(4)
+    page.get_by_role("link", name="slow-two").click()
+    page.get_by_role("button", name="Stop agent").click()
     page.get_by_label("Reason").fill("it takes too long")
     page.locator("dialog").get_by_role("button", name="Stop agent").click()
     expect(page.get_by_text("Stopping the agent")).to_be_visible()
-    expect(page.locator(".agent").filter(has_text="attempt 2")).to_contain_text("slow-two")
+    expect(page.get_by_role("region", name="Attempts")).to_contain_text("2 coder")
 
 
 def test_a_server_without_a_fleet_says_how_to_start_one(pages, deploy):

@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -75,35 +74,68 @@ def check_history(notes, figures):
         shutil.rmtree(place)
 
 
-def test_the_example_is_seen_from_the_first_agent_to_the_last_commit(pages, tmp_path):
+def column(page, name):
+    return page.locator(".column").filter(has=page.locator("h4", has_text=name))
+
+
+def submit(page):
+    """Submit the epic from its file, and see what the planner makes of it."""
+    page.get_by_role("button", name="Submit epic").click()
+    page.get_by_label("Markdown file").set_input_files(EXAMPLE / "search.md")
+    page.locator("dialog").get_by_role("button", name="Submit epic").click()
+    expect(page.get_by_text("Epic submitted: Add a search to the notes")).to_be_visible()
+    expect(page.locator(".epic-lane")).to_contain_text("Add a search to the notes")
+    expect(column(page, "Working").locator(".task").first).to_be_visible(timeout=60_000)
+    shot(page, "fleet-example-at-work")
+
+
+def look_at_rank(page):
+    """The task that failed four times: its merged difference, and the test that it failed."""
+    page.get_by_role("link", name="rank", exact=True).click()
+    expect(page.locator(".task-now")).to_contain_text("Merged")
+    expect(page.locator(".file").first).to_contain_text("+def ")
+    failure = page.locator(".failure").last
+    expect(failure.locator("code").first).to_contain_text("test_")
+    output = failure.locator(".output")
+    expect(output).to_contain_text("Traceback")
+    assert "mono" in output.evaluate("(each) => getComputedStyle(each).fontFamily").lower()
+    expect(page.get_by_role("region", name="Attempts")).to_contain_text("reroute")
+    shot(page, "fleet-example-task")
+
+
+def test_an_epic_is_submitted_watched_from_planned_to_merged_and_the_fleet_drained(pages, tmp_path):
     shutil.copytree(EXAMPLE, tmp_path / "fleet")
     folder = Folder(tmp_path / "fleet")
     env = environment(folder.path)
     subprocess.run([sys.executable, "make_repo.py"], cwd=folder.path, env=env, check=True)
+    settings = folder.path / "leadhand.toml"  # one agent, so that tasks are seen to wait for it
+    settings.write_text(settings.read_text().replace("agents = 4", "agents = 1"))
     before = every_byte(folder.path / "notes")
-    assert folder.run("fleet", "submit", "search.md").code == 0
     with folder.start("fleet", "start", "--port", "0", "--json") as child:
         url = json.loads(child.stdout.readline())["url"] + "/"
         token = (folder.path / ".leadhand/fleet/fleet.db.token").read_text().strip()
         page = pages(f"{url}#token={token}")
         expect(page.get_by_role("heading", name="Overview", level=1)).to_be_visible()
         page.goto(f"{url}#/fleet")
-        expect(page.get_by_role("heading", name="Running agents")).to_be_visible()
-        expect(page.locator(".agent").first).to_be_visible(timeout=60_000)
-        shot(page, "fleet-example-at-work")
+        expect(page.get_by_text("No epics yet")).to_be_visible()
+        submit(page)
+        waits = column(page, "Planned").locator(".task a").first.inner_text(timeout=60_000)
         figures = ended(folder)
-        expect(page.locator(".flow")).to_contain_text("7Merged", timeout=30_000)
-        expect(page.locator(".agent")).to_have_count(0)
-        tiles = {
-            each.locator("dt").inner_text(): each.locator("dd").inner_text().split("\n")[0]
-            for each in page.locator(".tile").all()
-        }
-        assert tiles["Running agents"].split()[0] == "0"
-        assert tiles["Merged, last hour"].split()[0] == str(figures["landed"]["last_hour"]) == "7"
-        assert tiles["Blocked tasks"].split()[0] == "0"
-        expect(page.get_by_text("Add a search to the notes").first).to_be_visible()
+        merged = column(page, "Merged")
+        expect(merged.locator("h4")).to_contain_text("7", timeout=30_000)
+        expect(column(page, "Working").locator(".task")).to_have_count(0)
+        expect(page.get_by_text("No task is blocked.")).to_be_visible()
+        expect(page.locator(".title")).to_contain_text(f"{figures['landed']['total']} merged")
+        page.locator(".epic-lane summary").first.click()  # an epic that has ended is folded up
+        assert waits in merged.locator(".task a").all_inner_texts()
+        page.get_by_text("Plan: ").click()
+        expect(page.locator(".waves")).to_contain_text("wave 2")
         page.set_viewport_size({"width": 1280, "height": 3000})
         shot(page, "fleet-example-done")
-        child.send_signal(signal.SIGTERM)
-        assert finished(child).code == 143
+        look_at_rank(page)
+        page.get_by_role("link", name="Fleet").last.click()
+        page.get_by_role("button", name="Drain").click()
+        page.locator("dialog").get_by_role("button", name="Drain fleet").click()
+        expect(page.get_by_text("The fleet is draining")).to_be_visible()
+        assert finished(child).code == 0
     check_record(folder, before)

@@ -245,6 +245,7 @@ def _first_line(text: str) -> str:
 
 
 BUCKETS = 48
+BUCKETS_MIN = 12
 STEPS_S = (60, 300, 900, 1800, 3600, 3 * 3600, 6 * 3600, 12 * 3600, 86_400, 7 * 86_400, 30 * 86_400)
 
 
@@ -254,7 +255,7 @@ def series(sources: Sources, spent: Sequence[tuple[int, float]]) -> Doc:
     first = max(sources.since, min(began, default=sources.now))
     span = max(1, (sources.now - first) // 1_000_000)
     step = next((each for each in STEPS_S if span <= each * BUCKETS), STEPS_S[-1]) * 1_000_000
-    start = first // step * step
+    start = min(first // step, sources.now // step - BUCKETS_MIN + 1) * step
     size = min(4 * BUCKETS, (sources.now - start) // step + 1)
     rows = {name: [0.0] * size for name in ("merged", "failures", "recovered", "spend")}
 

@@ -70,7 +70,8 @@ def attempts_of(
                 outcome = "not started" if event.attempt in waited else "lost"
                 row |= {"ended": iso(at), "outcome": outcome, "class": event.failure_class}
             case ev.RecoveryDecided() if event.attempt in found:
-                recovery = {"strategy": event.strategy, "reason": event.reason}
+                # Its reason repeats the failure, which is told already.
+                recovery = {"strategy": event.strategy, "reason": event.reason.split("; ")[-1]}
                 found[event.attempt]["recovery"] = {**recovery, "worker": event.worker}
             case _:
                 pass
@@ -83,7 +84,7 @@ def _failure(failure: Mapping[str, Any] | None) -> Doc:
         return {}
     head, _, log = str(failure.get("message", "")).partition("\n")
     log = log[-MESSAGE_CHARS:].strip("\n")
-    found = {"class": str(failure.get("class", "")), "message": head[:MESSAGE_CHARS]}
+    found = {"class": str(failure.get("class", "")), "message": head[:MESSAGE_CHARS].rstrip(":")}
     return {**found, "log": log, "tests": failing_tests(log)}
 
 

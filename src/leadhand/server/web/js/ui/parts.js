@@ -166,7 +166,8 @@ export function Table({ label, columns, figures = Infinity, kind = "", grouped =
 
 /** A field that narrows what stands below it; `/` goes to it. */
 export function Search({ label, hint = label, value, onInput, push }) {
-  return html`<label class="search ${push ? "push" : ""}"><span class="visually-hidden">${label}</span><input data-search type="search" placeholder=${hint} value=${value} onInput=${(event) => onInput(event.target.value)} /></label>`;
+  const typed = (event) => onInput(event.target.value); // Escape empties the field without an input event
+  return html`<label class="search ${push ? "push" : ""}"><span class="visually-hidden">${label}</span><input data-search type="search" placeholder=${hint} value=${value} onInput=${typed} onSearch=${typed} /></label>`;
 }
 
 export function Title({ children, sub, actions }) {

@@ -13,7 +13,7 @@ function lineKind(line) {
 
 /** The whole of a unified diff, as long as it is: what is approved can be read here. Lines of one kind that
  *  follow each other are one element, and drawn once: an inbox that is asked for again does not draw them. */
-function Diff({ text }) {
+export function Diff({ text }) {
   return useMemo(() => {
     const parts = [];
     for (const line of text.replace(/\n$/, "").split("\n")) {
