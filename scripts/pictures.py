@@ -575,7 +575,7 @@ def take_fleet(camera: Camera, folder: Path) -> None:
             if time.monotonic() > end:
                 raise RuntimeError("the fleet example brings nothing to main")
             time.sleep(0.3)
-        camera.take("dashboard-fleet", f"{url}#token={token}", "fleet", ".flow")
+        camera.take("dashboard-fleet", f"{url}#token={token}", "fleet", ".columns")
         child.send_signal(signal.SIGTERM)
         child.wait(timeout=LIMIT_S)
 

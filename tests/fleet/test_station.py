@@ -76,7 +76,7 @@ async def seen(station, run):
     [
         ("FAILED test_a.py::test_b - assert 1 == 2", ["test_a.py::test_b"]),
         ("...\nFAILED tests/test_a.py::test_b\n", ["tests/test_a.py::test_b"]),
-        ("FAIL: test_b (tests.test_a.Case)\nTraceback", ["test_b (tests.test_a.Case)"]),
+        ("FAIL: test_b (tests.test_a.Case)\nFAILED (failures=1)", ["test_b (tests.test_a.Case)"]),
         ("--- FAIL: TestB\nFAIL", ["TestB"]),
         ("not ok 3 - adds\nok 4 - takes", ["adds"]),
         ("test words::adds ... FAILED", ["words::adds"]),

@@ -94,7 +94,7 @@ def look_at_rank(page):
     page.get_by_role("link", name="rank", exact=True).click()
     expect(page.locator(".task-now")).to_contain_text("Merged")
     expect(page.locator(".file").first).to_contain_text("+def ")
-    failure = page.locator(".failure").last
+    failure = page.locator(".failure[open]")
     expect(failure.locator("code").first).to_contain_text("test_")
     output = failure.locator(".output")
     expect(output).to_contain_text("Traceback")

@@ -29,7 +29,7 @@ MESSAGE_CHARS = 8000
 ATTEMPTS_SHOWN = 50
 TESTS_SHOWN = 20
 _FAILING = re.compile(
-    r"^(?:FAILED (?P<pytest>\S+)(?: - .*)?|(?:FAIL|ERROR): (?P<unittest>\S+ \([^)\n]*\)|\S+)"
+    r"^(?:FAILED (?P<pytest>[^\s(]\S*)(?: - .*)?|(?:FAIL|ERROR): (?P<unittest>\S+ \([^)\n]*\)|\S+)"
     r"|\s*--- FAIL: (?P<go>\S+)|\s*not ok \d+ - (?P<tap>.+)"
     r"|test (?P<rust>\S+) \.\.\. FAILED|\s*● (?P<jest>.+))$",
     re.MULTILINE,

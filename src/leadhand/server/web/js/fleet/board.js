@@ -85,7 +85,7 @@ function Lane({ epic, lane, fleet, cards }) {
 function Plan({ lane }) {
   if (!lane.text && !lane.waves.length) return null;
   return html`<details><summary>Plan: ${count(lane.waves.length, "wave")}</summary>${lane.text && html`<pre class="value epic-text" tabindex="0"><${Txt} v=${lane.text} /></pre>`}
-    <ol class="waves">${lane.waves.map((wave) => html`<li><b><${Txt} v=${wave.because || "no reason given"} /></b> <span class="muted">${count(wave.tasks, "task")} · <${Txt} v=${authorName(wave.by)} /> · <${Ago} at=${wave.at} /></span>
+    <ol class="waves">${lane.waves.map((wave) => html`<li><b><${Txt} v=${wave.because || "no reason given"} /></b> <span class="muted">${wave.tasks > 0 && `${count(wave.tasks, "task")} · `}<${Txt} v=${authorName(wave.by)} /> · <${Ago} at=${wave.at} /></span>
       ${wave.names.length > 0 && html`<p class="muted mono"><${Txt} v=${wave.names.join(", ")} />${wave.tasks > wave.names.length ? ", …" : ""}</p>`}</li>`)}</ol></details>`;
 }
 

@@ -25,9 +25,9 @@ function Whole({ run, task, doc, refresh }) {
   const open = failed[0] === last && card.column !== "merged";
   return html`<p class="crumbs"><a href=${to(["fleet"])}>Fleet</a> › <a href=${to(["runs", run])}><${Txt} v=${doc.epic} /></a></p>
     <${Title} sub=${html`<${Txt} v=${doc.planned.goal.split("\n")[0].slice(0, 300)} />`} actions=${card.live ? html`<${AgentActions} run=${run} task=${task} refresh=${refresh} />` : card.column === "blocked" && (card.question || card.held_by) && html`<${Way} card=${card} />`}><span class="mono"><${Txt} v=${task} /></span></${Title}>
-    <${Now} doc=${doc} run=${run} task=${task} /><div class="stack">${failed.length > 0 && open && html`<${Failure} attempt=${failed[0]} />`}
+    <${Now} doc=${doc} run=${run} task=${task} /><div class="stack">${failed.length > 0 && open && html`<${Failure} attempt=${failed[0]} open />`}
       <${Change} change=${doc.change} /><${Transcript} run=${run} task=${task} attempts=${doc.attempts} live=${card.live} />
-      <${Attempts} attempts=${doc.attempts} />${failed.filter((each) => !open || each !== failed[0]).map((each) => html`<${Failure} key=${each.attempt} attempt=${each} />`)}
+      <${Attempts} attempts=${doc.attempts} />${failed.filter((each) => !open || each !== failed[0]).map((each) => html`<${Failure} key=${each.attempt} attempt=${each} open=${each === failed[0]} />`)}
       <section><h2>Plan</h2><div class="card pad"><${Facts} of=${{ goal: doc.planned.goal, brief: doc.planned.brief, writes: doc.planned.writes.join(", "), acceptance: doc.planned.acceptance.map((argv) => argv.join(" ")).join("\n"), worker: doc.planned.worker }} labels=${{ writes: "may change" }} />
         <p><a href=${to(["runs", run], { step: task })}>Open the step in the run</a></p></div></section></div>`;
 }
@@ -47,10 +47,10 @@ function Now({ doc, run, task }) {
 }
 
 /** What the gate printed, once; the tests that failed stand first. */
-function Failure({ attempt }) {
-  return html`<section><h2>Attempt ${attempt.attempt}: ${words(attempt.class ?? "failed")}</h2><div class="card pad failure"><p><${Txt} v=${attempt.message} /></p>
+function Failure({ attempt, open }) {
+  return html`<details class="card pad failure" open=${open}><summary><h2>Gate output of attempt ${attempt.attempt}: ${words(attempt.class ?? "failed")}</h2></summary><p><${Txt} v=${attempt.message} /></p>
     ${attempt.tests?.length > 0 && html`<p><b>Failing: </b>${attempt.tests.map((name, at) => html`${at ? ", " : ""}<code><${Txt} v=${name} /></code>`)}</p>`}
-    ${attempt.log && html`<pre class="value printed output" tabindex="0" aria-label="Output of the gate"><${Txt} v=${attempt.log} /></pre>`}</div></section>`;
+    ${attempt.log && html`<pre class="value printed output" tabindex="0" aria-label="Output of the gate"><${Txt} v=${attempt.log} /></pre>`}</details>`;
 }
 
 function Change({ change }) {
