@@ -103,7 +103,7 @@ function Criteria({ rows }) {
     <td><code><${Txt} v=${row.criterion} /></code>${beyond(row.finding, [`${row.criterion} does not hold`]) && html`<${Said} v=${row.finding} />`}</td><td><${Txt} v=${row.judged_by} /></td></tr>`)}</${Table}></section>`;
 }
 
-const COLUMNS = ["Attempt", "Worker", "Started", "Duration", "Outcome", "Log"];
+const COLUMNS = ["Attempt", "Worker", "Started", "Duration", "Outcome"];
 
 function Attempts({ attempts, above, choose }) {
   const known = [...above];
@@ -118,10 +118,9 @@ function Attempt({ made, known, choose }) {
   const { attempt: number, failure, recovery, status } = made;
   const why = recovery && !repeated(recovery.reason, known) ? beyond(recovery.reason, [failure?.message]) : "";
   const pause = recovery?.delay ? duration(recovery.delay) : "";
-  return html`<tbody class="attempt"><tr><td>${number}</td><td><${Txt} v=${made.worker} /></td><td title=${full(made.started)}>${clock(made.started, 0)}</td><td class="figure"><${Took} from=${made.started} to=${made.ended} />${made.cost ? html`<p class="muted">${costs(made.cost, made.money)}</p>` : ""}</td>
-      <td><${Status} status=${status === "verified" ? "succeeded" : status} step=${true} />${failure && html` <${Tag} tone="bad">${words(failure.class)}</${Tag}>`}</td>
-      <td><button type="button" class="small" aria-label=${`Log of attempt ${number}`} onClick=${() => choose(number)}>Log</button></td></tr>
-    ${failure && html`<tr class="why"><td colspan="6">${repeated(failure.message, known) ? html`<p class="muted">Reason: see above</p>` : html`<${Said} v=${failure.message} />`}
+  return html`<tbody class="attempt"><tr><td><button type="button" class="small" title="Show the log" aria-label=${`Log of attempt ${number}`} onClick=${() => choose(number)}>${number}</button></td><td><${Txt} v=${made.worker} /></td><td title=${full(made.started)}>${clock(made.started, 0)}</td><td class="figure"><${Took} from=${made.started} to=${made.ended} />${made.cost ? html`<p class="muted">${costs(made.cost, made.money)}</p>` : ""}</td>
+      <td><${Status} status=${status === "verified" ? "succeeded" : status} step=${true} />${failure && html` <${Tag} tone="bad">${words(failure.class)}</${Tag}>`}</td></tr>
+    ${failure && html`<tr class="why"><td colspan="5">${repeated(failure.message, known) ? html`<p class="muted">Reason: see above</p>` : html`<${Said} v=${failure.message} />`}
       ${recovery && html`<p>Recovery: <b>${strategy(recovery.strategy)}</b>${recovery.worker && recovery.worker !== made.worker ? ` to ${recovery.worker}` : ""}${pause && !why.includes(pause) ? ` after ${pause}` : ""}${why ? html`: <${Txt} v=${why} />` : ""}</p>`}</td></tr>`}</tbody>`;
 }
 
@@ -137,6 +136,6 @@ function Instead({ doc }) {
 function Origin({ live, step, doc }) {
   const { revision, author, reason, approved_by: person } = doc.origin;
   return html`<section><h3>Origin</h3><p>Planned in <a href=${to(["runs", live.run, "plan"], { step })}>revision ${revision}</a> ${origin(author)}${person ? `, approved by ${person === "policy" ? "the policy" : person}` : ""}.${reason ? html` <${Said} v=${reason} />` : ""}</p>
-    <p><a href=${to(["runs", live.run, "log"], { step, find: step })}>Events of this step</a></p>
+    <p class="path"><a class="button small" href=${to(["runs", live.run, "log"], { step, find: step })}>Events of this step</a></p>
     <details><summary>Planned step</summary><${Facts} of=${Object.fromEntries(Object.entries(doc.planned).filter(([name]) => name !== "id").map(([name, value]) => [label(name), value]))} /></details></section>`;
 }
