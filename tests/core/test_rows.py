@@ -119,3 +119,21 @@ def test_what_was_not_planned_is_listed(logs):
     assert "attempts; the last failure: " in again.text
     kinds = {d.kind for log in logs.values() for d in rows_document(log).deviations}
     assert {"revision", "worker", "retry", "left_out", "tolerated", "redo"} == kinds
+
+
+def test_the_critical_path_is_what_the_end_waited_for(logs):
+    """Each step of it began after the one before it had ended; the last one ended last."""
+    assert rows_document(logs["chain"]).critical == ["fetch", "parse", "store"]
+    for name, log in logs.items():
+        rows = {row.id: row for row in rows_document(log).rows}
+        made = {
+            ident: [each for each in row.segments if each.kind in ("attempt", "probe")]
+            for ident, row in rows.items()
+        }
+        path = rows_document(log).critical
+        assert bool(path) == any(made.values()), name
+        ends = [max(each.end or 0 for each in made[ident]) for ident in path]
+        assert not path or max(e.end or 0 for all_ in made.values() for e in all_) <= ends[-1]
+        firsts = [made[ident][0].start for ident in path]
+        for before, after in zip(path[:-1], range(1, len(path)), strict=True):
+            assert made[before][0].start <= firsts[after], (name, path)

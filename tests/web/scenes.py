@@ -38,7 +38,7 @@ def row(of: Doc, place: int, before: list[str]) -> Doc:
 
 def rows_of(run: str, rows: list[Doc]) -> Doc:
     doc: Doc = {"run": run, "seq": 1, "approved": 1, "started": START, "end": None}
-    return doc | {"total": len(rows), "plan": [], "rows": rows, "deviations": []}
+    return doc | {"total": len(rows), "plan": [], "rows": rows, "deviations": [], "critical": []}
 
 
 def large(run: str, steps: int, *, width: int = 25) -> Doc:

@@ -164,7 +164,9 @@ def test_a_revised_run_has_the_edges_that_were(pages, rivals):
     shot(page, "truth-revised")
     page.goto(f"{served.url}#/runs/{run}/graph")
     expect(page.locator(".edge.replaced")).to_have_count(1)
-    expect(page.locator("[data-step=read_a]")).to_contain_text("Replaced by broch")
+    expect(page.locator("[data-step=read_a]")).to_contain_text("→ brochure_a")
+    expect(page.locator("[data-step=search_a]")).to_contain_text(re.compile(r"ms · search"))
+    expect(page.locator(".edge.critical")).to_have_count(1)
     page.locator("[data-step=brochure_a]").click()
     expect(page.locator(".instead")).to_contain_text("Replaces read_a")
     # Replaced steps are no part of the work: the bar of a run that succeeded is full.

@@ -1,8 +1,7 @@
 // Where steps stand: by what comes before them, without overlap, whatever the graph.
 import test from "node:test";
 import assert from "node:assert/strict";
-import { SIZE, curve, index, layout, ranks } from "../../../src/leadhand/server/web/js/run/layout.js";
-import { PLAIN_MAX, bundled, part } from "../../../src/leadhand/server/web/js/run/bundle.js";
+import { PLAIN_MAX, SIZE, bundled, curve, index, layout, part, ranks } from "../../../src/leadhand/server/web/js/run/layout.js";
 
 /** A sequence that is the same on every run. */
 function dice(seed) {
@@ -126,4 +125,16 @@ test("opening bundles comes to single steps in the end", () => {
       assert.ok(++depth < 10);
     }
   }
+});
+
+test("a layer of more than 40 steps is grouped by worker; the rest is drawn as it is", () => {
+  const steps = [{ id: "first", worker: "plan" }, ...Array.from({ length: 140 }, (_, n) => ({ id: `s${n}`, worker: n % 2 ? "fetch" : "read" })), { id: "odd", worker: "rare" }, { id: "last", worker: "join" }];
+  const middle = steps.slice(1, -1).map((step) => step.id);
+  const edges = middle.flatMap((id) => [["first", id], [id, "last"]]);
+  const found = bundled(steps, edges);
+  assert.deepEqual(found.bundles.map((each) => [each.label, each.members.length]).sort(), [["fetch", 70], ["join", 1], ["plan", 1], ["rare", 1], ["read", 70]]);
+  assert.ok(found.bundles.every((each) => each.members.length > 1 || each.key === each.members[0]));
+  assert.equal(found.edges.length, 6);
+  assert.equal(bundled(part(steps, edges, found.bundles.find((each) => each.label === "fetch").members).nodes, []), null);
+  assert.equal(bundled(steps.slice(0, 41), edges), null);
 });

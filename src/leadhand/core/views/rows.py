@@ -145,6 +145,8 @@ class RowsDocument(Struct, kw_only=True):
     """The steps in the order of the plan; with `after`, those that changed."""
     deviations: list[Deviation]
     """What was done otherwise than first approved, in order."""
+    critical: list[str]
+    """The steps that the end was waiting for, one after the other, by the times of the log."""
 
 
 OPEN = -1
@@ -386,7 +388,34 @@ class RowFold:
             plan=[_segment(each, began) for each in self.plan if each.end != each.start],
             rows=rows,
             deviations=self.deviations,
+            critical=self._critical(),
         )
+
+    def _critical(self) -> list[str]:
+        """Return the critical path: from the last step back to what each step waited for last."""
+        ends = {
+            ident: max(span.end if span.end != OPEN else self.state.last_at for span in made)
+            for ident, spans in self.segments.items()
+            if (made := [span for span in spans if span.kind in ("attempt", "probe")])
+        }
+        path: dict[str, None] = {}
+        here = max(ends, key=ends.__getitem__, default="")
+        while here and here not in path:
+            path[here] = None
+            before = [name for name in self._before(here) if name in ends]
+            here = max(before, key=ends.__getitem__, default="")
+        return list(path)[::-1]
+
+    def _before(self, ident: str) -> Iterator[str]:
+        """Yield the steps that a step waited for, also those that replaced them in time."""
+        step = self.state.steps[ident]
+        if step.doc.get("supersedes"):
+            yield step.doc["supersedes"]
+        for name in dependencies(step.doc):
+            found = self.state.steps.get(name)
+            while found is not None and (not found.ended or found.ended <= step.started):
+                yield found.id
+                found = self.state.steps.get(found.superseded_by)
 
     def _order(self) -> Iterator[str]:
         """Yield the steps in the order of the plan; what replaced a step stands after it."""

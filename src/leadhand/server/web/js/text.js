@@ -41,7 +41,7 @@ export function short(value, length = 80) {
 export function duration(seconds) {
   if (seconds == null || !Number.isFinite(seconds)) return "–";
   if (seconds <= 0) return "0s";
-  if (seconds < 1) return `${Math.round(seconds * 1000)}ms`;
+  if (seconds < 0.9995) return `${Math.round(seconds * 1000)}ms`;
   if (seconds < 10) return `${Math.round(seconds * 10) / 10}s`;
   const whole = Math.round(seconds);
   const [days, hours] = [Math.floor(whole / 86400), Math.floor(whole / 3600) % 24];

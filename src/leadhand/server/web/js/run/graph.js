@@ -1,15 +1,14 @@
 // The live graph of a run. Layout happens when the shape changes; a change of state touches one node.
-import { html, signal, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../lib.js";
+import { html, signal, useComputed, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../lib.js";
 import { ask, route } from "../router.js";
-import { SIZE, bridge, curve, layout } from "./layout.js";
-import { PLAIN_MAX, bundled, part } from "./bundle.js";
+import { SIZE, bridge, bundled, curve, layout, part } from "./layout.js";
 import { Camera } from "./camera.js";
-import { BundleNode, StepNode } from "./node.js";
 import { filter } from "./filter.js";
-import { shown, stepState } from "../status.js";
+import { useRows, workedOf } from "./rows.js";
+import { SHAPES, shown, stepState } from "../status.js";
 import { useKeys } from "../keys.js";
 import { Empty, Loading, Search } from "../ui/parts.js";
-import { count } from "../text.js";
+import { count, duration, label, short } from "../text.js";
 
 /** What is drawn: the whole graph, a part of it, or bundles of steps. */
 function useDrawn(live, opened) {
@@ -44,6 +43,9 @@ function Canvas({ live, step }) {
   const selected = useMemo(() => signal(step), []);
   selected.value = step;
   const dim = useDim(live, world);
+  const { doc } = useRows(live);
+  const measured = useMemo(() => signal(null), []);
+  measured.value = doc ?? null;
   useLayoutEffect(() => {
     camera.current = new Camera(svg.current, [lines.current, group.current]);
     return () => camera.current.close();
@@ -72,41 +74,44 @@ function Canvas({ live, step }) {
     if (event.key === "Enter" || event.key === " ") (event.preventDefault(), (camera.current.travelled = 0), open(event.target));
     else if (event.key.startsWith("Arrow") || event.key === "Home" || event.key === "End") walk(event, world, camera.current);
   };
-  return html`<${Tools} live=${live} camera=${camera} opened=${opened} setOpened=${setOpened} total=${world.nodes.length} />
-    <div class="graph card"><svg class="edges" aria-hidden="true"><g ref=${lines}><${Edges} live=${live} world=${world} /></g></svg>
+  return html`<${Tools} live=${live} camera=${camera} opened=${opened} setOpened=${setOpened} total=${world.nodes.length} grouped=${opened.length > 0 || world.bundles} />
+    <div class="graph card"><svg class="edges" aria-hidden="true"><g ref=${lines}><${Edges} live=${live} world=${world} critical=${doc?.critical.join("\n")} /></g></svg>
       <svg class="nodes" ref=${svg} role="group" aria-label=${`Graph of ${count(world.nodes.length, "step")}. Arrow keys follow the edges.`} onClick=${(event) => open(event.target)} onKeyDown=${keys}>
-      <g ref=${group}><${Drawing} live=${live} world=${world} selected=${selected} dim=${dim} /></g></svg></div>`;
+      <g ref=${group}><${Drawing} live=${live} world=${world} selected=${selected} dim=${dim} measured=${measured} /></g></svg></div>`;
 }
 
 /** Apart from the rest, so that a selected step or a zoom does not touch a thousand nodes. */
-function Drawing({ live, world, selected, dim }) {
+function Drawing({ live, world, selected, dim, measured }) {
   const counts = useBundleCounts(live, world);
   return useMemo(() => {
     const { drawn, bundles, keys } = world;
-    return keys.map((key, place) => (bundles
+    return keys.map((key, place) => (bundles?.bundles[place].members.length > 1
       ? html`<${BundleNode} key=${key} bundle=${bundles.bundles[place]} counts=${counts} x=${drawn.x[place]} y=${drawn.y[place]} focusable=${place === 0} />`
-      : html`<${StepNode} key=${key} signal=${live.nodes.get(key)} x=${drawn.x[place]} y=${drawn.y[place]} selected=${selected} dim=${dim} focusable=${place === 0} />`));
+      : html`<${StepNode} key=${key} signal=${live.nodes.get(key)} x=${drawn.x[place]} y=${drawn.y[place]} selected=${selected} dim=${dim} measured=${measured} focusable=${place === 0} />`));
   }, [world]);
 }
 
-/** All edges are three paths in a layer of their own: a step that changes does not have them drawn again. */
-function Edges({ live, world }) {
+/** All edges are a few paths in a layer of their own: a step that changes does not have them drawn again. */
+function Edges({ live, world, critical = "" }) {
   return useMemo(() => {
     const { drawn, keys } = world;
     const at = (node) => [drawn.x[node], drawn.y[node]];
-    const paths = { edge: "", "edge faint": "" };
-    for (const { from, to, points } of drawn.edges) paths[faint(live, world, keys[to]) ? "edge faint" : "edge"] += curve(at(from), at(to), points);
+    const paths = { edge: "", "edge faint": "", "edge critical": "", "edge replaced": "" };
     const places = new Map(keys.map((key, place) => [key, place]));
-    for (const pair of world.bundles ? [] : live.shape.peek().replaces) {
-      const [old, heir] = pair.map((id) => places.get(id));
-      if (old !== undefined && heir !== undefined) paths["edge replaced"] = (paths["edge replaced"] ?? "") + bridge(at(old), at(heir));
+    const placeOf = (id) => places.get(world.bundles?.of.get(id) ?? id);
+    const path = critical.split("\n").map(placeOf);
+    const pairs = new Set(path.slice(1).map((place, before) => `${path[before]} ${place}`));
+    for (const { from, to, points } of drawn.edges) paths[pairs.has(`${from} ${to}`) ? "edge critical" : faint(live, world, keys[to]) ? "edge faint" : "edge"] += curve(at(from), at(to), points);
+    for (const pair of live.shape.peek().replaces) {
+      const [old, heir] = pair.map(placeOf);
+      if (old !== undefined && heir !== undefined && old !== heir) paths["edge replaced"] += bridge(at(old), at(heir));
     }
     return Object.entries(paths).map(([kind, path]) => path && html`<path class=${kind} d=${path} />`);
-  }, [world]);
+  }, [world, critical]);
 }
 
 function faint(live, world, key) {
-  return !world.bundles && Boolean(live.nodes.get(key)?.peek().outlook);
+  return Boolean(live.nodes.get(key)?.peek().outlook);
 }
 
 /** How many members of each bundle have which tone; kept by what changes, never counted again. */
@@ -155,11 +160,11 @@ function useDim(live, world) {
   return dim;
 }
 
-function Tools({ live, camera, opened, setOpened, total }) {
+function Tools({ live, camera, opened, setOpened, total, grouped }) {
   const all = live.shape.value.ids.length;
   return html`<div class="bar tools"><${StepSearch} />
-    ${all > PLAIN_MAX && html`<nav class="path" aria-label="Part of the graph"><button type="button" class="small" disabled=${!opened.length} onClick=${() => setOpened([])}>All ${all.toLocaleString("en")}</button>${opened.map((bundle, place) => html`<span aria-hidden="true">›</span><button type="button" class="small" disabled=${place === opened.length - 1} onClick=${() => setOpened(opened.slice(0, place + 1))}>${bundle.label} ${bundle.members.length.toLocaleString("en")}</button>`)}</nav>`}
-    <span class="push muted figure">${count(total, "step")}</span>
+    ${grouped && html`<nav class="path" aria-label="Part of the graph"><button type="button" class="small" disabled=${!opened.length} onClick=${() => setOpened([])}>All ${all.toLocaleString("en")}</button>${opened.map((bundle, place) => html`<span aria-hidden="true">›</span><button type="button" class="small" disabled=${place === opened.length - 1} onClick=${() => setOpened(opened.slice(0, place + 1))}>${bundle.label} ${bundle.members.length.toLocaleString("en")}</button>`)}</nav>`}
+    <span class="push muted figure">${count(total, "step")}, <span class="critical-key">critical path</span></span>
     <div class="choices" role="group" aria-label="Zoom"><button type="button" aria-label="Zoom out" onClick=${() => camera.current.zoom(1 / 1.3)}>−</button><button type="button" onClick=${() => camera.current.fit()}>Fit</button><button type="button" aria-label="Zoom in" onClick=${() => camera.current.zoom(1.3)}>+</button></div></div>`;
 }
 
@@ -191,3 +196,50 @@ function neighbour(key, here, drawn, total) {
   const layer = drawn.layers.find((each) => each.includes(here)).filter((each) => each < total);
   return layer[layer.indexOf(here) + (key === "ArrowDown" ? 1 : -1)];
 }
+
+const LETTERS = 14;
+
+/** One step, or a group of steps; each follows its own signal. */
+function StepNode({ signal, x, y, selected, dim, measured, focusable }) {
+  const { id } = signal.peek();
+  const kind = useComputed(() => {
+    const { tone, shape } = stepState(shown(signal.value));
+    return `node tone-${tone} shape-${shape}${selected.value === id ? " selected" : ""}${dim.value?.has(id) ? " dim" : ""}`;
+  });
+  const glyph = useComputed(() => SHAPES[stepState(shown(signal.value)).shape]);
+  const word = useComputed(() => detail(signal.value, measured.value?.rows.get(id)));
+  const told = useComputed(() => `${short(id, 80)}: ${label(stepState(shown(signal.value)).word)}, ${word.value}${signal.value.reason ? `. ${signal.value.reason}` : ""}`); // from afar the texts are not drawn
+  return html`<g class=${kind} transform="translate(${x} ${y - SIZE.height / 2})" role="button" tabindex=${focusable ? "0" : "-1"} data-step=${id} aria-label=${told}><title>${told}</title>
+    <rect width=${SIZE.width} height=${SIZE.height} rx="8" /><path class="mark" transform="translate(10 16)" d=${glyph} />
+    <text x="36" y="21">${short(id, LETTERS)}</text>${" "}<text class="sub" x="36" y="37">${word}</text></g>`;
+}
+
+/** The state is told by colour and shape: the second line has the reason of a failure, or duration and worker. */
+function detail(node, row) {
+  if (node.superseded_by) return short(`→ ${node.superseded_by}`, 18);
+  if (node.status === "failed" && node.reason) return short(node.reason, 18);
+  const tries = node.attempts > 1 ? ` ×${node.attempts}` : "";
+  const worked = row && node.ended ? workedOf(row.segments, 0) : null;
+  return short([worked === null ? "" : duration(worked), `${node.worker}${tries}`].filter(Boolean).join(" · "), 18);
+}
+
+const TONE_ORDER = ["good", "live", "warn", "ask", "bad", "quiet", "faint"];
+
+function BundleNode({ bundle, counts, x, y, focusable }) {
+  const tones = counts.value[bundle.key] ?? {};
+  const total = bundle.members.length;
+  let left = 0;
+  const width = SIZE.width - 20;
+  const bars = TONE_ORDER.filter((tone) => tones[tone]).map((tone) => {
+    const wide = (width * tones[tone]) / total;
+    const bar = html`<rect class="share tone-${tone}" x=${10 + left} y="34" width=${Math.max(1, wide - 1)} height="5" rx="1" />`;
+    left += wide;
+    return bar;
+  });
+  const words = TONE_ORDER.filter((tone) => tones[tone]).map((tone) => `${tones[tone]} ${WORDS[tone]}`).join(", ");
+  return html`<g class="node bundle" transform="translate(${x} ${y - SIZE.height / 2})" role="button" tabindex=${focusable ? "0" : "-1"} data-bundle=${bundle.key} aria-label=${`${short(bundle.label, 15)} ${count(total, "step")}: ${words}. Open`}>
+    <rect class="behind" x="5" y="-5" width=${SIZE.width} height=${SIZE.height} rx="8" /><rect width=${SIZE.width} height=${SIZE.height} rx="8" />
+    <text x="10" y="20">${short(bundle.label, 15)}</text>${" "}<text class="sub end" x=${SIZE.width - 10} y="20">${total.toLocaleString("en")}</text>${bars}</g>`;
+}
+
+const WORDS = { good: "succeeded", live: "running", warn: "recovering", ask: "waiting for approval or input", bad: "failed", quiet: "not started", faint: "expected later" };

@@ -216,3 +216,98 @@ export function bridge(from, to, size = SIZE) {
 function fixed(value) {
   return Math.round(value * 10) / 10;
 }
+
+// A wide graph as a narrow one: steps of one worker at one depth stand together as a group.
+
+export const PLAIN_MAX = 1200;
+const LAYER_MAX = 40;
+const GROUP_MIN = 5;
+const BANDS_MAX = 10;
+const GROUPS_MAX = 120;
+const CHUNKS = 40;
+
+/**
+ * @param {{id: string, worker: string}[]} nodes in the order of the plan
+ * @param {[string, string][]} edges
+ * @returns {null | {bundles: {key: string, label: string, members: string[]}[],
+ *   edges: [string, string][], of: Map<string, string>, ranks: number[]}} null when it can be drawn as it is;
+ *   a group of one member is the step itself, and its key the step's id
+ */
+export function bundled(nodes, edges, plainMax = PLAIN_MAX) {
+  const rank = ranks(index(nodes.map((node) => node.id), edges));
+  const large = nodes.length > plainMax;
+  const groups = large ? banded(nodes, rank) : layered(nodes, rank);
+  if (!groups) return null;
+  const bundles = Array.from(groups, ([key, members]) => ({ key: members.length === 1 ? members[0].id : key, label: named(members), members: members.map((node) => node.id) }));
+  const of = new Map(bundles.flatMap((bundle) => bundle.members.map((id) => [id, bundle.key])));
+  // Groups of one band stand above each other: edges between them would run in circles.
+  const depths = new Map(Array.from(groups.keys(), (key, place) => [bundles[place].key, Number.parseInt(key, 10) || 0]));
+  const onward = between(edges, of).filter(([from, to]) => depths.get(from) < depths.get(to));
+  return { bundles, edges: onward, of, ranks: [...depths.values()] };
+}
+
+/** Layers gathered into so many that they can be seen at once. */
+function banded(nodes, rank) {
+  const depth = rank.reduce((most, each) => Math.max(most, each), 0) + 1;
+  const band = (place) => Math.floor((rank[place] * Math.min(depth, BANDS_MAX)) / depth);
+  let groups = grouped(nodes, (node, place) => `${band(place)}|${node.worker}`);
+  if (groups.size > GROUPS_MAX) groups = grouped(nodes, (_node, place) => `${band(place)}|`);
+  return groups.size < 2 ? chunks(nodes) : groups;
+}
+
+/** Only layers of too many steps are grouped, by worker; null when there is none, or nothing beside it. */
+function layered(nodes, rank) {
+  const sizes = [];
+  for (const each of rank) sizes[each] = (sizes[each] ?? 0) + 1;
+  if (sizes.length < 2 || sizes.every((size) => size <= LAYER_MAX)) return null;
+  const groups = grouped(nodes, (node, place) => (sizes[rank[place]] > LAYER_MAX ? `${rank[place]}|${node.worker}` : `${rank[place]}|${node.worker}|${node.id}`));
+  const found = new Map();
+  for (const [key, members] of groups) {
+    if (members.length >= GROUP_MIN) found.set(key, members);
+    else for (const node of members) found.set(`${key}|${node.id}`, [node]);
+  }
+  return found;
+}
+
+function grouped(nodes, keyOf) {
+  const groups = new Map();
+  nodes.forEach((node, place) => {
+    const key = keyOf(node, place);
+    groups.has(key) ? groups.get(key).push(node) : groups.set(key, [node]);
+  });
+  return groups;
+}
+
+/** Steps side by side, cut by their order. */
+function chunks(nodes) {
+  const per = Math.ceil(nodes.length / CHUNKS);
+  return grouped(nodes, (_node, place) => `chunk ${Math.floor(place / per)}`);
+}
+
+function named(members) {
+  const workers = new Set(members.map((node) => node.worker));
+  if (workers.size === 1) return members[0].worker || members[0].id;
+  return `${workers.size} workers`;
+}
+
+function between(edges, of) {
+  const seen = new Set();
+  const found = [];
+  for (const [from, to] of edges) {
+    const [one, other] = [of.get(from), of.get(to)];
+    const key = `${one}\n${other}`;
+    if (one === undefined || other === undefined || one === other || seen.has(key)) continue;
+    seen.add(key);
+    found.push([one, other]);
+  }
+  return found;
+}
+
+/** The part of a graph that some steps make up. */
+export function part(nodes, edges, members) {
+  const kept = new Set(members);
+  return {
+    nodes: nodes.filter((node) => kept.has(node.id)),
+    edges: edges.filter(([from, to]) => kept.has(from) && kept.has(to)),
+  };
+}

@@ -29,7 +29,7 @@ export function PlanRows({ live, step }) {
 }
 
 /** Rows by step; after the first time only those that changed are asked for. */
-function useRows(live) {
+export function useRows(live) {
   const found = useMemo(() => {
     const rows = new Map();
     let seq = 0;
@@ -150,21 +150,25 @@ function PlanRow({ live, doc, span }) {
     <span></span><span></span><${Lane} segments=${doc.plan} span=${span} name="Plan" /></div>`;
 }
 
-const WORK = new Set(["attempt", "probe"]);
+/** Seconds in which a worker was at work, or null before the first attempt. */
+export function workedOf(segments, end) {
+  const made = segments.filter((each) => each.kind === "attempt" || each.kind === "probe");
+  return made.length ? made.reduce((sum, each) => sum + (each.to ?? end) - each.from, 0) : null;
+}
 
 function StepRow({ signal, row, rows, span, selected }) {
   if (!signal) return null;
   const node = signal.value;
   const { tone: color, word, shape } = stepState(shown(node));
   const segments = row?.segments ?? [];
-  const worked = segments.filter((each) => WORK.has(each.kind)).reduce((sum, each) => sum + (each.to ?? span.end) - each.from, 0);
+  const worked = workedOf(segments, span.end);
   const open = () => ask({ step: node.id });
   const said = why(node, row, rows?.get(row?.replaced_by));
   return html`<div class="row plan-row tone-${color} ${selected ? "selected" : ""} ${row?.replaced_by ? "replaced" : ""}" role="listitem" data-step=${node.id} onClick=${open}>
     <div class="step"><span class="first"><button type="button" class="plain cut" data-item onClick=${(event) => (event.stopPropagation(), open())}><${Txt} v=${short(node.id, 60)} /></button>${row?.added && html`<${Tag} tone="warn">added by revision ${row.added.revision}</${Tag}>`}</span>
       <span class="sub cut" title=${said}><${Txt} v=${said} /></span></div>
     <span class="status tone-${color}"><${Glyph} shape=${shape} spin=${shape === "ring"} />${label(word)}${node.attempts > 1 ? html`<span class="muted"> ×${node.attempts}</span>` : ""}</span>
-    <span class="num figure">${segments.some((each) => WORK.has(each.kind)) ? duration(worked) : ""}</span>
+    <span class="num figure">${worked === null ? "" : duration(worked)}</span>
     <${Lane} segments=${segments} span=${span} name=${node.id} /></div>`;
 }
 
