@@ -94,3 +94,60 @@ def test_the_browser_notifies_who_asked_for_it(pages, served):
     page.get_by_role("button", name="Turn off notifications").click()
     expect(button).to_be_visible()
     assert page.evaluate("localStorage['leadhand.notify']") == "off"
+
+
+def test_anything_is_reached_from_the_palette_by_keys(pages, served):
+    """Ctrl-K, words, arrows, Enter: a run, a plan, a worker, a screen, an action of the screen."""
+    run = served.call("POST", "/runs", {"plan": publishing("abort")})["run"]
+    served.until(run, "failed")
+    served.call("PUT", "/library/weekly", {"plan": publishing("abort")})
+    page = enter(pages, served)
+    keys, palette = page.keyboard, page.get_by_role("dialog", name="Go to")
+    found = palette.get_by_role("option")
+    field = page.get_by_role("combobox", name="Screen, run, plan, worker or action")
+
+    def go(words, group):
+        keys.press("Control+k")
+        expect(field).to_be_focused()
+        keys.type(words)
+        chosen = palette.get_by_role("option", selected=True)
+        expect(chosen).to_be_visible()
+        for _ in range(20):
+            if group in chosen.text_content():
+                break
+            keys.press("ArrowDown")
+        ident = chosen.get_attribute("id")
+        expect(field).to_have_attribute("aria-activedescendant", ident)
+        shot(page, f"palette-{group.lower()}")
+        keys.press("Enter")
+        expect(field).to_have_count(0)
+
+    keys.press("Control+k")
+    expect(field).to_be_focused()
+    keys.type("publish the")
+    expect(found.filter(has_text=run)).to_be_visible()  # found by the server
+    keys.press("Escape")
+    expect(field).to_have_count(0)
+    go("weekly", "Plans")
+    expect(page).to_have_url(re.compile("#/library/weekly$"))
+    go("publish", "Workers")
+    expect(page.get_by_label("Search workers")).to_have_value("publish")
+    go("runs", "Screens")
+    expect(page.get_by_role("heading", name="Runs", level=1)).to_be_focused()
+    go("inbox", "Screens")
+    expect(page.get_by_role("heading", name="Inbox", level=1)).to_be_visible()
+    go("dark", "Settings")
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+    keys.press("Control+k")
+    expect(field).to_be_focused()
+    keys.type("answer the focused")
+    expect(found.first).to_contain_text("Actions: Inbox")
+    keys.press("Control+k")  # the same keys close it
+    expect(field).to_have_count(0)
+    keys.press("Control+k")
+    expect(field).to_be_focused()
+    keys.type("nothing-of-that-name")
+    expect(page.get_by_text("No results")).to_be_visible()
+    keys.press("Escape")
+    keys.press("?")
+    expect(page.get_by_role("dialog")).to_contain_text("Ctrl+K")

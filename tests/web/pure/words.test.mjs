@@ -1,7 +1,7 @@
 // What people read: texts of others shown as they are, and figures that say what they mean.
 import test from "node:test";
 import assert from "node:assert/strict";
-import { ago, beyond, clock, duration, hashed, headed, iso, money, pieces, repeated, short, visible } from "../../../src/leadhand/server/web/js/text.js";
+import { ago, beyond, clock, duration, hashed, hasWords, headed, iso, money, pieces, repeated, short, visible } from "../../../src/leadhand/server/web/js/text.js";
 import { byStep } from "../../../src/leadhand/server/web/js/diff.js";
 import { command, pairs, request } from "../../../src/leadhand/server/web/js/screens/run_form.js";
 import { filter } from "../../../src/leadhand/server/web/js/run/filter.js";
@@ -75,4 +75,10 @@ test("steps are found by state, worker and words", () => {
   assert.equal(filter("  "), null);
   for (const text of ["status:input", "status:waiting", "worker:ht", "FETCH http", "id:fetch-2"]) assert.equal(filter(text)(node), true, text);
   for (const text of ["status:failed", "worker:ht nothing"]) assert.equal(filter(text)(node), false, text);
+});
+
+test("a text is found by words in any order", () => {
+  assert.ok(hasWords("Charge every customer", "custo CHARGE"));
+  assert.ok(hasWords("Runs", ""));
+  assert.ok(!hasWords("Runs", "runs inbox"));
 });

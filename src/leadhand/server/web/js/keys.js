@@ -26,6 +26,7 @@ export function enable(on) {
 }
 
 export const helpOpen = signal(false);
+export const paletteOpen = signal(false);
 
 /** @type {Set<{title: string, keys: Record<string, [string, () => void]>}>} */
 const scopes = new Set();
@@ -33,6 +34,7 @@ const scopes = new Set();
 export const GLOBAL = {
   title: "Everywhere",
   keys: {
+    "Ctrl+K": ["Go to a screen, run, plan, worker or action", () => (paletteOpen.value = true)],
     "g o": ["Overview", () => go(["overview"])],
     "g i": ["Inbox", () => go(["inbox"])],
     "g r": ["Runs", () => go(["runs"])],
@@ -74,7 +76,16 @@ function move(by) {
 let before = "";
 let beforeAt = 0;
 
+/** Ctrl-K or ⌘K, also in a field. */
+function opensPalette(event) {
+  if (event.key?.toLowerCase() !== "k" || !(event.ctrlKey || event.metaKey) || event.altKey || event.shiftKey) return false;
+  event.preventDefault(); // the browser would go to its own field
+  if (paletteOpen.value || !document.querySelector("dialog[open]")) paletteOpen.value = !paletteOpen.value;
+  return true;
+}
+
 function pressed(event) {
+  if (opensPalette(event) || paletteOpen.value) return; // also while it is still being fetched
   if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || !enabled.value) return;
   const target = event.target;
   if (target.closest?.("input, textarea, select, [contenteditable]")) {

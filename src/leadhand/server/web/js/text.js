@@ -131,6 +131,12 @@ export function full(at) {
   return Number.isNaN(+date) ? "–" : date.toLocaleString("en", { year: "numeric", month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23", timeZoneName: "short" });
 }
 
+/** Whether each of some words stands in a text; no words are in every text. */
+export function hasWords(text, words) {
+  const low = String(text).toLowerCase();
+  return words.toLowerCase().split(/\s+/).every((word) => low.includes(word));
+}
+
 /** `snake_case` words as people write them. */
 export function words(text) {
   return String(text ?? "").replaceAll("_", " ");

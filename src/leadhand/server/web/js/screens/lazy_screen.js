@@ -12,14 +12,14 @@ const SCREENS = {
   settings: () => import("./settings.js"),
 };
 
-export function LazyScreen({ place, ident }) {
+export function LazyScreen({ place, ident, load, quiet }) {
   const [screen, setScreen] = useState(null);
   const [error, setError] = useState(null);
-  const ask = SCREENS[place];
+  const ask = load ?? SCREENS[place];
   useEffect(() => {
     ask?.().then((module) => setScreen(() => module.default), setError);
   }, []);
   if (!ask) return html`<${Empty} title="Screen not found"><p>The address may be mistyped or belong to another version. <a href=${to(["overview"])}>Go to the overview.</a></p></${Empty}>`;
   if (error) return html`<${Trouble} error=${error} again=${() => location.reload()} />`;
-  return screen ? html`<${screen} ident=${ident} />` : html`<${Loading} />`;
+  return screen ? html`<${screen} ident=${ident} />` : quiet ? null : html`<${Loading} />`;
 }

@@ -1,7 +1,7 @@
 // The workers: whether each can be used, how often it failed and why, and what its actions take.
-import { html, useState } from "../lib.js";
+import { html, useEffect, useState } from "../lib.js";
 import { api } from "../api.js";
-import { to } from "../router.js";
+import { route, to } from "../router.js";
 import { useFollowed, useResource } from "../store.js";
 import { Ago, alone, Empty, NoWorkers, Risk, Search, Shown, Status, Tag, Title, Txt } from "../ui/parts.js";
 import { SortTable } from "../ui/sort_table.js";
@@ -17,7 +17,9 @@ export default function Workers() {
     return { known, used };
   });
   useFollowed(/^(Attempt(Started|Reported|Lost)|Circuit)/, found, 3000);
-  const [wanted, setWanted] = useState("");
+  const { q = "" } = route.value.query;
+  const [wanted, setWanted] = useState(q);
+  useEffect(() => setWanted(q), [q]);
   return html`<${Title} sub="Workers that plans can use, with their actions and their recent failures">Workers</${Title}>
     <div class="bar"><${Search} label="Search workers" value=${wanted} onInput=${setWanted} /></div>
     <${Shown} of=${found} what="Loading workers">${({ known, used }) => html`<${List} offers=${known.workers} used=${used} wanted=${wanted.toLowerCase()} />`}</${Shown}>`;

@@ -24,7 +24,7 @@ export async function confirmed(what, act, done) {
 }
 
 /** A native dialog that opens at once, and gives the focus back. */
-function useModal() {
+export function useModal() {
   const box = useRef(null);
   useEffect(() => {
     const from = document.activeElement;

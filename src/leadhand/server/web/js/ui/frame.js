@@ -6,11 +6,12 @@ import { inbox, may, reconnected, session } from "../store.js";
 import { connection } from "../stream.js";
 import { dismiss, notice, notices, spoken } from "../notices.js";
 import { notifying, offered, toggle } from "../notify.js";
-import { allScopes, enable, enabled, helpOpen } from "../keys.js";
+import { allScopes, enable, enabled, helpOpen, paletteOpen } from "../keys.js";
+import { LazyScreen } from "../screens/lazy_screen.js";
 import { Dialogs, Modal } from "./dialog.js";
 import { Tag, Txt } from "./parts.js";
 
-const PLACES = [
+export const PLACES = [
   ["overview", "Overview", "M2.5 7.5 8 3l5.5 4.5V13h-4V9.5h-3V13h-4z"],
   ["inbox", "Inbox", "M2.5 9.5 4.4 3h7.2l1.9 6.5V13h-11zM2.5 9.5H6l1 1.6h2l1-1.6h3.5"],
   ["runs", "Runs", "M2.5 4h11M2.5 8h11M2.5 12h7"],
@@ -20,6 +21,7 @@ const PLACES = [
   ["settings", "Settings", "M2.5 4.5h6M11.5 4.5h2M2.5 11.5h2M7.5 11.5h6M10 3v3M6 10v3"],
 ];
 
+const MAC = /Mac|iPhone|iPad/.test(navigator.platform ?? "");
 const menu = signal(false); // on a narrow screen: whether the rest of the places is shown
 
 /** Which project this is, and in which environment: two servers look alike otherwise. */
@@ -41,7 +43,7 @@ function Place({ place, label, path }) {
     ${waiting > 0 && html`<b class="badge"><span class="visually-hidden">, </span>${waiting}<span class="visually-hidden"> waiting</span></b>`}</a>`;
 }
 
-const THEMES = { "": "System theme", light: "Light theme", dark: "Dark theme" };
+export const THEMES = { "": "System theme", light: "Light theme", dark: "Dark theme" };
 const theme = signal(document.documentElement.dataset.theme ?? "");
 
 export function setTheme(name) {
@@ -98,6 +100,7 @@ export function Frame({ children }) {
       <a class="brand" href=${to(["overview"])}><svg viewBox="0 0 32 32" aria-hidden="true"><rect width="32" height="32" rx="8" /><path d="M9 8v16h6M15 24h8M9 12h9l5 6v6" /></svg>Leadhand</a>
       <${Where} />
       ${may("operator") && html`<a class="button new-run" href=${to(["new"])} onClick=${() => (menu.value = false)}><span aria-hidden="true">+</span> New run</a>`}
+      <button type="button" class="plain go-to" onClick=${() => (paletteOpen.value = true)}>Go to… <kbd>${MAC ? "⌘K" : "Ctrl K"}</kbd></button>
       <nav aria-label="Screens">${PLACES.map(([place, label, path]) => html`<${Place} ...${{ place, label, path }} />`)}
         <button type="button" class="place plain more-places" aria-expanded=${menu.value} onClick=${() => (menu.value = !menu.value)}><svg viewBox="0 0 16 16" aria-hidden="true"><path d="M2.5 4.5h11M2.5 8h11M2.5 11.5h11" /></svg><span>${menu.value ? "Less" : "More"}</span></button></nav>
       <div class="side-end">
@@ -108,7 +111,7 @@ export function Frame({ children }) {
       </div>
     </aside>
     <div class="content"><${Where} /><${Lost} /><${Stopped} /><main id="main" tabindex="-1">${children}</main></div>
-    <${Notices} /><${Dialogs} />${helpOpen.value && html`<${Help} />`}
+    <${Notices} /><${Dialogs} />${helpOpen.value && html`<${Help} />`}${paletteOpen.value && html`<${LazyScreen} load=${() => import("./palette.js")} quiet=${true} />`}
     <div class="visually-hidden" role="status" aria-live="polite">${spoken.value}</div>
   </div>`;
 }
