@@ -219,3 +219,28 @@ def test_a_protected_change_is_read_and_approved_with_a_second_look(pages, serve
     dialog.get_by_role("button", name="Approve this change").click()
     expect(page.get_by_text("The inbox is empty")).to_be_visible()
     served.until(run, "succeeded")
+
+
+def test_a_failed_run_is_verified_exported_and_run_again_from_its_failed_step(pages, served):
+    """The new run takes over what was done, says so, and is a run of its own."""
+    run = served.call("POST", "/runs", {"plan": publishing("abort")})["run"]
+    served.until(run, "failed")
+    page = enter(pages, served)
+    page.goto(f"{served.url}#/runs/{run}")
+    expect(page.locator(".outcome")).to_contain_text("step publish failed: PermissionError")
+    page.get_by_role("button", name="Verify").click()
+    expect(page.locator(".run-head").get_by_role("status")).to_contain_text("0 violations")
+    with page.expect_download() as kept:
+        page.get_by_role("button", name="Export").click()
+    assert kept.value.suggested_filename == f"run-{run}.zip"
+    (served.folder / "fixed").touch()
+    page.get_by_role("button", name="Re-run").click()
+    page.get_by_label("Start from").select_option("publish")
+    page.get_by_role("button", name="Start new run").click()
+    expect(state_of(page)).to_contain_text("Succeeded")
+    expect(page.locator(".crumbs")).not_to_contain_text(run)
+    expect(page.locator(".run-head")).to_contain_text(f"Re-run of {run} from step publish")
+    again = next(row for row in served.call("GET", "/runs")["items"] if row["run"] != run)
+    assert [step["id"] for step in served.call("GET", f"/runs/{again['run']}")["steps"]] == [
+        "publish"
+    ]

@@ -40,7 +40,7 @@ async function call(method, path, body, options = {}) {
 async function read(response) {
   if (response.status === 204) return null;
   const type = response.headers.get("content-type") ?? "";
-  return type.includes("json") ? response.json() : response.text();
+  return type.includes("json") ? response.json() : type.includes("zip") ? response.blob() : response.text();
 }
 
 async function problem(response) {
@@ -89,6 +89,9 @@ export const api = {
   revision: (run, number, signal) => get(`/runs/${at(run)}/revisions/${number}`, signal),
   diff: (run, from, to, signal) => get(`/runs/${at(run)}/diff${query({ from, to })}`, signal),
   ledger: (run, kind, cursor, signal) => get(`/runs/${at(run)}/ledger${query({ kind, cursor, limit: 500 })}`, signal),
+  rerun: (run, from_step) => post(`/runs/${at(run)}/rerun`, from_step ? { from_step } : {}),
+  exportRun: (run) => post(`/runs/${at(run)}/export`),
+  verify: (run) => post(`/runs/${at(run)}/verify`),
   control: (run, verb, reason) => post(`/runs/${at(run)}/${verb}`, { reason }),
   reassign: (run, step, worker, reason) => post(`/runs/${at(run)}/steps/${at(step)}/reassign`, { worker, reason }),
   stepControl: (run, step, verb, reason) => post(`/runs/${at(run)}/steps/${at(step)}/${verb}`, { reason }),

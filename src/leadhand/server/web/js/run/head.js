@@ -1,9 +1,10 @@
 // The head of a run: what it is for, how it stands, what it costs, and what can be done with it.
-import { html } from "../lib.js";
+import { html, useState } from "../lib.js";
 import { api } from "../api.js";
-import { route, to } from "../router.js";
+import { go, route, to } from "../router.js";
 import { may, now } from "../store.js";
-import { confirmed } from "../ui/dialog.js";
+import { attempt } from "../notices.js";
+import { confirm, confirmed } from "../ui/dialog.js";
 import { Ago, Copy, Cost, Facts, Glyph, Meter, Said, Status, Took, Txt, Value } from "../ui/parts.js";
 import { count, duration, full, goalText, headed, millis, origin, short } from "../text.js";
 import { COUNTED, ENDED, runState, stepState } from "../status.js";
@@ -20,22 +21,51 @@ async function act(live, verb) {
   if (await confirmed({ ...what, field: "Reason (optional)" }, (said) => api.control(live.run, verb, said.text), done)) live.soonHead();
 }
 
+const BEGINNING = "the beginning";
+
+/** Start the run again as a new one; from a step, with the results of the steps before it. */
+async function rerun(live) {
+  const all = live.all().filter((node) => !node.outlook && !node.superseded_by);
+  const failed = all.filter((node) => node.status === "failed");
+  const choices = [BEGINNING, ...new Set([...failed, ...all].map((node) => node.id))];
+  const said = await confirm({ title: "Run this again?", body: "A new run starts with the same plan and inputs. From a step on, it takes over the results of the steps before. Approvals are needed again.", action: "Start new run", choose: "Start from", choices });
+  if (said) await attempt(async () => go(["runs", (await api.rerun(live.run, said.choice === BEGINNING ? "" : said.choice)).run]), "Started");
+}
+
+/** Hand the export to the browser, as a file. */
+function download(run) {
+  return attempt(async () => {
+    const link = Object.assign(document.createElement("a"), { href: URL.createObjectURL(await api.exportRun(run)), download: `run-${run}.zip` });
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+  }, "Exported");
+}
+
 export function Head({ live }) {
   const head = live.head.value;
+  const [verified, setVerified] = useState(null);
   const goal = goalText(head.goal) || head.plan?.plan_id || live.run;
   return html`<header class="run-head"><div class="run-title">
       <p class="crumbs"><a href=${to(["runs"])}>Runs</a> / <span class="mono">${live.run}</span></p>
       <h1 tabindex="-1"><${Txt} v=${goal} /></h1></div>
-    <div class="actions"><${Acts} live=${live} head=${head} /></div>
-    <${Outcome} head=${head} /><${Figures} live=${live} head=${head} /><${About} head=${head} /><${Notes} live=${live} head=${head} /></header>`;
+    <div class="actions"><${Acts} live=${live} head=${head} setVerified=${setVerified} /></div>
+    <${Outcome} head=${head} /><${Verified} of=${verified} /><${Figures} live=${live} head=${head} /><${About} head=${head} /><${Notes} live=${live} head=${head} /></header>`;
 }
 
-function Acts({ live, head }) {
+function Acts({ live, head, setVerified }) {
   const button = (verb, label, tone = "") => html`<button type="button" class=${tone} onClick=${() => act(live, verb)}>${label}</button>`;
   const over = ENDED.has(head.status);
   return html`<${Copy} plain=${true} text=${location.href} label="Copy link" /><${Copy} plain=${true} text=${`leadhand show ${live.run}`} label="Copy command" />
-    ${may("operator") && (over ? !head.rollback && head.can_roll_back && button("rollback", "Roll back")
+    ${may("operator") && html`<button type="button" onClick=${() => download(live.run)}>Export</button><button type="button" onClick=${() => attempt(async () => setVerified(await api.verify(live.run)))}>Verify</button>`}
+    ${may("operator") && (over ? html`<button type="button" onClick=${() => rerun(live)}>Re-run</button>${!head.rollback && head.can_roll_back && button("rollback", "Roll back")}`
       : html`${head.status === "paused" ? button("resume", "Resume run", "primary") : button("pause", "Pause run")}${button("cancel", "Cancel run")}`)}`;
+}
+
+/** What a verification of the log found, and what it cannot show. */
+function Verified({ of }) {
+  if (!of) return null;
+  return html`<div class="note tone-${of.valid ? "good" : "bad"}" role="status"><${Glyph} shape=${of.valid ? "check" : "broken"} /><div><p>${of.valid ? "Verified" : "Not valid"}: ${count(of.entries, "log entry", "log entries")}, ${count(of.violations.length, "violation")}, ${count(of.signed_approvals, "signed approval")}.</p>
+    <ul>${of.violations.map((each) => html`<li><${Txt} v=${brief(each)} /></li>`)}${of.cannot_be_shown.map((each) => html`<li class="muted">Cannot be shown: <${Txt} v=${each} /></li>`)}</ul></div></div>`;
 }
 
 /** How the run ended in one sentence, as the terminal and the export say it; and its result. */
@@ -53,13 +83,13 @@ const brief = (value) => (typeof value === "string" ? value : JSON.stringify(val
 /** What the run was given, and who approved what until when: one line that opens. */
 function About({ head }) {
   const given = Object.entries(head.params ?? {});
-  const labels = Object.entries(head.labels ?? {});
+  const labels = (head.labels ?? []).join(", ");
   const approvals = head.approvals ?? [];
-  if (!given.length && !labels.length && !approvals.length) return null;
+  if (!given.length && !labels && !approvals.length) return null;
   const last = approvals.at(-1);
-  const parts = [given.length && `Inputs: ${given.map(([name, value]) => `${name}=${brief(value)}`).join(", ")}`, last && `Approved by ${last.by}${approvals.length > 1 ? ` and ${count(approvals.length - 1, "more approval")}` : ""}`, labels.length && `Labels: ${labels.map((pair) => pair.join("=")).join(", ")}`];
+  const parts = [given.length && `Inputs: ${given.map(([name, value]) => `${name}=${brief(value)}`).join(", ")}`, last && `Approved by ${last.by}${approvals.length > 1 ? ` and ${count(approvals.length - 1, "more approval")}` : ""}`, labels && `Labels: ${labels}`];
   return html`<details class="about"><summary><${Txt} v=${short(parts.filter(Boolean).join(" · "), 150)} /></summary>
-    <div class="card pad"><${Facts} of=${{ Inputs: given.length ? html`<${Facts} of=${head.params} />` : null, Labels: labels.map((pair) => pair.join("=")).join(", "),
+    <div class="card pad"><${Facts} of=${{ Inputs: given.length ? html`<${Facts} of=${head.params} />` : null, Labels: labels,
       Approvals: approvals.length ? html`<ul>${approvals.map((each) => html`<li><b><${Txt} v=${each.by} /></b>: revision ${each.revision}, <time datetime=${each.at}>${full(each.at)}</time>, ${each.until ? `until ${full(each.until)}` : "no expiry"}${each.why ? html`: <${Txt} v=${each.why} />` : ""}</li>`)}</ul>` : null }} /></div></details>`;
 }
 
@@ -126,5 +156,6 @@ function Notes({ live, head }) {
     ${review?.waiting && review.revision > (head.revision ?? 0) && route.value.path[2] !== "plan" && html`<p class="note tone-ask"><${Glyph} shape="person" /><span>Revision ${review.revision} is waiting for ${review.people > 1 ? count(review.people, "approval") : "approval"}. <a href=${to(["runs", live.run, "plan"])}>Review plan</a></span></p>`}
     ${asked.map((each) => html`<p class="note tone-ask"><${Glyph} shape="person" /><span><${Txt} v=${headed(each.text).head} /> <a href=${each.step ? to(["runs", live.run], { step: each.step }) : to(["inbox"])}>Answer</a></span></p>`)}
     ${(head.dropped ?? []).slice(0, 10).map((each) => html`<p class="note tone-warn"><${Glyph} shape="loop" /><span>Dropped: <${Txt} v=${each.step} /> (${each.status}): <${Txt} v=${each.reason} /></span></p>`)}
+    ${head.plan?.rerun_of && html`<p class="note tone-quiet"><${Glyph} shape="loop" /><span>Re-run of <a href=${to(["runs", head.plan.rerun_of])}>${head.plan.rerun_of}</a>${head.plan.rerun_from ? html` from step <${Txt} v=${head.plan.rerun_from} />` : ""}. <a href=${to(["compare", head.plan.rerun_of, live.run])}>Compare</a></span></p>`}
     ${head.rollback && html`<p class="note tone-warn"><${Glyph} shape="loop" /><span>Rolled back by run <a href=${to(["runs", head.rollback.run])}>${head.rollback.run}</a>: ${head.rollback.status}</span></p>`}`;
 }

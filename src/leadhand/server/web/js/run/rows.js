@@ -102,7 +102,7 @@ function Tools({ live, doc, shown: visible }) {
       : html`<p class="otherwise muted">Nothing was done outside the approved plan (revision ${doc.approved}).</p>`)}`;
 }
 
-const WORDS = { revision: ["later revision", "later revisions"], worker: ["attempt by another worker", "attempts by other workers"], retry: ["retried step", "retried steps"], left_out: ["left out", "left out"], tolerated: ["tolerated failure", "tolerated failures"], redo: ["retry by a person", "retries by people"] };
+const WORDS = { revision: ["later revision", "later revisions"], worker: ["attempt by another worker", "attempts by other workers"], retry: ["retried step", "retried steps"], left_out: ["step left out", "steps left out"], tolerated: ["tolerated failure", "tolerated failures"], redo: ["retry by a person", "retries by people"] };
 
 /** What was otherwise, counted. */
 function kinds(found) {
