@@ -59,7 +59,8 @@ def failed(server):
 def test_a_rerun_from_a_failed_step_asks_for_approval_again(server, failed):
     """It is a new run that names the first, and what it took over."""
     with server.client("operator") as operator, server.client() as client:
-        begun = operator.post(f"/runs/{failed}/rerun", json={"from_step": "deploy"})
+        body = {"from_step": "deploy", "labels": ["team=shop"]}
+        begun = operator.post(f"/runs/{failed}/rerun", json=body)
         assert begun.status_code == 201, begun.text
         run = begun.json()["run"]
         assert begun.headers["location"] == f"/api/v1/runs/{run}"
@@ -73,6 +74,9 @@ def test_a_rerun_from_a_failed_step_asks_for_approval_again(server, failed):
         assert plan["carried"]["say"]["run"] == failed
         line = client.get(f"/runs/{run}/ledger").json()["items"][0]["text"]
         assert f"it repeats run {failed} from step deploy" in line
+        listed = client.get("/runs", params={"label": f"rerun_of={failed}"}).json()["items"]
+        assert listed[0]["labels"] == [f"rerun_of={failed}", "team=shop"]
+        assert [row["run"] for row in listed] == [run], "the first run leads to its re-runs"
 
 
 def test_two_runs_are_compared(server, failed):

@@ -389,7 +389,14 @@ class Lead:
             run = await roll_back(self, host, run_id, reason=reason)
             return await finish(run, self.actor if approve else "", self.key)
 
-    async def rerun(self, run_id: str, *, from_step: str = "", approve: bool = False) -> Outcome:
+    async def rerun(
+        self,
+        run_id: str,
+        *,
+        from_step: str = "",
+        approve: bool = False,
+        labels: Iterable[str] = (),
+    ) -> Outcome:
         """Run the plan or the goal of run `run_id` again, as a new run; return its outcome.
 
         The new run has the plan that was last accepted and the same parameters, and records
@@ -400,6 +407,7 @@ class Lead:
             from_step: run only this step and the steps that wait for it; verified results of
                 other steps are taken over, and the log names their run, attempt and digest.
             approve: whether to approve every review as this Lead's actor.
+            labels: labels beside those of the first run and `rerun_of=RUN`.
 
         Raises:
             Conflict: run `run_id` has not ended.
@@ -410,7 +418,7 @@ class Lead:
 
         async with self.hosting() as host:
             _state, found = prepare_rerun(host.store, run_id, from_step)
-            run = await start_rerun(self, host, found)
+            run = await start_rerun(self, host, found, labels=labels)
             try:
                 return await self._finished(host, run, approve=approve)
             finally:

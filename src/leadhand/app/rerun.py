@@ -11,14 +11,14 @@ from leadhand.audit.verify import check_header, check_log
 from leadhand.codec.events import decode_all
 from leadhand.core.carried import carried_results
 from leadhand.core.plan.model import Goal
-from leadhand.core.rerun import refuse_rerun, rerun_of
+from leadhand.core.rerun import RERUN_LABEL, refuse_rerun, rerun_of
 from leadhand.engine.fold import fold, gc_paused
 from leadhand.engine.results import data_of
 from leadhand.errors import StoreCorrupt, UsageError
 from leadhand.settings.product_logs import log_of_run
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from leadhand.app.lead import Checked, Lead
     from leadhand.audit.chain import ChainProblem
@@ -77,11 +77,13 @@ async def start_rerun(
     run_id: str = "",
     sources: tuple[str, ...] = (),
     origin: Doc | None = None,
+    labels: Iterable[str] = (),
     checked: Checked | None = None,
 ) -> RunHandle:
     """Start a re-run on `host`; return once its start is durable.
 
-    `checked` is the result of `check_rerun`, if already known.
+    `labels` are added to those of the first run, and replace labels of the same name. `checked` is
+    the result of `check_rerun`, if already known.
 
     The policy of `lead` applies, with the review and the budget of the first run where those are
     stricter. No approval of the first run counts.
@@ -97,8 +99,15 @@ async def start_rerun(
         run_id=run_id,
         sources=sources,
         origin={**found.origin, **(origin or {})},
+        labels=_merged(found.labels, labels),
         checked=checked or check_rerun(lead, found),
     )
+
+
+def _merged(before: Sequence[str], given: Iterable[str]) -> list[str]:
+    """Return labels, with those given in place of earlier ones of the same name."""
+    known = {each.partition("=")[0]: each for each in (*before, *given)}
+    return [*{**known, RERUN_LABEL: before[-1]}.values()]
 
 
 def check_rerun(lead: Lead, found: Rerun) -> Checked | None:

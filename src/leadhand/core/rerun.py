@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 CARRIED_MAX = 8 << 20
 """The most bytes of results that a re-run takes over, as JSON."""
+RERUN_LABEL = "rerun_of"
+LABEL_MAX = 100
 DOCUMENT = "document"
 """The planner of a run that was started from a plan file."""
 
@@ -60,6 +62,8 @@ class Rerun(NamedTuple):
     """Whether the first run was started with a review of every plan."""
     budget: float | None
     """The budget of the first run."""
+    labels: tuple[str, ...]
+    """The labels of the first run, with `rerun_of=RUN`: by it, all re-runs of a run are found."""
 
 
 def refuse_rerun(state: State) -> None:
@@ -120,8 +124,15 @@ def _origin(state: State, kept: Sequence[str]) -> Doc:
 
 
 def _rerun(state: State, what: Goal | Doc, params: Doc, origin: Doc) -> Rerun:
-    policy = state.policy
-    return Rerun(what, params, origin, policy.review, policy.budget)
+    policy, run = state.policy, state.run
+    before = state.started.labels if state.started else ()
+    kept = tuple(each for each in before if not each.startswith(f"{RERUN_LABEL}="))
+    return Rerun(what, params, origin, policy.review, policy.budget, (*kept, rerun_label(run)))
+
+
+def rerun_label(run: str) -> str:
+    """Return the label that every re-run of a run has."""
+    return f"{RERUN_LABEL}={run}"[:LABEL_MAX]
 
 
 def _of_goal(state: State, from_step: str) -> Rerun:

@@ -78,6 +78,7 @@ class RerunForm(Form):
 
     from_step: Name | None = None
     """Run only this step and the steps that wait for it; results of others are taken over."""
+    labels: list[Name] = Field(default=[], max_length=20, description="Beside those of the run.")
 
 
 class LintForm(Form):

@@ -174,6 +174,7 @@ async def rerun(
         run_id=key.run_id if key is not None else "",
         sources=app_state.settings.workers,
         origin={"request": key.digest} if key is not None else {},
+        labels=form.labels,
         checked=checked,
     )
 

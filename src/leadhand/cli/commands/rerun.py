@@ -109,6 +109,7 @@ def job_of(settings: Settings, state: State, found: Rerun, request: Doc) -> Any:
             models=settings.book,
             service=hosting_service(settings),
             planners={named: planner} if planner is not None else None,
+            environment=settings.environment,
         )
 
     async def begin(made: Lead, opened: Any) -> Any:
