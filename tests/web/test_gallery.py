@@ -155,7 +155,7 @@ def test_empty_failing_and_large(ready, theme):
     documents |= {
         "/runs": page([]),
         "/workers": {"workers": []},
-        "/workers/use": page([]) | {"runs": 0, "since": None, "complete": True},
+        "/workers/use": page([]) | {"runs": 0},
         "/library": page([]),
     }
     documents |= {"/settings": trouble, "/metrics": {"runs": {}, "recovery": []}}

@@ -1,21 +1,28 @@
-"""How the workers of a database were used: over its newest runs, so that the cost has a bound."""
+"""How the workers of a database were used, and whether they are available.
+
+Attempts and failures are those of `usage` over the last days; the p50 and the last error are of the
+newest runs, whose number has a bound: they need the logs.
+"""
 
 from __future__ import annotations
 
 from statistics import median
 from typing import TYPE_CHECKING, Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from leadhand.app.metrics import CircuitRow, circuit_row
+from leadhand.app.usage import UsageRow
 from leadhand.core.calendar import iso
 from leadhand.core.views.worker_use import WorkerError, WorkerTally, worker_use
 from leadhand.errors import StoreError
+from leadhand.ports import RunQuery
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from leadhand.app.reader import Reader
+    from leadhand.app.usage import UsageDocument
     from leadhand.ports import RunHeader
 
 RUNS_MAX = 200
@@ -29,7 +36,7 @@ Availability = Literal["available", "unavailable", "on trial", "not configured"]
 
 
 class WorkerUseRow(Struct, kw_only=True):
-    """How a worker was used in the newest runs, and whether it is available."""
+    """How a worker was used, and whether it is available."""
 
     worker: str
     """The name of the worker."""
@@ -37,77 +44,75 @@ class WorkerUseRow(Struct, kw_only=True):
     """unavailable: its circuit is open; on trial: the next attempt decides whether its circuit
     closes; not configured: runs used it, and this server does not know it."""
     attempts: int
-    """The number of started attempts."""
+    """The number of attempts that were started in the range of days."""
     failed: int
-    """The number of attempts that failed."""
-    lost: int
-    """The number of attempts that were lost with their host, which are not counted as failed."""
+    """The number of them that failed."""
     failure_rate: float | None
-    """The share of ended attempts that failed, from 0 to 1; null without ended attempts."""
+    """The share of attempts that failed, from 0 to 1; null without attempts."""
     p50_s: float | None
-    """The p50 of the duration of successful attempts, in seconds; null without any."""
+    """The p50 of the duration of successful attempts of the newest runs, in seconds; null without
+    any."""
     last_used: str | None
-    """When the last attempt started, in ISO 8601."""
+    """When the last attempt in the newest runs started, in ISO 8601."""
     last_error: WorkerError | None
-    """The last failed attempt."""
+    """The last failed attempt in the newest runs."""
     circuit: CircuitRow | None
     """The open circuit, if there is one."""
 
 
 class WorkerUsePage(Struct, kw_only=True):
-    """How the workers were used in the newest runs."""
+    """How the workers were used."""
 
     items: list[WorkerUseRow]
     """The workers, by name."""
     next: None
     """Always null: there is one page."""
+    start: str = field(name="from")
+    """The first day whose runs count for attempts and failures, in UTC."""
+    end: str = field(name="to")
+    """The last of these days."""
     runs: int
-    """The number of runs that were counted, the newest ones."""
-    since: str | None
-    """When the oldest of them was created, in ISO 8601."""
-    complete: bool
-    """Whether these are all runs of the database."""
+    """The number of newest runs that the p50 and the last error are from."""
 
 
 def worker_use_page(
-    reader: Reader, configured: Iterable[str], now: int, known: UseCache | None = None
+    reader: Reader, configured: Iterable[str], now: int, used: UsageDocument, known: UseCache
 ) -> WorkerUsePage:
-    """Return the use of the configured workers, and of others that the newest runs used.
+    """Return the use of the configured workers, and of others that runs used.
 
-    `now` is in UTC microseconds. With `known`, which is updated, only changed logs are read.
+    `now` is in UTC microseconds, `used` the use by worker. `known` is brought up to date, so that
+    only changed logs are read.
     """
-    cache = {} if known is None else known
-    headers, complete = newest(reader)
-    found: dict[str, WorkerTally] = {name: WorkerTally() for name in configured}
-    own = frozenset(found)
+    headers = newest(reader)
+    found: dict[str, WorkerTally] = {}
     for header in headers:
-        for worker, tally in _tallies(reader, header, cache).items():
+        for worker, tally in _tallies(reader, header, known).items():
             found.setdefault(worker, WorkerTally()).join(tally)
-    for gone in cache.keys() - {header.run for header in headers}:
-        cache.pop(gone, None)
-    circuits = reader.host_state().circuits
+    for gone in known.keys() - {header.run for header in headers}:
+        known.pop(gone, None)
+    counts = {row.name: row for row in used.rows}
+    own, circuits = frozenset(configured), reader.host_state().circuits
     rows = []
-    for name in sorted(found):
+    for name in sorted({*own, *found, *counts}):
         each = circuits.get(name)
         state: Availability = "available" if name in own else "not configured"
         if each is not None:
             state = "unavailable" if each.until > now else "on trial"
         circuit = None if each is None else circuit_row(name, each)
-        rows.append(_row(name, found[name], state, circuit))
-    since = iso(headers[-1].created) if headers else None
-    return WorkerUsePage(items=rows, next=None, runs=len(headers), since=since, complete=complete)
+        rows.append(_row(name, counts.get(name), found.get(name), state, circuit))
+    return WorkerUsePage(items=rows, next=None, start=used.start, end=used.end, runs=len(headers))
 
 
-def newest(reader: Reader) -> tuple[list[RunHeader], bool]:
-    """Return the newest runs within the bounds, newest first, and whether these are all."""
+def newest(reader: Reader) -> list[RunHeader]:
+    """Return the newest runs within the bounds, newest first."""
     found: list[RunHeader] = []
     events = 0
-    for header in reversed(reader.runs()):
+    for header in reader.find_runs(RunQuery(limit=RUNS_MAX)).headers:
         events += header.seq
-        if len(found) == RUNS_MAX or (found and events > EVENTS_MAX):
-            return found, False
+        if found and events > EVENTS_MAX:
+            break
         found.append(header)
-    return found, True
+    return found
 
 
 def _tallies(reader: Reader, header: RunHeader, cache: UseCache) -> dict[str, WorkerTally]:
@@ -124,16 +129,20 @@ def _tallies(reader: Reader, header: RunHeader, cache: UseCache) -> dict[str, Wo
 
 
 def _row(
-    name: str, tally: WorkerTally, state: Availability, circuit: CircuitRow | None
+    name: str,
+    used: UsageRow | None,
+    tally: WorkerTally | None,
+    state: Availability,
+    circuit: CircuitRow | None,
 ) -> WorkerUseRow:
-    ended = tally.succeeded + tally.failed
+    tally = tally or WorkerTally()
+    counts = used or UsageRow(name=name, attempts=0, failed=0, failure_rate=None)
     return WorkerUseRow(
         worker=name,
         availability=state,
-        attempts=tally.attempts,
-        failed=tally.failed,
-        lost=tally.lost,
-        failure_rate=round(tally.failed / ended, 4) if ended else None,
+        attempts=counts.attempts or 0,
+        failed=counts.failed or 0,
+        failure_rate=counts.failure_rate or (0.0 if counts.attempts else None),
         p50_s=round(median(tally.durations), 3) if tally.durations else None,
         last_used=iso(tally.used) if tally.used else None,
         last_error=tally.error,

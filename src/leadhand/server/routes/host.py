@@ -51,7 +51,7 @@ async def workers(request: Request) -> Response:
 
 @router.get("/workers/use", responses=document(WorkerUsePage))
 async def used(request: Request) -> Response:
-    """Return how workers were used in the newest runs: failures, p50, last error, circuit."""
+    """Return how workers were used in 30 days: failures, p50, last error, circuit."""
     app_state = app_state_of(request)
     names = app_state.supervisor.registry.catalog().workers
 
@@ -61,7 +61,8 @@ async def used(request: Request) -> Response:
         return f"{of_database(desk)} {[name for name, each in circuits if each.until > at]}"
 
     def make(desk: CachedReader) -> WorkerUsePage:
-        return worker_use_page(desk, names, now().wall, app_state.worker_use)
+        used = usage(desk, DayRange.of(None, None), "worker", app_state.open_totals)
+        return worker_use_page(desk, names, now().wall, used, app_state.worker_use)
 
     return await seen(request, version, make)
 

@@ -57,7 +57,7 @@ function List({ offers, used, wanted }) {
   if (!all.length) return html`<${NoWorkers} />`;
   if (!rows.length) return html`<${Empty} title="No workers match this search"></${Empty}>`;
   return html`${alone(offers) && html`<${NoWorkers} />`}<${SortTable} label="Workers" kind="workers" columns=${COLUMNS} rows=${rows} row=${(each) => html`<${Worker} key=${each.worker} row=${each} />`} />
-    <p class="muted note-below">${used.complete ? `Attempts, failures and durations of all ${count(used.runs, "run")}.` : html`Attempts, failures and durations of the newest ${count(used.runs, "run")}, since <${Ago} at=${used.since} />.`}</p>`;
+    <p class="muted note-below">Attempts and failures: <a href=${to(["usage"], { by: "worker" })}>last 30 days</a>. p50 duration and last error: newest ${count(used.runs, "run")}.</p>`;
 }
 
 function Worker({ row }) {
@@ -77,7 +77,6 @@ function Availability({ state = "available", circuit }) {
 function Details({ row }) {
   const { circuit, offers } = row;
   return html`${circuit && html`<p>The circuit is open (${count(circuit.times, "time")} in a row)${circuit.reason ? html`: <${Txt} v=${circuit.reason} />` : ""}. ${row.availability === "on trial" ? "The next attempt decides whether it closes." : html`No run uses this worker until <${Ago} at=${circuit.until} />.`}</p>`}
-    ${row.lost > 0 && html`<p class="muted">${count(row.lost, "attempt")} lost with the host process, not counted as failed.</p>`}
     ${offers.length ? offers.map((offer) => html`<${Offer} offer=${offer} />`) : html`<p class="muted">Runs used this worker; it is not in the settings of this server.</p>`}`;
 }
 
