@@ -147,3 +147,58 @@ def test_the_terminal_changes_a_role(owned, tmp_path):
             time.sleep(0.05)
     assert server_of(settings_in(tmp_path)).people["viewer"].role == "operator"
     assert folder.run("serve", "token", "role", "nobody", "viewer").code != 0
+
+
+PARAMS = {
+    "to": {"type": "string", "description": "a host"},
+    "count": 3,
+    "kind": {"enum": ["a", "b"]},
+    "key": {"type": "secret"},
+    "odd": {"type": "string", "pattern": "("},
+}
+
+
+def test_a_library_plan_has_fields_versions_and_what_its_runs_cost(owned):
+    """Parameters as fields; the difference of versions; outcomes of ended runs."""
+    one = plan_of({"id": "a", "worker": "frail", "failure_action": "abort"})
+    two = {**one, "params": {name: PARAMS[name] for name in ("to", "count", "kind")}}
+    with owned.client("operator") as client:
+        for plan in (one, two):
+            assert client.put("/library/deploy", json={"plan": plan}).status_code == 200
+        run = client.post("/runs", json={"library": "deploy@1"}).json()["run"]
+        ended(client, run)
+        shown = client.get("/library/deploy").json()
+        assert [(row["uses"], row["success_rate"]) for row in shown["history"]] == [
+            (1, 0),
+            (0, None),
+        ]
+        assert shown["history"][0]["mean_cost"] == 5
+        fields = {row.pop("name"): row for row in shown["parameters"]}
+        assert (fields["to"]["type"], fields["to"]["required"]) == ("string", True)
+        assert fields["to"]["description"] == "a host"
+        assert (fields["count"]["default"], fields["count"]["has_default"]) == (3, True)
+        assert fields["kind"]["choices"] == ["a", "b"]
+        listed = client.get("/library").json()["items"][0]
+        assert (listed["uses"], listed["mean_cost"], listed["success_rate"]) == (1, 5, 0)
+        changed = client.get("/library/deploy/diff", params={"from": 1, "to": 2}).json()
+        assert changed["equal"] is False
+        assert (changed["old"], changed["new"]) == ("deploy@1", "deploy@2")
+        assert client.get("/library/deploy/diff", params={"from": 1, "to": 9}).status_code == 404
+        whole = client.get("/library/deploy/diff", params={"from": 0}).json()
+        assert [row["kind"] for row in whole["changes"]] == ["added"]
+
+
+def test_lint_lists_parameters_and_no_message_names_an_option(server):
+    """A declaration that makes no sense is a finding and no field; fixes name fields."""
+    with server.client("operator") as client:
+        doc = plan_of(SAY, params=PARAMS)
+        found = client.post("/plans/lint", json={"plan": doc}).json()
+        types = {row["name"]: row["type"] for row in found["parameters"]}
+        assert types == {"to": "string", "count": "integer", "kind": "string", "key": "secret"}
+        less = plan_of(SAY, params={"to": PARAMS["to"], "key": PARAMS["key"]})
+        refused = client.post("/runs", json={"plan": less})
+        fixes = [row["fix"] for row in refused.json()["findings"]]
+        assert fixes == [
+            "Give it with `params` to=VALUE, or add a default.",
+            "Say where it is: `params` key=env:VARIABLE.",
+        ]

@@ -1,11 +1,19 @@
 """Workers, settings and the library: what an administrator finds, and does, in the browser."""
 
+import re
+
 import pytest
 from playwright.sync_api import expect
 
 from tests.web.conftest import Served
 from tests.web.steering import project, publishing
 
+PARAMS = {
+    "to": {"type": "string", "description": "The host to publish to"},
+    "tries": 3,
+    "force": {"type": "boolean", "default": False},
+    "where": {"enum": ["staging", "production"]},
+}
 pytestmark = [pytest.mark.slow, pytest.mark.real]
 
 
@@ -83,3 +91,33 @@ def test_settings_tell_what_differs_and_what_it_means(shown):
     page.get_by_role("button", name="Changed").click()
     page.get_by_label("Search settings").fill("parked")
     expect(row).to_be_visible()
+
+
+def test_a_library_plan_is_compared_and_run_with_typed_fields(house, shown):
+    """Versions with their difference; a choice of plans; fields by type; no option of a command."""
+    served, _ = house
+    old = publishing("abort")
+    new = {**old, "params": PARAMS}
+    new["steps"] = [old["steps"][0], old["steps"][1] | {"parameters": {"to": "${{ params.to }}"}}]
+    for plan in (old, new):
+        served.call("PUT", "/library/publish", {"plan": plan})
+    page = shown("library/publish")
+    expect(page.get_by_role("region", name="Versions").get_by_role("row")).to_have_count(3)
+    expect(page.locator(".changes")).to_contain_text("params.to")
+    page.get_by_label("from").select_option("2")
+    expect(page.get_by_text("No differences")).to_be_visible()
+    page.get_by_role("link", name="Run plan").click()
+    expect(page.get_by_label("Library plan")).to_have_value("publish")
+    fields = page.get_by_role("group", name="Parameters")
+    fields.get_by_label("tries").fill("2")
+    fields.get_by_label("force").select_option("true")
+    page.get_by_role("button", name="Show plan").click()
+    assert not fields.get_by_label("to (").evaluate("field => field.checkValidity()")
+    fields.get_by_label("to (").fill("12")
+    fields.get_by_label("where").select_option("production")
+    page.get_by_role("button", name="Show plan").click()
+    page.get_by_role("button", name="Start run").click()
+    expect(page).to_have_url(re.compile("#/runs/(?!new)"))
+    run = page.url.rpartition("/")[2]
+    given = served.call("GET", f"/runs/{run}")["params"]
+    assert given == {"to": "12", "tries": 2, "force": True, "where": "production"}

@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import UNSET, Struct, UnsetType, field
 from msgspec.structs import asdict
 
-from leadhand.app.reader import summary_of
+from leadhand.app.reader import ALL, summary_of
 from leadhand.core import events as ev
 from leadhand.core.calendar import iso
 from leadhand.core.plan.model import Doc
+from leadhand.core.plan.parameters import ParameterRow, parameter_rows
+from leadhand.core.views.run import ENDED
 from leadhand.errors import StoreError
+from leadhand.ports import RunQuery
 
 if TYPE_CHECKING:
     from leadhand.app.reader import Reader
@@ -30,11 +33,18 @@ class LibraryUse(NamedTuple):
     status: str
     started: int
     took_s: float
+    cost: float
+    money: float
 
 
-def uses(reader: Reader) -> list[LibraryUse]:
-    """Return every run started from the library, oldest first, without opening its log."""
-    return [use for header in reader.runs() if (use := _use(header)) is not None]
+RECENT = 50
+"""The number of runs of a version whose logs are read for its recoveries, the newest ones."""
+
+
+def uses(reader: Reader, name: str) -> list[LibraryUse]:
+    """Return the runs of a plan of the library, oldest first, without opening their logs."""
+    query = RunQuery(library=name, sort="created", limit=ALL)
+    return [use for header in reader.find_runs(query).headers if (use := _use(header)) is not None]
 
 
 def _use(header: RunHeader) -> LibraryUse | None:
@@ -44,7 +54,9 @@ def _use(header: RunHeader) -> LibraryUse | None:
     if told is None or not name or not version.isdigit():
         return None
     took = (header.updated - header.created) / 1e6
-    return LibraryUse(header.run, name, int(version), told.status, header.created, took)
+    return LibraryUse(
+        header.run, name, int(version), told.status, header.created, took, told.cost, told.money
+    )
 
 
 def recoveries(reader: Reader, run: str) -> Counter[str]:
@@ -65,6 +77,9 @@ class UseTotals(Struct, kw_only=True):
     median_s: float | None
     """How long runs took that succeeded."""
     last_used: str | None
+    success_rate: float | None
+    mean_cost: float | None
+    mean_money: float | None
 
 
 class LibraryRow(Struct, kw_only=True):
@@ -96,6 +111,12 @@ class LibraryRow(Struct, kw_only=True):
     """The p50 of the duration of its successful runs, in seconds."""
     last_used: str | UnsetType | None = UNSET
     """When it was last run, in ISO 8601."""
+    success_rate: float | UnsetType | None = UNSET
+    """The share of ended runs that succeeded, from 0 to 1; null without ended runs."""
+    mean_cost: float | UnsetType | None = UNSET
+    """The cost of a run on average: US dollars and cost units together; null without runs."""
+    mean_money: float | UnsetType | None = UNSET
+    """The part of it that is money, in US dollars; null without runs."""
 
 
 class VersionRow(Struct, kw_only=True):
@@ -119,10 +140,16 @@ class VersionRow(Struct, kw_only=True):
     """The p50 of the duration of its successful runs, in seconds."""
     last_used: str | None
     """When it was last run, in ISO 8601."""
+    success_rate: float | None
+    """The share of ended runs that succeeded, from 0 to 1; null without ended runs."""
+    mean_cost: float | None
+    """The cost of a run on average: US dollars and cost units together; null without runs."""
+    mean_money: float | None
+    """The part of it that is money, in US dollars; null without runs."""
     recoveries: dict[str, int]
-    """Answers to failures by strategy."""
+    """Answers to failures by strategy, in the newest 50 runs."""
     runs: list[str]
-    """The ids of its runs."""
+    """The ids of its newest 50 runs, oldest first."""
 
 
 class LibraryPlan(LibraryRow, kw_only=True):
@@ -130,6 +157,8 @@ class LibraryPlan(LibraryRow, kw_only=True):
 
     document: Doc
     """The plan document."""
+    parameters: list[ParameterRow]
+    """The parameters of the plan, as fields."""
     history: list[VersionRow]
     """All versions of the plan."""
 
@@ -138,11 +167,16 @@ def record(found: list[LibraryUse]) -> UseTotals:
     """Return totals of some uses: their number, outcomes and durations."""
     ended = [use.took_s for use in found if use.status == "succeeded"]
     last = max((use.started for use in found), default=None)
+    over = sum(use.status in ENDED for use in found)
+    number = len(found)
     return UseTotals(
         uses=len(found),
         outcomes=dict(Counter(use.status for use in found)),
         median_s=round(median(ended), 3) if ended else None,
         last_used=iso(last) if last else None,
+        success_rate=round(len(ended) / over, 4) if over else None,
+        mean_cost=round(sum(use.cost for use in found) / number, 6) if number else None,
+        mean_money=round(sum(use.money for use in found) / number, 6) if number else None,
     )
 
 
@@ -164,20 +198,26 @@ def saved_row(saved: SavedPlan) -> LibraryRow:
 
 def library_rows(reader: Reader) -> list[LibraryRow]:
     """Return the plans of the library in their latest versions, with their uses."""
-    used, rows = uses(reader), []
+    rows = []
     for name, versions in sorted(reader.library().plans.items()):
-        row, told = saved_row(versions[-1]), record([use for use in used if use.name == name])
+        row, told = saved_row(versions[-1]), record(uses(reader, name))
         row.uses, row.outcomes = told.uses, told.outcomes
         row.median_s, row.last_used = told.median_s, told.last_used
+        row.success_rate = told.success_rate
+        row.mean_cost, row.mean_money = told.mean_cost, told.mean_money
         rows.append(row)
     return rows
 
 
 def library_plan(reader: Reader, saved: SavedPlan) -> LibraryPlan:
     """Return a plan of the library, whole, with the history of all its versions."""
-    used = [use for use in uses(reader) if use.name == saved.name]
-    history = history_rows(reader, reader.library().plans[saved.name], used)
-    return LibraryPlan(**asdict(saved_row(saved)), document=saved.document, history=history)
+    versions = reader.library().plans[saved.name]
+    return LibraryPlan(
+        **asdict(saved_row(saved)),
+        document=saved.document,
+        parameters=parameter_rows(saved.document.get("params")),
+        history=history_rows(reader, versions, uses(reader, saved.name)),
+    )
 
 
 def history_rows(
@@ -187,7 +227,8 @@ def history_rows(
     found = []
     for saved in versions:
         mine = [use for use in used if use.version == saved.version]
-        answers: Counter[str] = sum((recoveries(reader, use.run) for use in mine), Counter())
+        newest = [use.run for use in mine[-RECENT:]]
+        answers: Counter[str] = sum((recoveries(reader, run) for run in newest), Counter())
         row = VersionRow(
             version=saved.version,
             hash=saved.hash,
@@ -196,7 +237,7 @@ def history_rows(
             source=saved.source,
             **asdict(record(mine)),
             recoveries=dict(answers),
-            runs=[use.run for use in mine],
+            runs=newest,
         )
         found.append(row)
     return found

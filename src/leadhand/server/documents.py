@@ -11,6 +11,7 @@ from leadhand.app.library_history import LibraryRow
 from leadhand.app.run_limits import SpendingLimits
 from leadhand.core.lint.findings import FindingRow
 from leadhand.core.plan.diff import ChangeRow
+from leadhand.core.plan.parameters import ParameterRow
 from leadhand.core.review.approval import ApprovalRow
 
 Doc = dict[str, Any]
@@ -221,6 +222,8 @@ class LintDocument(Struct, kw_only=True):
     """Whether there are no errors."""
     findings: list[FindingRow]
     """The findings."""
+    parameters: list[ParameterRow]
+    """The parameters of the plan, as fields."""
 
 
 class LibraryPage(Struct, kw_only=True):

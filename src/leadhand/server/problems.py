@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http
+import re
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -113,7 +114,7 @@ def refusal_of(error: Exception) -> RequestRefused:
         return RequestRefused(500, "internal error; see the server's log", kind="bug")
     status = next((status for kind, status in STATUS if isinstance(error, kind)), 500)
     kind = "".join(f"-{c.lower()}" if c.isupper() else c for c in type(error).__name__)
-    message, _, fix = str(error).partition(" Fix: ")
+    message, _, fix = without_flags(str(error)).partition(" Fix: ")
     more: Doc = {"fix": fix} if fix else {}
     if isinstance(error, PlanInvalid):
         more["findings"] = [finding_document(each) for each in error.findings]
@@ -125,5 +126,18 @@ def refusal_of(error: Exception) -> RequestRefused:
 def finding_document(finding: Any) -> FindingRow:
     """Return a finding as lint documents it; one that came through the socket is only a text."""
     if isinstance(finding, Finding):
-        return finding.document()
+        row = finding.document()
+        row.fix = without_flags(row.fix)
+        return row
     return FindingRow(rule="", level="error", place="", message=str(finding), fix="")
+
+
+_FLAG = re.compile(r"--(want|have|mode|planner|budget|context|review)\b")
+_SET = re.compile(r"--set ([\w.-]+)=")
+
+
+def without_flags(text: str) -> str:
+    """Return a message with the fields of a request in place of the options of `leadhand run`."""
+    if "leadhand " in text:
+        return text  # a command that is meant
+    return _SET.sub(r"`params` \1=", _FLAG.sub(r"`\1`", text))

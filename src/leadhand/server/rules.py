@@ -57,6 +57,7 @@ RULES: tuple[RouteRule, ...] = (
     *_rules(VIEWER, "GET /runs/{run}/diff", "GET /runs/{run}/ledger", "GET /runs/{run}/review"),
     *_rules(VIEWER, "GET /overview"),
     *_rules(VIEWER, "GET /inbox", "GET /library", "GET /library/{name}", "GET /workers"),
+    *_rules(VIEWER, "GET /library/{name}/diff"),
     *_rules(VIEWER, "GET /workers/use"),
     *_rules(VIEWER, "GET /fleet", "GET /fleet/{run}/{task}", "GET /fleet/{run}/{task}/words"),
     *_rules(OPERATOR, "POST /fleet/epics", starts=True),

@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { ago, beyond, clock, duration, hashed, hasWords, headed, iso, money, pieces, repeated, short, visible } from "../../../src/leadhand/server/web/js/text.js";
 import { byStep } from "../../../src/leadhand/server/web/js/diff.js";
 import { command, pairs, request } from "../../../src/leadhand/server/web/js/screens/run_form.js";
+import { given } from "../../../src/leadhand/server/web/js/params.js";
 import { filter } from "../../../src/leadhand/server/web/js/run/filter.js";
 import { STATES, SHAPES, runState, shown, state, stepState } from "../../../src/leadhand/server/web/js/status.js";
 
@@ -63,7 +64,7 @@ test("changes are told step by step", () => {
 });
 
 test("a filled-in form asks for just what was filled in", () => {
-  const empty = { kind: "goal", text: " Go ", want: "a, b", have: "x=1\ny=it's", acceptance: "", planner: "", budget: "5", deadline: "", mode: "", plan: "", library: "", params: "", context: "", review: false };
+  const empty = { kind: "goal", text: " Go ", want: "a, b", have: "x=1\ny=it's", acceptance: "", planner: "", budget: "5", deadline: "", mode: "", plan: "", library: "", values: {}, context: "", review: false };
   assert.deepEqual(request(empty), { goal: { text: "Go", want: ["a", "b"], have: { x: 1, y: "it's" }, budget: 5 } });
   assert.equal(command(empty), `leadhand run Go --have x=1 --have 'y=it'\\''s' --want a --want b --budget 5`);
   assert.deepEqual(request({ ...empty, kind: "plan", plan: '{"steps": []}', budget: "", review: true }), { plan: { steps: [] }, review: true });
@@ -81,4 +82,13 @@ test("a text is found by words in any order", () => {
   assert.ok(hasWords("Charge every customer", "custo CHARGE"));
   assert.ok(hasWords("Runs", ""));
   assert.ok(!hasWords("Runs", "runs inbox"));
+});
+
+test("parameters are sent by their type, and what is left empty is not sent", () => {
+  const params = [["s", "string"], ["i", "integer"], ["b", "boolean"], ["o", "object"], ["e", "integer", [1, 2]], ["n", "string"]].map(([name, type, choices = null]) => ({ name, type, choices }));
+  const values = { s: "12", i: "12", b: "false", o: '{"a": 1}', e: "2", n: "" };
+  assert.deepEqual(given(params, values), { s: "12", i: 12, b: false, o: { a: 1 }, e: 2 });
+  const form = { kind: "library", library: "deploy", values, budget: "", context: "", planner: "", review: false };
+  assert.deepEqual(request(form, params), { library: "deploy", params: given(params, values) });
+  assert.equal(command(form, params), `leadhand run deploy --set s=12 --set i=12 --set b=false --set 'o={"a": 1}' --set e=2`);
 });

@@ -92,6 +92,56 @@ def declaration(entry: Json) -> Declared:
     return Declared(schema, default if has_default else None, has_default, required)
 
 
+class ParameterRow(msgspec.Struct, kw_only=True):
+    """A parameter of a plan, as a field that a person fills in."""
+
+    name: str
+    """The name of the parameter."""
+    type: str
+    """string, integer, number, boolean, array, object, secret; several with `or`; or any."""
+    required: bool
+    """Whether it must be given."""
+    default: Any
+    """Its value if it is not given; null without a default."""
+    has_default: bool
+    """Whether it has a default."""
+    choices: list[Any] | None
+    """The values it may have, if they are listed."""
+    description: str
+    """What it is for."""
+
+
+def parameter_rows(declared: Any) -> list[ParameterRow]:
+    """Return the parameters of a plan; a declaration that makes no sense is left out."""
+    if not isinstance(declared, dict):
+        return []
+    return [
+        _parameter_row(str(name), entry)
+        for name, entry in declared.items()
+        if not _wrong_declaration(entry)
+    ]
+
+
+def _parameter_row(name: str, entry: Json) -> ParameterRow:
+    found = declaration(entry)
+    kind = found.schema.get("type", "any")
+    told = entry.get("description", "") if isinstance(entry, dict) and _described(entry) else ""
+    choices = found.schema.get("enum")
+    return ParameterRow(
+        name=name,
+        type="secret" if found.secret else kind if isinstance(kind, str) else " or ".join(kind),
+        required=found.required,
+        default=found.default,
+        has_default=found.has_default,
+        choices=choices if isinstance(choices, list) else None,
+        description=str(told),
+    )
+
+
+def _described(entry: Doc) -> bool:
+    return is_secret(entry) or _declares(entry)
+
+
 def _declares(entry: Json) -> bool:
     """Return whether an entry is a declaration rather than a default."""
     if not isinstance(entry, dict):

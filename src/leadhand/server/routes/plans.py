@@ -5,13 +5,16 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 
+from leadhand.app.comparison import Compared, DiffDocument
 from leadhand.app.composition import planner_problem
 from leadhand.app.contexts import in_context
 from leadhand.app.library_history import LibraryPlan, library_plan, library_rows
 from leadhand.core.library import find, parse_label
 from leadhand.core.lint.plan import lint as check
+from leadhand.core.plan.diff import differences
+from leadhand.core.plan.parameters import parameter_rows
 from leadhand.errors import PlanInvalid, UsageError
 from leadhand.server import documents
 from leadhand.server.app_state import answer, app_state_of, of_database, person_of, seen
@@ -60,7 +63,9 @@ async def linted(request: Request, form: LintForm) -> Response:
         )
         valid = not any(each.level == "error" for each in found)
         return documents.LintDocument(
-            valid=valid, findings=[finding_document(each) for each in found]
+            valid=valid,
+            findings=[finding_document(each) for each in found],
+            parameters=parameter_rows(doc.get("params")),
         )
 
     return answer(await apart(look))
@@ -94,6 +99,29 @@ async def kept(request: Request, name: Name) -> Response:
         except UsageError as error:
             raise missing(str(error)) from None
         return library_plan(desk, saved)
+
+    return await seen(request, of_database, make)
+
+
+@router.get("/library/{name}/diff", responses=document(DiffDocument))
+async def differs(
+    request: Request,
+    name: Name,
+    start: Annotated[int, Query(ge=0, alias="from", description="The old version.")],
+    to: Annotated[int | None, Query(ge=1, description="The new one; the last by default.")] = None,
+) -> Response:
+    """Return the semantic differences between two versions of a plan; 0 is the empty plan."""
+
+    def make(desk: CachedReader) -> DiffDocument:
+        try:
+            known = desk.library()
+            new = find(known, f"{name}@{to}" if to else name)
+            old = find(known, f"{name}@{start}") if start else None
+        except UsageError as error:
+            raise missing(str(error)) from None
+        before = old.document if old is not None else {**new.document, "steps": []}
+        was = old.label if old is not None else f"{name}@0"
+        return Compared(was, new.label, differences(before, new.document)).document()
 
     return await seen(request, of_database, make)
 

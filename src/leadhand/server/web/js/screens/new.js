@@ -1,14 +1,14 @@
 // A new run: say what is wanted, see the plan and what it may do, then start. Nothing runs before.
 import { html, useEffect, useRef, useState } from "../lib.js";
 import { api, intent } from "../api.js";
-import { go, route } from "../router.js";
+import { go, route, to } from "../router.js";
 import { may } from "../store.js";
 import { alone, Copy, Effects, Empty, Findings, Glyph, NoWorkers, Risk, Tag, Title, Trouble, Txt } from "../ui/parts.js";
 import { Outlook, Steps } from "../ui/steps.js";
-import { costs, count } from "../text.js";
+import { costs, count, read, short } from "../text.js";
 import { command, request } from "./run_form.js";
 
-const EMPTY = { kind: "goal", text: "", want: "", have: "", acceptance: "", planner: "", budget: "", deadline: "", mode: "", plan: "", library: "", params: "", context: "", review: false };
+const EMPTY = { kind: "goal", text: "", want: "", have: "", acceptance: "", planner: "", budget: "", deadline: "", mode: "", plan: "", library: "", values: {}, context: "", review: false };
 
 export default function NewRun() {
   const { library = "" } = route.value.query;
@@ -17,6 +17,7 @@ export default function NewRun() {
   const [error, setError] = useState(null);
   const [busy, setBusy] = useState("");
   const [known, setKnown] = useState({});
+  const [params, setParams] = useState(null);
   const key = useRef(intent());
   const shown = useRef(null);
   const set = (field) => (event) => {
@@ -29,7 +30,7 @@ export default function NewRun() {
     setBusy(name);
     setError(null);
     try {
-      await what(request(form));
+      await what(request(form, params));
     } catch (problem) {
       setError(problem);
     }
@@ -49,16 +50,16 @@ export default function NewRun() {
   if (!may("operator")) return html`<${Title}>New run</${Title}><${Empty} title="Your role cannot start runs"><p>Starting a run requires the role operator.</p></${Empty}>`;
   return html`<${Title} sub="Review the plan and its side effects before anything runs.">New run</${Title}>
     ${known.workers && alone(known.workers) && html`<${NoWorkers} />`}
-    <form class="form" onSubmit=${look}><div class="choices" role="group" aria-label="Start from">${[["goal", "Goal"], ["plan", "Plan file"], ["library", "Library plan"]].map(([name, word]) => html`<button type="button" aria-pressed=${form.kind === name} onClick=${() => (setForm({ ...form, kind: name }), setDraft(null), setError(null))}>${word}</button>`)}</div>
-      ${form.kind === "goal" ? html`<${Goal} form=${form} set=${set} known=${known} />` : form.kind === "plan" ? html`<${PlanFile} form=${form} set=${set} />` : html`<${Kept} form=${form} set=${set} />`}
-      ${form.kind !== "goal" && html`<label class="field">Parameters (name=value, one per line)<textarea class="mono" rows="2" placeholder="version=v2.1.4" value=${form.params} onInput=${set("params")}></textarea></label>`}
+    <form class="form" onSubmit=${look}><div class="choices" role="group" aria-label="Start from">${[["goal", "Goal"], ["plan", "Plan file"], ["library", "Library plan"]].map(([name, word]) => html`<button type="button" aria-pressed=${form.kind === name} onClick=${() => (setForm({ ...form, kind: name, values: {} }), setParams(null), setDraft(null), setError(null))}>${word}</button>`)}</div>
+      ${form.kind === "goal" ? html`<${Goal} form=${form} set=${set} known=${known} />` : form.kind === "plan" ? html`<${PlanFile} form=${form} set=${set} onParams=${setParams} />` : html`<${Saved} form=${form} set=${set} onParams=${setParams} />`}
+      ${form.kind !== "goal" && params && html`<${Params} params=${params} values=${form.values} onChange=${(name, text) => set("values")({ target: { value: { ...form.values, [name]: text } } })} />`}
       <${Limits} form=${form} set=${set} known=${known} />
       <${Trouble} error=${error} />
       <div class="actions"><button type="submit" class=${draft ? "" : "primary"} disabled=${Boolean(busy)}>${busy === "draft" ? "Planning" : "Show plan"}</button>
         ${draft && draft.decision !== "refused" && html`<button type="button" class="primary" disabled=${Boolean(busy)} onClick=${start}>${busy === "start" ? "Starting" : "Start run"}</button>`}</div></form>
     ${busy === "draft" && html`<p class="muted" role="status">Planning. Nothing runs yet.</p>`}
     ${draft && html`<section class="draft" tabindex="-1" ref=${shown} aria-label="Plan"><${Draft} draft=${draft} /></section>`}
-    <p class="command same"><span class="muted">Terminal command:</span> <code>${command(form)}</code> <${Copy} text=${command(form)} /></p>`;
+    <p class="command same"><span class="muted">Terminal command:</span> <code>${command(form, params)}</code> <${Copy} text=${command(form, params)} /></p>`;
 }
 
 const PLANNERS = { goal: "goal: matches what workers need and give" };
@@ -70,23 +71,49 @@ function Goal({ form, set, known }) {
     <label class="field">Known facts (name=value, one per line)<textarea class="mono" rows="2" placeholder="api=http://127.0.0.1:8123" value=${form.have} onInput=${set("have")}></textarea></label>`;
 }
 
-function PlanFile({ form, set }) {
+/** The parameters of what is typed or chosen, as the server reads them; null while they are not known. */
+function useParams(ask, deps, onParams) {
+  useEffect(() => {
+    let mine = true;
+    const timer = setTimeout(() => ask().then((found) => mine && onParams(found), () => mine && onParams(null)), 300);
+    return () => (clearTimeout(timer), (mine = false));
+  }, deps);
+}
+
+function PlanFile({ form, set, onParams }) {
   const take = async (event) => {
     const [file] = event.target.files;
     if (file) set("plan")({ target: { value: await file.text() } });
   };
+  useParams(async () => (form.plan.trim() ? (await api.lint(read(form.plan))).parameters : null), [form.plan], onParams);
   return html`<label class="field">Plan file<input type="file" accept=".json,.yaml,.yml" onChange=${take} /></label>
     <label class="field">Plan (YAML or JSON)<textarea class="mono" rows="10" required spellcheck="false" value=${form.plan} onInput=${set("plan")}></textarea></label>`;
 }
 
-function Kept({ form, set }) {
-  const [names, setNames] = useState(null);
+function Saved({ form, set, onParams }) {
+  const [plans, setPlans] = useState(null);
   useEffect(() => {
-    api.library().then((page) => setNames(page.items.map((row) => row.name)), () => {});
+    api.library().then((page) => setPlans(page.items), () => {});
   }, []);
-  return html`<label class="field">Plan name<input required list="kept" value=${form.library} placeholder="deploy@3" onInput=${set("library")} /></label>
-    <datalist id="kept">${names?.map((name) => html`<option value=${name}></option>`)}</datalist>
-    ${names && html`<p class="muted">${names.length ? html`Saved plans: <${Txt} v=${names.slice(0, 12).join(", ")} />${names.length > 12 ? " …" : ""}` : "The library is empty. Add a plan on the Library screen."}</p>`}`;
+  useParams(async () => (form.library ? (await api.plan(form.library)).parameters : null), [form.library], onParams);
+  if (plans && !plans.length) return html`<p class="muted">The library is empty. <a href=${to(["library"])}>Save a plan</a> first.</p>`;
+  const names = (plans ?? []).map((row) => [row.name, `${row.name} (version ${row.version})${row.goal ? `: ${short(row.goal, 60)}` : ""}`]);
+  if (form.library && !names.some(([name]) => name === form.library)) names.unshift([form.library, form.library]);
+  return html`<label class="field">Library plan<select required value=${form.library} onChange=${set("library")}><option value="">Choose a plan</option>${names.map(([name, words]) => html`<option value=${name}>${words}</option>`)}</select></label>`;
+}
+
+function Params({ params, values, onChange }) {
+  if (!params.length) return html`<p class="muted">The plan has no parameters.</p>`;
+  return html`<fieldset><legend>Parameters</legend>${params.map((each) => html`<label class="field" key=${each.name}><span><span class="mono"><${Txt} v=${each.name} /></span> (${each.type}${each.required ? "" : ", optional"})${each.description && html`: <${Txt} v=${each.description} />`}</span><${Param} param=${each} value=${values[each.name] ?? ""} onInput=${(event) => onChange(each.name, event.target.value)} /></label>`)}</fieldset>`;
+}
+
+function Param({ param, value, onInput }) {
+  const hint = param.has_default ? `default: ${short(JSON.stringify(param.default), 60)}` : param.type === "secret" ? "env:NAME" : "";
+  const choices = param.choices?.map((each) => [JSON.stringify(each), String(each)]) ?? (param.type === "boolean" && [["true", "true"], ["false", "false"]]);
+  if (choices) return html`<select required=${param.required} value=${value} onChange=${onInput}><option value="">${hint || "Choose a value"}</option>${choices.map(([key, words]) => html`<option value=${key}>${words}</option>`)}</select>`;
+  if (/array|object|any/.test(param.type)) return html`<textarea class="mono" rows="2" required=${param.required} placeholder=${hint || "JSON"} value=${value} onInput=${onInput}></textarea>`;
+  const number = param.type === "integer" || param.type === "number";
+  return html`<input class="mono" type=${number ? "number" : "text"} step=${param.type === "integer" ? "1" : "any"} required=${param.required} placeholder=${hint} value=${value} onInput=${onInput} />`;
 }
 
 function Limits({ form, set, known }) {

@@ -1,5 +1,6 @@
 // From what a person filled in to what the server is asked, and to the command that does the same. Pure.
 import { read } from "../text.js";
+import { given, typed } from "../params.js";
 
 /** Lines of `name=value`; a value that reads as JSON is that value. */
 export function pairs(text) {
@@ -24,14 +25,14 @@ function kept(values) {
 
 const number = (text) => (text === "" ? undefined : Number(text));
 
-export function request(form) {
+export function request(form, params = null) {
   const shared = kept({ planner: form.kind === "goal" ? form.planner : "", context: form.context });
   if (form.review) shared.review = true;
   if (form.kind === "goal") {
     const goal = kept({ text: form.text.trim(), want: names(form.want), have: pairs(form.have), acceptance: lines(form.acceptance), budget: number(form.budget), deadline: form.deadline.trim(), mode: form.mode });
     return { goal, ...shared };
   }
-  const more = { ...kept({ params: pairs(form.params), budget: number(form.budget) }), ...shared };
+  const more = { ...kept({ params: given(params ?? [], form.values), budget: number(form.budget) }), ...shared };
   return form.kind === "plan" ? { plan: read(form.plan), ...more } : { library: form.library.trim(), ...more };
 }
 
@@ -39,13 +40,13 @@ function quoted(text) {
   return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`;
 }
 
-export function command(form) {
+export function command(form, params = null) {
   const words = ["leadhand", "run"];
   if (form.kind === "goal") words.push(quoted(form.text.trim() || "GOAL"));
   else words.push(form.kind === "plan" ? "plan.yaml" : quoted(form.library || "NAME"));
   const flag = (name, values) => values.forEach((value) => words.push(name, quoted(value)));
   if (form.kind === "goal") (flag("--have", lines(form.have)), flag("--want", names(form.want)), form.planner && flag("--planner", [form.planner]));
-  else flag("--set", lines(form.params));
+  else flag("--set", (params ?? []).filter((each) => form.values[each.name]).map((each) => `${each.name}=${each.choices ? typed(each, form.values[each.name]) : form.values[each.name]}`));
   if (form.budget) flag("--budget", [String(form.budget)]);
   if (form.context) flag("--context", [form.context]);
   if (form.review) words.push("--review");
