@@ -62,7 +62,7 @@ function Acts({ live, step, node, doc, found }) {
   const startable = !SETTLED.has(status) && !["running", "probing", "proposed"].includes(status);
   return html`<div class="actions">${node.status === "failed" && html`<button type="button" class="primary" onClick=${() => act("redo")}>Retry step</button>`}
     ${movable && html`<button type="button" onClick=${reassign}>Reassign step</button>`}
-    ${status === "held" ? may("approver") && html`<button type="button" class="primary" onClick=${() => act("release")}>Release step</button>` : startable && html`<button type="button" onClick=${() => act("hold")}>Hold step</button>`}</div>
+    ${status === "held" ? may("approver") && html`<button type="button" class="primary" onClick=${() => act("release")}>Release step</button>` : startable && !asked && html`<button type="button" onClick=${() => act("hold")}>Hold step</button>`}</div>
     ${asked && html`<div class="card pad asked"><${Said} v=${asked.text} /><${Answer} row=${asked} onDone=${changed} /></div>`}`;
 }
 
