@@ -5,8 +5,11 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import click
 import pytest
 
+from leadhand.cli.group import group
+from leadhand.server.rules import API, RULES
 from tests.support.cli import environment
 from tests.support.need import need
 from tests.support.serving import process, project
@@ -40,3 +43,29 @@ def test_the_examples_run(tmp_path):
         "event: RunStarted",
     ):
         assert word in done.stdout, word
+
+
+def commands(command, path=()):
+    """Every command of the terminal that does something by itself."""
+    if not isinstance(command, click.Group):
+        yield " ".join(path)
+        return
+    context = click.Context(command)
+    for name in command.list_commands(context):
+        found = command.get_command(context, name)
+        if not found.hidden:
+            yield from commands(found, (*path, name))
+
+
+def test_every_command_has_a_route_or_a_reason():
+    """The table names each command once, routes that exist, and what the API lacks."""
+    text = PAGE.read_text().partition("## Commands and routes")[2].partition("\n## ")[0]
+    rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| `")]
+    told = [name for row in rows for name in re.findall(r"`([^`]+)`", row[0])]
+    assert sorted(told) == sorted(commands(group))
+    known = {f"{rule.method} {rule.path.removeprefix(API)}" for rule in RULES}
+    named = [route for row in rows for route in re.findall(r"`([^`]+)`", row[1])]
+    assert set(named) <= known
+    assert all(len(row) == 3 and row[2] for row in rows if row[1] == "none")
+    served = {name for row in rows if row[1] != "none" for name in re.findall(r"`([^`]+)`", row[0])}
+    assert {"export", "verify", "fleet submit", "fleet drain", "library save"} <= served
