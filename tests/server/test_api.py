@@ -167,6 +167,30 @@ def test_what_a_person_typed_is_read_as_on_the_command_line(server):
         assert doc["steps"][0]["parameters"]["text"] == "1.10"
 
 
+def test_an_amendment_is_previewed_without_a_change(server):
+    """The difference, the findings, why it would be refused; of what was shown only."""
+    with server.client("approver") as client:
+        run = begin(client, SAY, DANGER)
+        shown = client.get(f"/runs/{run}/review").json()["binding"]
+        form = client.get(f"/runs/{run}/review/steps/a").json()
+        (field,) = [each for each in form["fields"] if each["label"] == "text"]
+        assert field["kind"] == "text"
+        body = {"hash": shown, "set": [{"path": field["path"], "text": "other"}]}
+        seen = client.post(f"/runs/{run}/review/preview", json=body).json()
+        assert (len(seen["changes"]), seen["errors"]) == (1, [])
+        assert "2 steps" in seen["summary"]
+        assert seen["findings"]
+        wrong = {"hash": shown, "set": [{"path": "steps.a.worker", "text": "nowhere"}]}
+        refused = client.post(f"/runs/{run}/review/preview", json=wrong).json()
+        assert "nowhere" in refused["errors"][0]
+        assert client.get(f"/runs/{run}/review").json()["binding"] == shown
+        stale = {**body, "hash": "0" * 12}
+        assert client.post(f"/runs/{run}/review/preview", json=stale).status_code == 409
+        assert client.get(f"/runs/{run}/review/steps/nowhere").status_code == 404
+        empty = client.post(f"/runs/{run}/review/request_changes", json={"hash": shown})
+        assert empty.status_code in (400, 422), empty.text
+
+
 def test_two_people_are_two_people(tmp_path):
     """The same one twice is one; the owner's token counts as its owner."""
     project(tmp_path, '[review]\nrules = [{risk = "high", then = "two"}]\n')

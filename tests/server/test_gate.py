@@ -341,6 +341,7 @@ APPROVING = {
     "POST /runs/{run}/review/reject",
     "POST /runs/{run}/review/request_changes",
     "POST /runs/{run}/review/amend",
+    "POST /runs/{run}/review/preview",
     "POST /runs/{run}/steps/{step}/reassign",
     "POST /runs/{run}/steps/{step}/release",
     "POST /stop-all",

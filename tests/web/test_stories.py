@@ -73,10 +73,18 @@ def test_a_plan_is_amended_compared_and_approved(pages, waiting):
     bound = page.locator(".review-bar .hash")
     before = bound.get_attribute("title")
     assert before == served.call("GET", f"/runs/{run}/review")["binding"]
-    page.get_by_role("button", name="Amend").click()
-    page.get_by_label("Field").fill("steps.step-1.parameters.test_suite")
-    page.get_by_label("Value").fill("quick")
-    page.get_by_role("dialog").get_by_role("button", name="Amend").click()
+    page.get_by_role("button", name="Edit step step-1").click()
+    fields = page.get_by_role("group", name="Fields of step step-1")
+    fields.get_by_label("test_suite").fill("quick")
+    expect(page.locator(".review-bar")).to_contain_text("1 unsent change")
+    page.keyboard.press("Escape")  # away from the field
+    page.get_by_role("button", name=re.compile("^Approve")).click()  # not while changes are unsent
+    expect(page.locator(".notice.tone-bad")).to_contain_text("Send or discard your changes first")
+    page.get_by_role("button", name="Preview changes").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.locator(".side-new")).to_contain_text("quick")
+    expect(dialog).to_contain_text("risk medium")
+    dialog.get_by_role("button", name="Amend plan").click()
     expect(bound).not_to_have_attribute("title", before)
     expect(page.locator(".plan-step").first).to_contain_text("quick")
     shot(page, "story-review")

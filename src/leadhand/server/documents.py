@@ -13,6 +13,7 @@ from leadhand.core.lint.findings import FindingRow
 from leadhand.core.plan.diff import ChangeRow
 from leadhand.core.plan.parameters import ParameterRow
 from leadhand.core.review.approval import ApprovalRow
+from leadhand.core.review.assessment import ReviewFinding
 
 Doc = dict[str, Any]
 Decision = Literal["let through", "one person", "two people", "refused"]
@@ -147,6 +148,19 @@ class LedgerPage(Struct, kw_only=True):
     """The entries of this page."""
     next: str | None
     """The cursor of the next page; null on the last page."""
+
+
+class AmendPreview(Struct, kw_only=True):
+    """What an amendment would change. Nothing was changed."""
+
+    changes: list[ChangeRow]
+    """The differences to the plan as it is."""
+    errors: list[str]
+    """Why the amendment would be refused; empty: it would be accepted."""
+    summary: str
+    """The steps after it in one line; "" where it would be refused."""
+    findings: list[ReviewFinding]
+    """What to consider about the steps after it."""
 
 
 class CommandDone(Struct, kw_only=True):

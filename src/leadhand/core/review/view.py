@@ -281,6 +281,14 @@ def review_document(state: State, now: Now) -> ReviewDocument:
     )
 
 
+def amended_assessment(state: State, add: list[Doc], after: Doc) -> Assessment:
+    """Return what to know of the steps that an amendment would leave to be approved."""
+    started = state.started
+    planned = started is not None and started.planner != "document"
+    wanted, budget = reach_of(state, add), state.policy.budget
+    return assess(add, head_of(started), after, state.catalog, wanted, budget, planned=planned)
+
+
 def _approved(
     state: State, add: list[Doc], wanted: PlanReach, revisable: Revisable | None, now: Now
 ) -> Approved:

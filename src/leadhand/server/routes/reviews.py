@@ -14,13 +14,14 @@ from leadhand.core.plan.amend import edit
 from leadhand.core.plan.diff import differences
 from leadhand.core.plan.revisions import held_by, plan_of
 from leadhand.core.review.approval import binding
-from leadhand.core.review.view import ReviewDocument, review_document
+from leadhand.core.review.step_form import StepForm, step_form
+from leadhand.core.review.view import ReviewDocument, amended_assessment, review_document
 from leadhand.core.state.model import REPLACEABLE
 from leadhand.core.views.run import run_status
 from leadhand.engine.approvals import approval_words
-from leadhand.errors import Conflict, UsageError
+from leadhand.errors import Conflict, PlanInvalid, UsageError
 from leadhand.server import documents
-from leadhand.server.app_state import now, of_run, person_of, seen
+from leadhand.server.app_state import answer, app_state_of, now, of_run, person_of, seen
 from leadhand.server.bodies import apart
 from leadhand.server.problems import missing
 from leadhand.server.request_forms import (
@@ -34,6 +35,7 @@ from leadhand.server.request_forms import (
 from leadhand.server.routes.common import Saying, document, done, key_of, said
 
 if TYPE_CHECKING:
+    from leadhand.core.plan.diff import ChangeRow
     from leadhand.core.plan.model import Doc
     from leadhand.core.state.model import Now, State
     from leadhand.server.cached_reader import CachedReader
@@ -47,6 +49,21 @@ async def review(request: Request, run: str) -> Response:
 
     def make(desk: CachedReader) -> ReviewDocument:
         return review_document(desk.state(run), now())
+
+    return await seen(request, of_run(run), make)
+
+
+@router.get("/runs/{run}/review/steps/{step}", responses=document(StepForm))
+async def fields(request: Request, run: str, step: str) -> Response:
+    """Return the fields of a step that an amendment can change, typed by its worker's schema."""
+
+    def make(desk: CachedReader) -> StepForm:
+        state = desk.state(run)
+        plan, _heirs = plan_of(state)
+        docs = {str(each["id"]): each for each in plan.get("steps", ())}
+        if step not in docs:
+            raise missing(f"the plan of run {run} has no step {step[:100]}")
+        return step_form(docs[step], [each for each in docs if each != step], state.catalog)
 
     return await seen(request, of_run(run), make)
 
@@ -89,30 +106,64 @@ async def request_changes(request: Request, run: str, form: ChangesForm) -> Resp
 @router.post("/runs/{run}/review/amend", responses=done(documents.CommandDone))
 async def amend(request: Request, run: str, form: AmendForm) -> Response:
     """Amend steps that have not started; the result is a new revision."""
-    if (form.plan is None) == (not form.set and not form.unset):
-        raise UsageError("give either `set` and `unset`, or `plan`")
-    person = person_of(request)
-    whole = None
-    if form.plan is not None:
-        whole = await apart(plan_document, form.plan, "the amended plan")
+    person, whole = person_of(request), await _whole(form)
     told: Doc = {}
 
     def word(state: State, _at: Now) -> Command:
         waiting(state, form.hash)
-        before, heirs = plan_of(state)
-        after = whole if whole is not None else before
-        for each in form.set:
-            value = each.value
-            if each.text is not None:
-                value = typed_value(after, each.path, each.text, heirs, state.catalog)
-            after = edit(after, [(each.path, value)], heirs=heirs)
-        after = edit(after, unset=form.unset, heirs=heirs)
-        changes = differences(before, after, heirs, held_by(state))
-        told["changes"] = [each.document() for each in changes]
+        after, changes = _amended(state, form, whole)
+        told["changes"] = changes
         revision = {**revision_of(state, after), "because": form.reason}
         return Command("amend", person.name, {"revision": revision})
 
     return await said(request, run, Saying(word), told)
+
+
+@router.post("/runs/{run}/review/preview", responses=done(documents.AmendPreview))
+async def preview(request: Request, run: str, form: AmendForm) -> Response:
+    """Return what an amendment would change, and what is found of the result. Nothing changes."""
+    person, whole = person_of(request), await _whole(form)
+
+    def make(desk: CachedReader) -> documents.AmendPreview:
+        desk.header(run)
+        state = desk.state(run)
+        waiting(state, form.hash)
+        after, changes = _amended(state, form, whole)
+        if not changes:
+            raise UsageError("the plan is the same as before, so there is nothing to amend")
+        revision = revision_of(state, after)
+        try:
+            Command("amend", person.name, {"revision": revision})(state, now())
+        except PlanInvalid as problem:
+            errors = [str(each) for each in problem.findings]
+            return documents.AmendPreview(changes=changes, errors=errors, summary="", findings=[])
+        known = amended_assessment(state, revision["steps"], after)
+        return documents.AmendPreview(
+            changes=changes, errors=[], summary=known.summary, findings=known.findings
+        )
+
+    return answer(await app_state_of(request).cached_readers.read(make))
+
+
+async def _whole(form: AmendForm) -> Doc | None:
+    """Return the plan of an amendment that is a whole plan, or None."""
+    if (form.plan is None) == (not form.set and not form.unset):
+        raise UsageError("give either `set` and `unset`, or `plan`")
+    return None if form.plan is None else await apart(plan_document, form.plan, "the amended plan")
+
+
+def _amended(state: State, form: AmendForm, whole: Doc | None) -> tuple[Doc, list[ChangeRow]]:
+    """Return the plan after an amendment, and the differences to the plan as it is."""
+    before, heirs = plan_of(state)
+    after = whole if whole is not None else before
+    for each in form.set:
+        value = each.value
+        if each.text is not None:
+            value = typed_value(after, each.path, each.text, heirs, state.catalog)
+        after = edit(after, [(each.path, value)], heirs=heirs)
+    after = edit(after, unset=form.unset, heirs=heirs)
+    changes = differences(before, after, heirs, held_by(state))
+    return after, [each.document() for each in changes]
 
 
 @router.post("/runs/{run}/steps/{step}/reassign", responses=done(documents.CommandDone))

@@ -1,14 +1,16 @@
 // The review of what waits: what an approval leads to, what to consider, and the decision.
-import { html, useState } from "../lib.js";
+import { html, useEffect, useState } from "../lib.js";
 import { api } from "../api.js";
 import { ask, to } from "../router.js";
 import { inbox, may, now, session } from "../store.js";
 import { attempt, notice } from "../notices.js";
 import { useKeys } from "../keys.js";
 import { Modal, confirm } from "../ui/dialog.js";
+import { Changes } from "../ui/plan_diff.js";
 import { Steps } from "../ui/steps.js";
-import { Ago, Facts, Glyph, Hash, Instant, Risk, Txt } from "../ui/parts.js";
-import { DRAWN_MAX, ReviewGraph } from "./review_graph.js";
+import { Ago, Facts, Findings, Glyph, Hash, Instant, Loading, Risk, Tag, Trouble, Txt } from "../ui/parts.js";
+import { StepTools, amendment, clear, draftOf } from "./edit_step.js";
+import { Graph } from "./graph.js";
 import { count, duration, full, label, millis, origin, pretty } from "../text.js";
 
 const EXPIRES = ["3600", "28800", "86400", "604800"];
@@ -51,18 +53,24 @@ async function reject(live, review) {
   await asked(live, review, { title: `Reject revision ${review.revision}?`, body: html`<${Decided} review=${review}><p>None of its steps run, and the run ends.</p></${Decided}>`, action: "Reject", tone: "bad", field: "Reason", must: true }, (said) => ["reject", { reason: said.text }, "Rejected"]);
 }
 
-async function send(live, review) {
-  await asked(live, review, { title: "Request changes", body: "The planner gets this text and proposes a new revision.", action: "Request changes", field: "Requested changes", must: true, lines: 5 }, (said) => ["request_changes", { text: said.text }, "Changes requested"]);
+/** The comments that were typed, as the planner gets them. */
+const commented = (draft) => Object.entries(draft.value.comments).filter(([, text]) => text.trim()).map(([step, text]) => ({ step, text: text.trim() }));
+
+async function send(live, review, draft) {
+  const comments = commented(draft);
+  const body = html`<p>The planner gets ${comments.length ? "these comments" : "this text"}, answers each, and proposes a new revision.</p>${comments.length > 0 && html`<ul class="plain-list">${comments.map((each) => html`<li><b class="mono"><${Txt} v=${each.step} /></b> <${Txt} v=${each.text} /></li>`)}</ul>`}`;
+  const question = { title: "Request changes", body, action: "Request changes", field: comments.length ? "General comment (optional)" : "Requested changes", must: !comments.length, lines: 4 };
+  await asked(live, review, question, (said) => ["request_changes", { text: said.text, comments }, "Changes requested"], () => clear(draft, "comments"));
 }
 
 /** Ask, then send; what was typed is asked for again, as it stands, when it could not be sent. */
-async function asked(live, review, question, sending) {
+async function asked(live, review, question, sending, sent = () => {}) {
   let value = "";
   for (;;) {
     const said = await confirm({ ...question, value });
     if (!said) return;
     const shown = value ? (live.review.state.value.data ?? review) : review;
-    if (await decide(live, shown, ...sending(said))) return;
+    if (await decide(live, shown, ...sending(said))) return sent();
     value = said.text;
   }
 }
@@ -72,22 +80,40 @@ export function Review({ live, review, looking, children }) {
   const [amending, setAmending] = useState(false);
   const [expires, setExpires] = useState("");
   const allowed = may("approver");
-  const acts = { approve: () => approve(live, review, expires), change: () => send(live, review), amend: () => setAmending(true), reject: () => reject(live, review) };
+  const draft = draftOf(live.run);
+  const [previewing, setPreviewing] = useState(false);
+  const change = amendment(draft.value.edits);
+  const unsent = change.set.length + change.unset.length;
+  const acts = {
+    approve: () => (unsent ? notice("Send or discard your changes first: they are not part of this revision.", "bad") : approve(live, review, expires)),
+    change: () => send(live, review, draft), amend: () => setAmending(true), reject: () => reject(live, review), preview: () => setPreviewing(true), discard: () => clear(draft, "edits"),
+  };
   const refuse = () => notice("Deciding requires the role approver.", "bad");
   const key = (act) => (allowed ? acts[act] : refuse);
   const sends = review.choices.some((each) => each.answer === "request_changes");
-  useKeys("Review", { a: ["Approve (with confirmation)", key("approve")], ...(sends && { c: ["Request changes", key("change")] }), e: ["Amend", key("amend")], x: ["Reject", key("reject")] }, [live, review, expires, allowed, sends]);
-  return html`<div class="review"><${Bar} review=${review} looking=${looking} acts=${acts} sends=${sends} allowed=${allowed} expires=${expires} setExpires=${setExpires} />
+  useKeys("Review", { a: ["Approve (with confirmation)", key("approve")], ...(sends && { c: ["Request changes", key("change")] }), e: ["Amend", key("amend")], x: ["Reject", key("reject")] }, [live, review, expires, allowed, sends, unsent]);
+  const more = allowed ? (step) => html`<${StepTools} step=${step} run=${live.run} draft=${draft} sends=${sends} />` : undefined;
+  return html`<div class="review"><${Bar} review=${review} looking=${looking} acts=${acts} sends=${sends} allowed=${allowed} expires=${expires} setExpires=${setExpires} comments=${commented(draft).length} unsent=${unsent} />
+    ${previewing && unsent > 0 && html`<${Preview} live=${live} review=${review} body=${change} title=${`Amend revision ${review.revision}`} onSent=${() => (clear(draft, "edits"), setPreviewing(false))} onClose=${() => setPreviewing(false)} />`}
     ${amending && html`<${Amend} live=${live} review=${review} onClose=${() => setAmending(false)} />`}
-    ${looking === undefined && html`<${Summary} review=${review} /><${Checklist} checks=${review.checks} />`}
+    ${looking === undefined && html`<${Summary} review=${review} /><${Answered} comments=${review.comments} /><${Checklist} checks=${review.checks} />`}
     ${children}
-    ${looking === undefined && html`<${Content} live=${live} review=${review} />`}</div>`;
+    ${looking === undefined && html`<${Content} live=${live} review=${review} more=${more} />`}</div>`;
 }
 
-function Content({ live, review }) {
+const ANSWERS = { addressed: "good", "not addressed": "warn", "not answered": "warn" };
+
+/** The comments on earlier revisions: what the planner says of each, and what became of the step. */
+function Answered({ comments = [] }) {
+  const done = comments.filter((each) => each.status === "addressed").length;
+  return comments.length > 0 && html`<section class="card pad"><h2>Comments <span class="muted">${done} of ${comments.length} addressed, as the planner says</span></h2><ul class="comments">${comments.map((each) => html`<li><${Tag} tone=${ANSWERS[each.status] ?? "quiet"}>${each.status}</${Tag}><div><p>${each.step ? html`<${StepLinks} steps=${[each.step]} />` : html`<b>Plan</b> `}<${Txt} v=${each.text} /></p>
+      <p class="muted">${each.by} on revision ${each.revision}${each.reason ? html` · planner: <${Txt} v=${each.reason} />` : ""} · ${each.step ? "the step" : "the plan"} is ${each.fact}</p></div></li>`)}</ul></section>`;
+}
+
+function Content({ live, review, more }) {
   const { steps, params = {} } = review;
-  return html`${steps.length > 1 && html`<section><h2>Graph</h2>${steps.length <= DRAWN_MAX ? html`<${ReviewGraph} steps=${steps} risks=${review.risks} onOpen=${reveal} />` : html`<p><a href=${to(["runs", live.run, "graph"])}>Show the graph of ${count(steps.length, "step")}</a></p>`}</section>`}
-    <section><h2>Steps (${steps.length})</h2><${Steps} steps=${steps} risks=${review.risks} resolved=${review.resolved} unresolved=${review.unresolved} facts=${review.step_facts} about=${review.descriptions} walls=${review.sandboxes} instants=${review.instants} /></section>
+  return html`${steps.length > 1 && html`<section class="small-graph"><h2>Graph</h2><${Graph} live=${live} step="" /></section>`}
+    <section><h2>Steps (${steps.length})</h2><${Steps} steps=${steps} risks=${review.risks} resolved=${review.resolved} unresolved=${review.unresolved} facts=${review.step_facts} about=${review.descriptions} walls=${review.sandboxes} instants=${review.instants} more=${more} /></section>
     ${Object.keys(params).length > 0 && html`<section class="card pad"><h2>Parameters</h2><${Facts} of=${params} /></section>`}
     <section class="card pad"><h2>Workers</h2><${Facts} of=${Object.fromEntries(Object.entries(review.workers ?? {}).map(([name, version]) => [name, `version ${version || "unknown"}`]))} /></section>`;
 }
@@ -139,50 +165,52 @@ export function Allowed({ each }) {
   return html`<li>Approved by <b><${Txt} v=${each.by} /></b> <${Instant} at=${each.at} />, ${each.until ? html`until <time datetime=${each.until}>${full(each.until)}</time> (${left > 0 ? `expires in ${duration(left)}` : "expired"})` : "no expiry"}, ${each.signed ? html`signed by <code><${Txt} v=${each.key} /></code>` : "not signed"}${each.why ? html`: <${Txt} v=${each.why} />` : ""} <span class="muted">plan digest <${Hash} of=${each.digest} /></span></li>`;
 }
 
-function Bar({ review, looking, acts, sends, allowed, expires, setExpires }) {
+function Bar({ review, looking, acts, sends, allowed, expires, setExpires, comments, unsent }) {
   const usual = review.limits?.approval_s; // what holds where a person says nothing
   const ends = now.value + Number(expires || usual || Infinity) * 1000;
   const late = Object.entries(review.instants ?? {}).filter(([, at]) => millis(at) >= ends).map(([step]) => step);
   const mine = review.approvals.some((each) => each.by === session.value?.person);
   return html`<div class="review-bar card" role="group" aria-label="Decide"><div class="bound"><b>Decides revision ${review.revision}</b><span><span class="muted">Plan digest</span> <${Hash} of=${review.binding} /></span></div>
     ${looking !== undefined && html`<p class="note tone-warn"><${Glyph} shape="broken" /><span>You are looking at revision ${looking}. The buttons decide <a href=${to(["runs", review.run, "plan"])}>revision ${review.revision}</a>.</span></p>`}
+    ${unsent > 0 && html`<div class="note tone-live unsent"><span><b>${count(unsent, "unsent change")}</b>, not part of revision ${review.revision}.</span> <button type="button" class="small primary" onClick=${acts.preview}>Preview changes</button> <button type="button" class="small" onClick=${acts.discard}>Discard changes</button></div>`}
     <${Given} approvals=${review.approvals} people=${review.people} />
     ${allowed ? html`<label class="inline"><span class="muted">Approval expires</span> <select aria-label="Approval expires" value=${expires} onChange=${(event) => setExpires(event.target.value)}><option value="">${usual ? `in ${duration(usual)} (from settings)` : "never"}</option>${EXPIRES.map((value) => html`<option value=${value}>in ${duration(Number(value))}</option>`)}</select></label>
       ${late.length > 0 && html`<p class="note tone-warn late"><${Glyph} shape="broken" /><span>The approval expires before the start time of <${Txt} v=${late.join(", ")} />, which is then held. Choose a later expiry.</span></p>`}
-      <div class="actions">${mine ? html`<span class="muted">You approved it. Another person must approve too.</span>` : html`<button type="button" class="primary good" onClick=${acts.approve}>Approve <kbd>a</kbd></button>`}${sends && html`<button type="button" onClick=${acts.change}>Request changes <kbd>c</kbd></button>`}<button type="button" onClick=${acts.amend}>Amend <kbd>e</kbd></button><button type="button" class="bad" onClick=${acts.reject}>Reject <kbd>x</kbd></button></div>`
+      <div class="actions">${mine ? html`<span class="muted">You approved it. Another person must approve too.</span>` : html`<button type="button" class="primary good" onClick=${acts.approve}>Approve <kbd>a</kbd></button>`}${sends && html`<button type="button" onClick=${acts.change}>Request changes${comments > 0 ? ` (${count(comments, "comment")})` : ""} <kbd>c</kbd></button>`}<button type="button" onClick=${acts.amend}>Amend <kbd>e</kbd></button><button type="button" class="bad" onClick=${acts.reject}>Reject <kbd>x</kbd></button></div>`
       : html`<p class="muted">Deciding requires the role approver.</p>`}</div>`;
 }
 
-/** Every place of a plan that can be set, as people write it. */
-function places(steps) {
-  const found = [];
-  const walk = (value, path) => {
-    if (value && typeof value === "object" && !Array.isArray(value)) for (const [key, each] of Object.entries(value)) walk(each, `${path}.${key}`);
-    else found.push(path);
-  };
-  for (const { id, ...step } of steps) {
-    walk(step, `steps.${id}`);
-    for (const name of ["not_before", "timeout", "failure_action", "retry"]) if (!(name in step)) found.push(`steps.${id}.${name}`);
-  }
-  return found;
-}
-
-/** A few values by their paths, or the whole plan as text. What comes out is reviewed again. */
-function Amend({ live, review, onClose }) {
-  const [whole, setWhole] = useState(false);
-  const [rows, setRows] = useState([{ path: "", value: "" }]);
-  const [text, setText] = useState(() => pretty({ ...review.plan, steps: review.steps }));
-  const change = (place, field, value) => setRows(rows.map((row, at) => (at === place ? { ...row, [field]: value } : row)));
+/** What an amendment changes, before it is sent: the difference, the findings, then one revision. */
+function Preview({ live, review, body, title, onSent, onClose }) {
+  const [found, setFound] = useState({});
+  const [reason, setReason] = useState("");
+  const key = JSON.stringify(body) + review.binding;
+  useEffect(() => {
+    let stale = false;
+    setFound({});
+    api.preview(live.run, { hash: review.binding, ...body }).then((doc) => stale || setFound({ doc }), (error) => stale || setFound({ error }));
+    return () => (stale = true);
+  }, [key]);
+  const { doc, error } = found;
   const submit = async (event) => {
     event.preventDefault();
-    const set = rows.filter((row) => row.path.trim()).map((row) => ({ path: row.path.trim(), text: row.value }));
-    if (await decide(live, review, "amend", whole ? { plan: text } : { set }, "Amended. Review the new revision.")) onClose();
+    if (await decide(live, review, "amend", { ...body, reason }, "Amended. Review the new revision.")) onSent();
   };
-  return html`<${Modal} title=${`Amend revision ${review.revision}`} wide=${true} onClose=${onClose}><form onSubmit=${submit}>
-    <div class="choices" role="group" aria-label="How"><button type="button" aria-pressed=${!whole} onClick=${() => setWhole(false)}>Fields</button><button type="button" aria-pressed=${whole} onClick=${() => setWhole(true)}>Whole plan</button></div>
-    ${whole ? html`<label class="field">Plan (YAML or JSON)<textarea class="mono" rows="18" spellcheck="false" value=${text} onInput=${(event) => setText(event.target.value)}></textarea></label>`
-      : html`<datalist id="places">${places(review.steps).map((path) => html`<option value=${path}></option>`)}</datalist>
-        ${rows.map((row, place) => html`<div class="pair"><label class="field">Field<input list="places" class="mono" placeholder="steps.deploy.not_before" value=${row.path} onInput=${(event) => change(place, "path", event.target.value)} /></label><label class="field">Value<input class="mono" placeholder="02:00 Europe/Berlin" value=${row.value} onInput=${(event) => change(place, "value", event.target.value)} /></label></div>`)}
-        <button type="button" class="small" onClick=${() => setRows([...rows, { path: "", value: "" }])}>Add change</button>`}
-    <div class="actions end"><button type="button" onClick=${onClose}>Cancel</button><button type="submit" class="primary">Amend plan</button></div></form></${Modal}>`;
+  return html`<${Modal} title=${title} wide=${true} onClose=${onClose}><form onSubmit=${submit}>
+    ${!doc && !error && html`<${Loading} what="Checking the changes" />`}<${Trouble} error=${error} />
+    ${doc && html`<${Changes} changes=${doc.changes} />${doc.errors.length > 0 ? html`<p class="note tone-bad"><${Glyph} shape="cross" /><span>The amended plan would be refused:</span></p><${Findings} findings=${doc.errors} />` : html`<p class="summary"><${Txt} v=${doc.summary} /></p><${Findings} findings=${doc.findings} />`}`}
+    <label class="field">Reason (optional)<input value=${reason} autocomplete="off" onInput=${(event) => setReason(event.target.value)} /></label>
+    <p class="muted">Becomes one new revision by you, in place of revision ${review.revision}, and needs approval.</p>
+    <div class="actions end"><button type="button" onClick=${onClose}>Cancel</button><button type="submit" class="primary" disabled=${!doc || doc.errors.length > 0}>Amend plan</button></div></form></${Modal}>`;
+}
+
+/** The whole plan as text. What comes out is reviewed again. */
+function Amend({ live, review, onClose }) {
+  const [text, setText] = useState(() => pretty({ ...review.plan, steps: review.steps }));
+  const [body, setBody] = useState(null);
+  if (body) return html`<${Preview} live=${live} review=${review} body=${body} title=${`Amend revision ${review.revision}`} onSent=${onClose} onClose=${() => setBody(null)} />`;
+  return html`<${Modal} title=${`Amend revision ${review.revision}`} wide=${true} onClose=${onClose}><form onSubmit=${(event) => (event.preventDefault(), setBody({ plan: text }))}>
+    <p class="muted">To change single fields, use Edit on a step.</p>
+    <label class="field">Plan (YAML or JSON)<textarea class="mono" rows="18" spellcheck="false" value=${text} onInput=${(event) => setText(event.target.value)}></textarea></label>
+    <div class="actions end"><button type="button" onClick=${onClose}>Cancel</button><button type="submit" class="primary">Preview changes</button></div></form></${Modal}>`;
 }
