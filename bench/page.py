@@ -2,8 +2,9 @@
 
 `python -m bench.page` opens a run of 1,000 steps in Chromium and prints, as JSON, the share of time
 in long tasks (idle, busy, and the difference, which counts), how long clicks take until the next
-frame, the first contentful paint, and how long 10,000 steps take to open. A machine with other work
-on it is slow for both sides; the figures are for people, not for a test.
+frame, the first contentful paint, how long 10,000 steps take to open, and the same for the board of
+a fleet with 100 agents and 1,200 tasks. A machine with other work on it is slow for both sides; the
+figures are for people, not for a test.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from tests.web import scenes
 from tests.web.busy import STEPS, UPDATES_PER_S, Busy, opened
+from tests.web.busy_fleet import AGENTS, BusyFleet
 from tests.web.conftest import FLAGS, Pages, chromium_path
 from tests.web.fake import Fake
 
@@ -50,6 +52,7 @@ def main() -> None:
         browser = driver.chromium.launch(executable_path=path, headless=True, args=FLAGS)
         pages = Pages(browser)
         figures = live(pages, fake) | rows(pages, fake) | cold(pages, fake) | huge(pages, fake)
+        figures |= board(pages, fake)
         browser.close()
     print(json.dumps(figures, indent=2))
 
@@ -86,6 +89,36 @@ def rows(pages: Pages, fake: Fake) -> dict[str, Any]:
         page.wait_for_timeout(500)
         busy = long_share(page)
     return {"rows_long_share_idle": idle, "rows_long_share_busy": busy}
+
+
+def board(pages: Pages, fake: Fake) -> dict[str, Any]:
+    """Measure the board of 100 agents: events arrive, and every answer holds other words."""
+    fleet = BusyFleet()
+    fake.documents["/fleet"] = {"fleet": fleet.document()}
+    page = pages()
+    page.add_init_script(WATCH)
+    page.goto(f"{fake.url}#/fleet")
+    page.locator(".task").nth(AGENTS).wait_for(state="attached")
+    page.wait_for_timeout(1500)
+    idle = long_share(page)
+    fake.documents["/fleet"] = lambda _body: {"fleet": fleet.document()}
+    with Busy(fake, "big"):
+        page.wait_for_timeout(500)
+        busy = long_share(page)
+        page.evaluate("answered.length = 0")
+        for _ in range(CLICKS):
+            page.get_by_label("Group by epic").click()
+            page.wait_for_timeout(200)
+        slow = [float(each) for each in page.evaluate("answered")]
+    answered = [*slow, *[8.0] * (CLICKS - len(slow))]
+    return {
+        "board_agents": AGENTS,
+        "board_cards": page.locator(".task").count(),
+        "board_long_share_idle": idle,
+        "board_long_share_busy": busy,
+        "board_click_ms": statistics.median(answered),
+        "board_click_ms_worst": max(answered),
+    }
 
 
 def long_share(page: Any) -> float:

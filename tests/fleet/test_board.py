@@ -85,16 +85,16 @@ def test_each_task_is_in_the_column_that_it_has_reached():
     [
         ({"waits": ["a", "b"]}, {}, "Depends on a, b."),
         ({"waits": ["stuck"]}, {}, "Depends on stuck (stuck is blocked)."),
-        ({"status": "running"}, {}, "Waits for a free agent."),
+        ({"status": "running"}, {}, "Waiting for a slot."),
         (
             {"status": "running"},
             {"held_back": "300 MB of memory are left"},
-            "Waits for a free agent: 300 MB of memory are left.",
+            "Waiting for a slot: 300 MB of memory are left.",
         ),
         (
             {"status": "running"},
             {"locked": {f"{RUN}/t": [f"{RUN}/a", "epic-b/x"]}},
-            "Waits for paths that a, epic-b/x may change.",
+            "Waiting for paths that a, epic-b/x may change.",
         ),
         (
             {"status": "backing_off", "until": 9, "failures": [(5, "transient")], "why": "cut off"},

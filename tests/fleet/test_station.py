@@ -30,7 +30,7 @@ async def test_an_epic_is_submitted_paused_resumed_and_seen_in_detail(tmp_path, 
 
         async def waits():
             cards = (await station.figures(0.0))["board"]["cards"]
-            wanted = "Waits for a free agent: paused by ada."
+            wanted = "Waiting for a slot: paused by ada."
             return [each.get("reason") for each in cards] == [wanted, wanted]
 
         await until(waits)

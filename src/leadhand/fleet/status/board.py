@@ -186,9 +186,9 @@ def _waiting(epic: EpicFacts, task: TaskFacts, live: Mapping[str, Any] | None) -
     if task.status == "running" and live is not None:
         holders = (live.get("locked") or {}).get(task.name)
         if holders:
-            return f"Waits for paths that {_names(holders, task.run)} may change."
+            return f"Waiting for paths that {_names(holders, task.run)} may change."
         held = live.get("held_back")
-        return f"Waits for a free agent: {held}." if held else "Waits for a free agent."
+        return f"Waiting for a slot: {held}." if held else "Waiting for a slot."
     if task.waits:
         stuck = [name for name in task.waits if _is_stuck(epic, name)]
         more = f" ({_names(stuck)} is blocked)" if stuck else ""

@@ -76,7 +76,7 @@ function Lane({ epic, lane, fleet, cards }) {
   const stuck = lane.columns.blocked + lane.waiting.length;
   return html`<details class="card epic-lane" open=${!epic.ended}><summary><h3><${Txt} v=${epic.title || epic.run} /></h3><${Status} status=${epic.status} />
       <span class="epic-meter"><${Meter} label=${`${epic.landed} of ${epic.tasks} merged`} total=${epic.tasks} parts=${[["good", epic.landed]]} /></span><span>${epic.landed} of ${epic.tasks} merged</span>
-      ${stuck > 0 && html`<${Tag} tone="bad">${stuck} blocked</${Tag}>`}${lane.paused && html`<${Tag} tone="warn">paused</${Tag}>`}${lane.planning && html`<${Tag} tone="live">planner at work</${Tag}>`}<span class="muted">${money(epic.cost)}</span></summary>
+      ${stuck > 0 && html`<${Tag} tone="bad">${stuck} blocked</${Tag}>`}${lane.paused && html`<${Tag} tone="warn">paused</${Tag}>`}${lane.planning && html`<${Tag} tone="live">planner at work</${Tag}>`}${epic.cost > 0 && html`<span class="muted">${money(epic.cost)}</span>`}</summary>
     <${Columns} counts=${lane.columns} cards=${cards} fleet=${fleet} run=${epic.run} />
     <div class="epic-end"><${Plan} lane=${lane} /><a href=${to(["runs", epic.run])}>Open run</a>${epic.pull_request && html`<span>Pull request: <${Txt} v=${epic.pull_request} /></span>`}</div></details>`;
 }
