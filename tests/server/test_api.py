@@ -44,6 +44,11 @@ def test_a_plan_runs_and_everything_of_it_can_be_seen(server):
         assert client.get(f"/runs/{run}/steps/a/output").status_code == 200
         lines = client.get(f"/runs/{run}/ledger", params={"kind": "intent"}).json()["items"]
         assert {line["ledger"] for line in lines} == {"intent"}
+        whole = client.get(f"/runs/{run}/ledger/1").json()
+        assert (whole["event"]["type"], whole["event"]["run"]) == ("RunStarted", run)
+        assert {**lines[0], "hash": whole["hash"], "event": whole["event"]} == whole
+        assert client.get(f"/runs/{run}/ledger/0").status_code == 404
+        assert client.get(f"/runs/{run}/ledger/99999").status_code == 404
         assert client.get(f"/runs/{run}/revisions").json()["items"][0]["status"] == "approved"
         assert client.get(f"/runs/{run}/revisions/1").json()["plan"]["steps"][0]["id"] == "a"
         difference = client.get(f"/runs/{run}/diff", params={"from": 0}).json()

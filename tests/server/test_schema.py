@@ -123,7 +123,14 @@ def test_documents_fit_their_schemas(stocked):
     server, schema, names = stocked
     loaded = schemathesis.openapi.from_dict(schema)
     bearer = {"Authorization": f"Bearer {TOKENS['approver']}"}
-    fill = {"step": "a", "task": "a", "number": 1, "name": "greet", "ref": f"sha256:{'0' * 64}"}
+    fill = {
+        "step": "a",
+        "task": "a",
+        "number": 1,
+        "seq": 1,
+        "name": "greet",
+        "ref": f"sha256:{'0' * 64}",
+    }
     for run in names.values():
         for found in loaded.get_all_operations():
             operation = found.ok()
@@ -171,7 +178,7 @@ SHOWN = (
     "/fleet",
 )
 OF_RUNS = ("", "/graph", "/rows", "/revisions", "/revisions/{number}", "/diff", "/ledger")
-OF_RUNS += ("/model-calls",)
+OF_RUNS += ("/model-calls", "/ledger/{seq}")
 
 
 def test_answers_are_the_structs_of_their_routes(stocked):
@@ -184,7 +191,7 @@ def test_answers_are_the_structs_of_their_routes(stocked):
             for rest in (*OF_RUNS, "/review"):
                 path = f"/runs/{{run}}{rest}"
                 query = {"from": 0} if rest == "/diff" else {}
-                shown = client.get(path.format(run=run, number=1), params=query)
+                shown = client.get(path.format(run=run, number=1, seq=1), params=query)
                 assert fits(schema, shown, "get", path), path
         for run in (names["done"], names["asks"]):
             path = "/runs/{run}/steps/{step}"

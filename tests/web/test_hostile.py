@@ -69,13 +69,13 @@ def test_hostile_text_is_text_on_every_screen(pages, served):
     expect(drawer.locator(".output").first).to_contain_text("\\u{202e}")
     shot(page, "hostile")
     page.goto(f"{served.url}#/runs/{run}/log")
-    page.get_by_title("Show full entry").filter(has_text="bad: attempt 1 failed").first.press(
-        "Enter"
-    )
-    whole = page.get_by_role("dialog")
-    expect(whole.locator("pre")).to_contain_text("<script>")
+    entry = page.get_by_title("Show full entry").filter(has_text="bad: attempt 1 failed").first
+    entry.press("Enter")
+    whole = page.get_by_role("region", name="Entry")
+    expect(whole.locator("pre").last).to_contain_text('"type": "AttemptReported"')
+    expect(whole.locator("pre").last).to_contain_text("<script>")
     shot(page, "ledger-line")
-    whole.get_by_role("link", name="bad").click()
+    whole.get_by_role("button", name="Open step bad").click()
     expect(page.get_by_role("complementary", name="Step bad")).to_be_visible()
 
 

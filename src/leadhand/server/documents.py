@@ -141,6 +141,15 @@ class LedgerRow(Struct, kw_only=True):
     """The id of the step that it is about."""
 
 
+class LedgerEntry(LedgerRow, kw_only=True):
+    """One entry of the event log with its event as it is recorded."""
+
+    hash: str
+    """The hash that binds the entry to all entries before it."""
+    event: Doc
+    """The event, without the fields that have their default values."""
+
+
 class LedgerPage(Struct, kw_only=True):
     """Entries of the event log, oldest first."""
 

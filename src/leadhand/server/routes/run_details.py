@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
+import msgspec
 from fastapi import APIRouter, Query, Request, Response
 from msgspec.structs import asdict
 
@@ -45,8 +46,10 @@ from leadhand.server.problems import RequestRefused, missing
 from leadhand.server.routes.common import PROBLEMS, Cursor, Limit, document
 
 if TYPE_CHECKING:
+    from leadhand.core.events import Event
     from leadhand.core.plan.revisions import RevisedPlan
     from leadhand.core.state.model import StepState
+    from leadhand.ports import Entry
     from leadhand.server.cached_reader import CachedReader
 
 
@@ -292,18 +295,37 @@ async def ledger(
             event = decode(entry.version, entry.body)
             book = ledger_of(event)
             if kind in ("all", book):
-                line = documents.LedgerRow(
-                    seq=entry.seq,
-                    at=iso(entry.at),
-                    type=type(event).__name__,
-                    ledger=book,
-                    text=describe(event),
-                    step=getattr(event, "step", None) or None,
-                )
-                found.append(line)
+                found.append(_line(entry, event))
         return documents.LedgerPage(items=found, next=None)
 
     return await seen(request, of_run(run), make)
+
+
+@router.get("/runs/{run}/ledger/{seq}", responses=document(documents.LedgerEntry))
+async def ledger_entry(request: Request, run: str, seq: int) -> Response:
+    """Return one entry of the event log with its whole event."""
+
+    def make(desk: CachedReader) -> documents.LedgerEntry:
+        last = desk.header(run).seq
+        if not 1 <= seq <= last:
+            raise missing(f"the log of run {run} has no entry {str(seq)[:20]}")
+        entry = next(iter(desk.entries(run, seq - 1)))
+        line = _line(entry, decode(entry.version, entry.body))
+        body = msgspec.json.decode(entry.body)
+        return documents.LedgerEntry(**asdict(line), hash=entry.hash.hex(), event=body)
+
+    return await seen(request, of_run(run), make)
+
+
+def _line(entry: Entry, event: Event) -> documents.LedgerRow:
+    return documents.LedgerRow(
+        seq=entry.seq,
+        at=iso(entry.at),
+        type=type(event).__name__,
+        ledger=ledger_of(event),
+        text=describe(event),
+        step=getattr(event, "step", None) or None,
+    )
 
 
 def _after(cursor: str | None) -> int:

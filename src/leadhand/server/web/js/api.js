@@ -89,6 +89,7 @@ export const api = {
   revision: (run, number, signal) => get(`/runs/${at(run)}/revisions/${number}`, signal),
   diff: (run, from, to, signal) => get(`/runs/${at(run)}/diff${query({ from, to })}`, signal),
   ledger: (run, kind, cursor, signal) => get(`/runs/${at(run)}/ledger${query({ kind, cursor, limit: 500 })}`, signal),
+  entry: (run, seq, signal) => get(`/runs/${at(run)}/ledger/${seq}`, signal),
   rerun: (run, from_step) => post(`/runs/${at(run)}/rerun`, from_step ? { from_step } : {}),
   exportRun: (run) => post(`/runs/${at(run)}/export`),
   verify: (run) => post(`/runs/${at(run)}/verify`),

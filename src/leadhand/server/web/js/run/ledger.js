@@ -1,14 +1,16 @@
-// The two ledgers: what was meant, and what was done. New lines come by themselves.
+// The two ledgers side by side: what was meant, and what was done. New lines come by themselves.
 import { html, useEffect, useMemo, useRef, useState } from "../lib.js";
 import { api } from "../api.js";
 import { ask, route } from "../router.js";
+import { useResource } from "../store.js";
 import { Rows } from "../ui/rows.js";
-import { Modal } from "../ui/dialog.js";
-import { Empty, Facts, Loading, Search, Trouble, Txt } from "../ui/parts.js";
-import { clock, full } from "../text.js";
+import { Empty, Loading, Search, Trouble, Txt } from "../ui/parts.js";
+import { clock, count, full, pretty } from "../text.js";
 
 const KINDS = [["all", "Both"], ["intent", "Intent"], ["execution", "Execution"]];
+const SIDES = ["intent", "execution"];
 const HEIGHT = 30;
+const MORE = 260;
 const PAGES_MAX = 40;
 
 /** Everything up to now, page by page; what comes later is heard. */
@@ -44,31 +46,49 @@ function useLines(live) {
   return { ...state, lines: all, load };
 }
 
+/** Entries by row: one for each ledger where both were written at one instant. */
+function paired(lines) {
+  const rows = [];
+  const narrow = matchMedia("(max-width: 760px)").matches; // one column there
+  for (const line of lines) {
+    const last = rows.at(-1);
+    if (!narrow && last?.at === line.at && !last[line.ledger] && last.seq === line.seq - 1) last[line.ledger] = line;
+    else rows.push({ at: line.at, [line.ledger]: line });
+    rows.at(-1).seq = line.seq;
+  }
+  return rows;
+}
+
 export function Ledger({ live }) {
   const { lines, done, error, load } = useLines(live);
-  const [whole, setWhole] = useState(null);
+  const [open, setOpen] = useState(null);
   const { ledger = "all", find = "", step } = route.value.query;
   const shown = useMemo(() => {
     const wanted = find.toLowerCase();
-    return lines.filter((line) => (ledger === "all" || line.ledger === ledger) && (!wanted || `${line.text} ${line.type}`.toLowerCase().includes(wanted)));
+    return lines.filter((line) => (ledger === "all" || line.ledger === ledger) && (!wanted || `${line.text} ${line.type} ${line.step ?? ""}`.toLowerCase().includes(wanted)));
   }, [lines, ledger, find]);
+  const rows = useMemo(() => paired(shown), [shown]);
+  const sides = SIDES.filter((side) => ledger === "all" || ledger === side);
+  const at = open === null ? -1 : rows.findIndex((row) => SIDES.some((side) => row[side]?.seq === open));
+  const toggle = (line) => setOpen(open === line.seq ? null : line.seq);
   return html`<div class="bar tools"><${Search} label="Search the event log" hint="Search the event log" value=${find} onInput=${(text) => ask({ find: text })} />
       <div class="choices" role="group" aria-label="Entries">${KINDS.map(([name, word]) => html`<button type="button" aria-pressed=${ledger === name} onClick=${() => ask({ ledger: name === "all" ? "" : name })}>${word}</button>`)}</div>
-      <span class="push muted figure">${shown.length.toLocaleString("en")} entries</span></div>
+      <span class="push muted figure">${count(shown.length, "entry", "entries")}</span></div>
     <${Trouble} error=${error} again=${load} />
-    ${!lines.length && !done ? html`<${Loading} />` : !shown.length ? html`<${Empty} title="No entries match these filters"></${Empty}>` : html`<div class="card ledger"><${Rows} count=${shown.length} height=${HEIGHT} follow=${true} label="Event log" row=${(place) => html`<${Line} key=${shown[place].seq} line=${shown[place]} marked=${step && shown[place].step === step} open=${() => setWhole(shown[place])} />`} /></div>`}
-    ${whole && html`<${Whole} line=${whole} onClose=${() => setWhole(null)} />`}`;
+    ${!lines.length && !done ? html`<${Loading} />` : !shown.length ? html`<${Empty} title="No entries match these filters"></${Empty}>` : html`<div class="card ledger sides-${sides.length}"><div class="ledger-row ledger-head muted"><span>Time</span>${sides.map((side) => html`<span>${side === "intent" ? "Intent: what was planned, approved and decided" : "Execution: what was started and reported"}</span>`)}</div>
+      <${Rows} count=${rows.length} height=${HEIGHT} open=${at} more=${MORE} follow=${true} label="Event log" row=${(place) => html`<${Line} key=${rows[place].seq} live=${live} row=${rows[place]} sides=${sides} step=${step} open=${place === at ? open : null} toggle=${toggle} />`} /></div>`}`;
 }
 
-/** A line that is too long for its row, whole. */
-function Whole({ line, onClose }) {
-  const step = line.step && html`<a href="#" onClick=${(event) => (event.preventDefault(), onClose(), ask({ step: line.step }))}><${Txt} v=${line.step} /></a>`;
-  return html`<${Modal} title=${line.type} onClose=${onClose} wide=${true}><${Facts} of=${{ Entry: line.seq, Time: full(line.at), Ledger: line.ledger, Step: step }} />
-    <pre class="value" tabindex="0"><${Txt} v=${line.text} /></pre></${Modal}>`;
+function Line({ live, row, sides, step, open, toggle }) {
+  return html`<div role="listitem"><div class="row ledger-row"><time class="mono muted" title=${full(row.at)}>${clock(row.at)}</time>${sides.map((side) => html`<span class="book book-${side}">${row[side] && html`<button type="button" class="plain cut ${step && row[side].step === step ? "selected" : ""}" data-item aria-expanded=${open === row[side].seq ? "true" : "false"} title="Show full entry" onClick=${() => toggle(row[side])}><${Txt} v=${row[side].text} /></button>`}</span>`)}</div>
+    ${open !== null && html`<${Whole} live=${live} line=${SIDES.map((side) => row[side]).find((line) => line?.seq === open)} />`}</div>`;
 }
 
-function Line({ line, marked, open }) {
-  return html`<div class="row ledger-row ${marked ? "selected" : ""}" role="listitem"><time class="mono muted" title=${full(line.at)}>${clock(line.at)}</time>
-    <span class="kind kind-${line.ledger}">${line.ledger}</span><button type="button" class="plain cut" title="Show full entry" onClick=${open}><${Txt} v=${line.text} /></button>
-    ${line.step ? html`<button type="button" class="small plain of-step" onClick=${() => ask({ step: line.step })} aria-label=${`Step ${line.step}`}><${Txt} v=${line.step} /></button>` : ""}</div>`;
+/** One entry with its whole event, below its line. */
+function Whole({ live, line }) {
+  const found = useResource((signal) => api.entry(live.run, line.seq, signal), [live, line.seq]);
+  const { data, error } = found.state.value;
+  const step = line.step && html`<button type="button" class="small plain mono" onClick=${() => ask({ step: line.step })}>Open step <${Txt} v=${line.step} /></button>`;
+  return html`<div class="whole" role="region" aria-label=${`Entry ${line.seq}`} tabindex="0"><p><b>${line.type}</b> <span class="muted">entry ${line.seq}, ${full(line.at)}</span> ${step}</p>
+    <pre><${Txt} v=${line.text} /></pre>${error ? html`<${Trouble} error=${error} />` : html`<pre class="value">${data ? html`<${Txt} v=${pretty(data.event)} />` : "Loading"}</pre>`}</div>`;
 }
