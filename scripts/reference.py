@@ -548,6 +548,7 @@ _PATH_WORDS = {
     "question": "The id of the question, as the inbox lists it.",
     "name": "The name of the plan in the library, with `@VERSION` or without.",
     "number": "The number of the revision.",
+    "seq": "The number of the entry in the log.",
     "ref": "The reference of the artifact, as a report names it.",
     "task": "The id of the task.",
     "idempotency-key": "A text of your choice; a request that is repeated with it runs once.",
