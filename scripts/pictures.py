@@ -552,7 +552,7 @@ def take_review(camera: Camera, folder: Path) -> None:
         run = served.call("POST", "/runs", {"plan": plan, "review": True})["run"]
         served.until(run, "waiting")
         camera.take("dashboard-review", served.entry, f"runs/{run}/plan", ".review-bar")
-        camera.take("dashboard-inbox", served.entry, "inbox", "h1")
+        camera.take("dashboard-overview", served.entry, "overview", ".ask")
 
 
 def take_fleet(camera: Camera, folder: Path) -> None:
@@ -583,7 +583,7 @@ def take_fleet(camera: Camera, folder: Path) -> None:
 DASHBOARD = {
     "dashboard-run": take_run,
     "dashboard-review": take_review,
-    "dashboard-inbox": take_review,
+    "dashboard-overview": take_review,
     "dashboard-fleet": take_fleet,
 }
 SCREEN = {"width": 1280, "height": 800}

@@ -137,6 +137,11 @@ def test_what_one_meets_rarely(ready, house, theme):
     shot(shown, f"keys-{theme}-wide")
     wrong += faults(shown)
     shown.keyboard.press("Escape")
+    shown.keyboard.press("Control+k")
+    expect(shown.get_by_role("dialog", name="Go to")).to_contain_text("Overview")
+    shot(shown, f"palette-{theme}-wide")
+    wrong += faults(shown)
+    shown.keyboard.press("Escape")
     shown.goto(f"{served.url}#/runs/{runs['review']}/plan")
     for button in ("Approve", "Amend"):
         shown.get_by_role("button", name=re.compile(f"^{button}")).first.click()

@@ -6,6 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.web.conftest import PHONE, WIDE, shot
+from tests.web.fake import Fake, inbox
 from tests.web.steering import patient, publishing
 from tests.web.test_stories import enter
 
@@ -151,3 +152,43 @@ def test_anything_is_reached_from_the_palette_by_keys(pages, served):
     keys.press("Escape")
     keys.press("?")
     expect(page.get_by_role("dialog")).to_contain_text("Ctrl+K")
+
+
+def asked(name, kind, plan, by, *choices, **more):
+    leads = [{"answer": each, "leads_to": f"{each} follows", "command": ""} for each in choices]
+    row = {"id": f"{name}/q1", "run": name, "kind": kind, "plan": plan, "started_by": by}
+    row |= {"title": name, "reason": "", "step": "s", "steps": 1, "goal": name, "risk": None}
+    row |= {"effects": [], "cost": None, "asked_by": "", "since": "2026-01-01T00:00:00+00:00"}
+    return row | {"text": name, "choices": leads, "default": None, "until": None} | more
+
+
+def test_an_answer_without_words_is_refused_where_they_are_needed(pages):
+    """And one that ends a run, or a task without a result, asks once more; nothing is primary."""
+    rows = (
+        asked("lacks", "failure", "p1", "ada", "retry", "abort", words=True),
+        asked("sign", "task", "p2", "ben", "done", "cannot"),
+    )
+    with Fake({"/inbox": inbox(*rows)}) as fake:
+        page = pages(f"{fake.url}#/inbox")
+        sent = lambda: [path for method, path, _ in fake.asked if method == "POST"]  # noqa: E731
+        lacks, sign = (page.locator(".ask").filter(has_text=name) for name in ("lacks", "sign"))
+        expect(lacks.locator(".primary")).to_have_count(0)
+        lacks.get_by_role("button", name="Retry").click()
+        expect(page.locator(".notice.tone-bad")).to_contain_text("needs a text")
+        lacks.get_by_role("button", name="Abort run").click()
+        page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
+        sign.get_by_role("button", name="Mark done").click()
+        expect(page.get_by_role("dialog")).to_contain_text("without a result")
+        page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
+        assert sent() == []
+        lacks.get_by_label("Comment (required to retry)").fill("use the new key")
+        lacks.get_by_role("button", name="Retry").click()
+        expect(page.locator(".notice.tone-good")).to_be_visible()
+        assert sent() == ["/inbox/lacks/q1/answer"]
+        page.get_by_label("Started by me").check()
+        expect(page.locator(".ask")).to_have_count(1)
+        page.get_by_label("Kind").select_option("Task")
+        expect(page.get_by_text("No items match these filters")).to_be_visible()
+        page.reload()  # the filters stand in the address
+        page.get_by_role("button", name="Clear filters").click()
+        expect(page.locator(".ask")).to_have_count(2)
