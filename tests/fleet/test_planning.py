@@ -7,6 +7,7 @@ import pytest
 from leadhand.core import events as ev
 from leadhand.core.state.model import State, StepState
 from leadhand.fleet.planning.planner import by_size, done_in
+from leadhand.fleet.status.evidence import Evidence
 from leadhand.fleet.status.figures import facts_of
 from leadhand.fleet.status.ladder import ladder as counted_ladder
 from leadhand.fleet.status.ladder import totals
@@ -187,6 +188,14 @@ async def test_the_ladder_ends_at_a_person_and_goes_on_from_there(planned, tmp_p
         (question,) = run.state.questions.values()
         assert "Task x3 cannot be done" in question.text
         assert [told["matters"][0]["wanted"] for told in script.told[1:]] == ["split", "replan"]
+        board = (await Evidence(at_work.config.folder).document())["board"]
+        (blocked,) = (each for each in board["cards"] if each["column"] == "blocked")
+        assert (blocked["task"], blocked["question"]) == ("x3", question.id)
+        assert "changed nothing" in blocked["reason"]
+        (lane,) = board["lanes"]
+        assert [each["names"] for each in lane["waves"]] == [["x"], ["x1", "x2"], ["x3"]]
+        assert lane["text"].startswith("# Modules")
+        assert lane["waiting"] == [], "the question is about the task"
         (tmp_path / "told" / "tricks.json").write_text("{}")
         await say(run, question, "again", "use words")
         async with asyncio.timeout(60):

@@ -17,6 +17,7 @@ from leadhand.fleet.epic_folder import run_of
 from leadhand.fleet.planning.lint import PlanRules
 from leadhand.fleet.planning.survey import survey
 from leadhand.fleet.repository.git import GitFailed
+from leadhand.fleet.status.evidence import Evidence
 from tests.fleet.places import commit_all, run_git, write
 from tests.fleet.planned import (
     Script,
@@ -296,6 +297,8 @@ async def test_a_wave_waits_for_review_where_the_policy_says_so(planned, tmp_pat
         run = await settled(at_work, epic(tmp_path))
         (question,) = run.state.questions.values()
         assert question.kind == "review"
+        (lane,) = (await Evidence(at_work.config.folder).document())["board"]["lanes"]
+        assert [each["kind"] for each in lane["waiting"]] == ["review"]
         assert not (tmp_path / "told" / "brief-a-1.md").exists()
         await say(run, question, "request_changes", "call it b")
         script.answers.insert(0, wave(task("b")))
