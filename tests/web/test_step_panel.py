@@ -132,6 +132,8 @@ def test_a_failed_step_is_read_from_its_address(pages, built):
     for said in ("quick does not hold", "the test database does not answer"):
         assert panel.text_content().count(said) == 1, said
     shot(page, "step-failed")
+    page.goto(f"{built.url}#/runs/{run}?step=check")
+    shot(page, "step-rows")
     panel.get_by_role("button", name="Full width").click()
     shot(page, "step-failed-wide")
     page.emulate_media(color_scheme="dark")
@@ -141,6 +143,9 @@ def test_a_failed_step_is_read_from_its_address(pages, built):
     page.goto(f"{built.url}#/runs/{run}/graph?step=after")
     panel = page.get_by_role("complementary", name="Step after")
     expect(panel).to_contain_text("known when the step starts")
+    panel.get_by_role("link", name="Events of this step").click()
+    expect(panel).to_have_count(0)
+    expect(page.get_by_label("Search the event log")).to_have_value("after")
 
 
 def test_every_action_shows_in_the_panel_at_once(pages, built):
