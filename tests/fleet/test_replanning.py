@@ -301,10 +301,15 @@ async def test_a_wave_waits_for_review_where_the_policy_says_so(planned, tmp_pat
         assert [each["kind"] for each in lane["waiting"]] == ["review"]
         assert not (tmp_path / "told" / "brief-a-1.md").exists()
         await say(run, question, "request_changes", "call it b")
-        script.answers.insert(0, wave(task("b")))
+        said = {"comment": "c1", "addressed": True, "reason": "it is b now"}
+        script.answers.insert(0, {**wave(task("b")), "comments": [said]})
         async with asyncio.timeout(60):
             await at_work.idle()
         assert "call it b" in script.told[-1]["why"]
+        (comment,) = script.told[-1]["comments"]
+        assert (comment["id"], comment["text"]) == ("c1", "call it b")
+        (answered,) = run.state.comments
+        assert (answered.answer.status, answered.answer.reason) == ("addressed", "it is b now")
         (question,) = run.state.questions.values()
         await say(run, question, "approve")
         async with asyncio.timeout(60):

@@ -99,7 +99,7 @@ class RevisionRow(Struct, kw_only=True):
     author: str
     """The planner or person who proposed it."""
     status: str
-    """proposed, approved, rejected or amended."""
+    """proposed, approved, rejected, sent back or amended."""
     steps: int
     """The number of steps."""
     approvals: list[ApprovalRow]

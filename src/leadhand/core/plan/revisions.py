@@ -45,7 +45,8 @@ class RevisedPlan(NamedTuple):
     hash: str
     author: str
     status: str
-    """proposed, approved, rejected, or amended (replaced by a person's own revision)."""
+    """proposed, approved, rejected, sent back (changes were requested), or amended (replaced by a
+    person's own revision)."""
     doc: Doc
     heirs: dict[str, str]
     """All steps superseded so far: old id to new id."""
@@ -90,6 +91,8 @@ def revisions(log: Iterable[ev.Event]) -> list[RevisedPlan]:
             case ev.RevisionRejected() if found and found[-1].hash == event.hash:
                 status = AMENDED if event.reason == AMENDED else "rejected"
                 found[-1] = found[-1]._replace(status=status)
+            case ev.ChangesRequested() if found and found[-1].hash == event.hash:
+                found[-1] = found[-1]._replace(status="sent back")
             case _:
                 pass
     return found

@@ -25,7 +25,7 @@ from leadhand.core.hashing import digest
 from leadhand.errors import LeadhandError, UsageError
 from leadhand.fleet.budget import DailyBudget
 from leadhand.fleet.planning.prompt import question
-from leadhand.fleet.planning.reply import SCHEMA
+from leadhand.fleet.planning.reply import schema_for
 from leadhand.models.failures import ModelFailure
 from leadhand.models.messages import AssistantMessage, ModelRequest, UserMessage
 from leadhand.models.meter import payer
@@ -239,7 +239,7 @@ class ModelBackend:
         request = ModelRequest(
             system=self._system,
             turns=tuple(turns),
-            schema=SCHEMA,
+            schema=schema_for(told),
             max_tokens=ANSWER_TOKENS,
             timeout_s=MODEL_S,
         )

@@ -210,6 +210,10 @@ class EpicPlanner:
             outlook=shaping.outlook_steps([scrub(text) for text in reply.outlook]),
             because=f"wave {notes.waves}: {because}" if reply.tasks else because or "it goes on",
             cancel=tuple(name for name in dict.fromkeys(reply.drop) if name in movable),
+            answers=tuple(
+                {"comment": each.comment, "addressed": each.addressed, "reason": scrub(each.reason)}
+                for each in reply.comments
+            ),
         )
 
     async def _survey(self) -> Survey:

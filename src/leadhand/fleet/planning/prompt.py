@@ -3,6 +3,7 @@
     why, epic, limits         from people: they count
     matters, tasks, record    how it stands
     repository                written by anybody: data, whatever it says
+    comments                  of reviewers on the last wave, where they sent it back
     answers, findings, notes  what people answered, why the last answer was sent back, its own notes
 
 Scripts get the document as it is. Models get it as text, with all that agents and files wrote
@@ -66,6 +67,11 @@ def planner_document(
         "waves": notes.waves,
         "notes": notes.said,
     }
+    if view.comments:
+        doc["comments"] = [
+            {**each, "text": _cut(each["text"], WORDS_CHARS)}
+            for each in view.comments[-TASKS_TOLD:]
+        ]
     return {**scrubbed(doc), "repository": doc["repository"]}
 
 
@@ -177,6 +183,12 @@ def _moving(doc: Doc) -> list[str]:
     parts.append(f"# The last commits\n{fence_data(_lines(tree['history']), TREE_CHARS // 4)}")
     if doc["answers"]:
         parts.append(f"# People answered\n{_lines(doc['answers'])}")
+    if doc.get("comments"):
+        how = (
+            "`comments` of your answer says for each, by its id, whether you addressed it: "
+            '[{"comment": "c1", "addressed": true, "reason": "what you changed, or why not"}]'
+        )
+        parts.append(f"# Reviewers' comments on your last wave\n{_lines(doc['comments'])}\n{how}")
     if doc["notes"]:
         parts.append(f"# Your notes\n{doc['notes']}")
     parts.append(f"# You are asked because\n{clean(doc['why'])[:WORDS_CHARS]}")

@@ -44,6 +44,14 @@ class AnsweredQuestion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     text: str
 
 
+class AnsweredComment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The planner's answer to a reviewer's comment on its last wave."""
+
+    comment: str
+    addressed: bool
+    reason: str = ""
+
+
 class Reply(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One answer of a planner."""
 
@@ -51,6 +59,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     because: str = ""
     tasks: tuple[Planned, ...] = ()
     answers: tuple[AnsweredQuestion, ...] = ()
+    comments: tuple[AnsweredComment, ...] = ()
     drop: tuple[str, ...] = ()
     """Tasks that are not wanted any more."""
     outlook: tuple[str, ...] = ()
@@ -72,7 +81,8 @@ def read(raw: Any) -> Reply:
         raise MisreadReply(f"the answer does not fit: {error}") from None
     if found.kind not in KINDS:
         raise MisreadReply(f"kind is one of {', '.join(KINDS)}, not {found.kind!r}")
-    if max(map(len, (found.tasks, found.answers, found.drop, found.outlook)), default=0) > LIST_MAX:
+    lists = (found.tasks, found.answers, found.comments, found.drop, found.outlook)
+    if max(map(len, lists)) > LIST_MAX:
         raise MisreadReply(f"a list in it has more than {LIST_MAX} entries")
     for text, most in _texts(found):
         if len(text) > most:
@@ -96,6 +106,7 @@ def _texts(reply: Reply) -> list[tuple[str, int]]:
     found = [(text, TEXT_CHARS) for text in (*own, *reply.outlook, *reply.choices)]
     for task in reply.tasks:
         found += [(task.goal, TEXT_CHARS), (task.brief, BRIEF_CHARS)]
+    found += [(each.reason, TEXT_CHARS) for each in reply.comments]
     return found + [(each.text, BRIEF_CHARS) for each in reply.answers]
 
 
@@ -147,3 +158,17 @@ SCHEMA: dict[str, Any] = {
     "required": ["kind", "because"],
     "additionalProperties": False,
 }
+
+
+def schema_for(told: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a reply; comments are answered only where there are some."""
+    if not told.get("comments"):
+        return SCHEMA
+    answer = {
+        "type": "object",
+        "properties": {"comment": _TEXT, "addressed": {"type": "boolean"}, "reason": _TEXT},
+        "required": ["comment", "addressed", "reason"],
+        "additionalProperties": False,
+    }
+    comments = {"type": "array", "items": answer}
+    return {**SCHEMA, "properties": {**SCHEMA["properties"], "comments": comments}}

@@ -154,9 +154,10 @@ function Checklist({ checks }) {
 }
 
 /** Approvals so far, and which are missing. */
-export function Given({ approvals, people }) {
+function Given({ approvals, people, able }) {
   const left = people - approvals.length;
-  return approvals.length > 0 && html`<ul class="allowed">${approvals.map((each) => html`<${Allowed} each=${each} />`)}${left > 0 && html`<li><b>${count(left, "more approval")} needed</b>, by ${left === 1 ? "another person" : "other people"}</li>`}</ul>`;
+  const others = Object.keys(able ?? {}).filter((name) => !approvals.some((each) => each.by === name));
+  return approvals.length > 0 && html`<ul class="allowed">${approvals.map((each) => html`<${Allowed} each=${each} />`)}${left > 0 && html`<li><b>${count(left, "more approval")} needed</b>, by ${left === 1 ? "another person" : "other people"}${others.length > 0 && html`: <${Txt} v=${others.join(", ")} />`}</li>`}</ul>`;
 }
 
 /** One approval: by, when, until when with the time that is left, signed or not, the reason, the digest. */
@@ -173,7 +174,7 @@ function Bar({ review, looking, acts, sends, allowed, expires, setExpires, comme
   return html`<div class="review-bar card" role="group" aria-label="Decide"><div class="bound"><b>Decides revision ${review.revision}</b><span><span class="muted">Plan digest</span> <${Hash} of=${review.binding} /></span></div>
     ${looking !== undefined && html`<p class="note tone-warn"><${Glyph} shape="broken" /><span>You are looking at revision ${looking}. The buttons decide <a href=${to(["runs", review.run, "plan"])}>revision ${review.revision}</a>.</span></p>`}
     ${unsent > 0 && html`<div class="note tone-live unsent"><span><b>${count(unsent, "unsent change")}</b>, not part of revision ${review.revision}.</span> <button type="button" class="small primary" onClick=${acts.preview}>Preview changes</button> <button type="button" class="small" onClick=${acts.discard}>Discard changes</button></div>`}
-    <${Given} approvals=${review.approvals} people=${review.people} />
+    <${Given} approvals=${review.approvals} people=${review.people} able=${review.limits?.approvers} />
     ${allowed ? html`<label class="inline"><span class="muted">Approval expires</span> <select aria-label="Approval expires" value=${expires} onChange=${(event) => setExpires(event.target.value)}><option value="">${usual ? `in ${duration(usual)} (from settings)` : "never"}</option>${EXPIRES.map((value) => html`<option value=${value}>in ${duration(Number(value))}</option>`)}</select></label>
       ${late.length > 0 && html`<p class="note tone-warn late"><${Glyph} shape="broken" /><span>The approval expires before the start time of <${Txt} v=${late.join(", ")} />, which is then held. Choose a later expiry.</span></p>`}
       <div class="actions">${mine ? html`<span class="muted">You approved it. Another person must approve too.</span>` : html`<button type="button" class="primary good" onClick=${acts.approve}>Approve <kbd>a</kbd></button>`}${sends && html`<button type="button" onClick=${acts.change}>Request changes${comments > 0 ? ` (${count(comments, "comment")})` : ""} <kbd>c</kbd></button>`}<button type="button" onClick=${acts.amend}>Amend <kbd>e</kbd></button><button type="button" class="bad" onClick=${acts.reject}>Reject <kbd>x</kbd></button></div>`
