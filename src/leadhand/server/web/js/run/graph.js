@@ -208,7 +208,8 @@ function StepNode({ signal, x, y, selected, dim, measured, focusable }) {
   });
   const glyph = useComputed(() => SHAPES[stepState(shown(signal.value)).shape]);
   const word = useComputed(() => detail(signal.value, measured.value?.rows.get(id)));
-  const told = useComputed(() => `${short(id, 80)}: ${label(stepState(shown(signal.value)).word)}, ${word.value}${signal.value.reason ? `. ${signal.value.reason}` : ""}`); // from afar the texts are not drawn
+  // From afar the texts are not drawn. The name begins with what is drawn: who speaks to a computer says that.
+  const told = useComputed(() => `${short(id, LETTERS)} ${word.value}: ${label(stepState(shown(signal.value)).word)}${id.length > LETTERS ? `. ${short(id, 80)}` : ""}${signal.value.reason ? `. ${signal.value.reason}` : ""}`);
   return html`<g class=${kind} transform="translate(${x} ${y - SIZE.height / 2})" role="button" tabindex=${focusable ? "0" : "-1"} data-step=${id} aria-label=${told}><title>${told}</title>
     <rect width=${SIZE.width} height=${SIZE.height} rx="8" /><path class="mark" transform="translate(10 16)" d=${glyph} />
     <text x="36" y="21">${short(id, LETTERS)}</text>${" "}<text class="sub" x="36" y="37">${word}</text></g>`;
