@@ -179,9 +179,18 @@ def test_tasks_are_found_grouped_and_opened_with_the_keyboard(pages, fleet):
     expect(page.locator(".epic-lane")).to_have_count(0)
     expect(page).to_have_url(re.compile("view=flat"))
     expect(page.locator(".task")).to_have_count(5)
-    page.locator(".task a").first.focus()
+    page.get_by_role("heading", name="Fleet").focus()
+    page.keyboard.press("j")  # what is blocked comes first
+    expect(page.locator(".blocked a.mono")).to_be_focused()
+    page.keyboard.press("j")
+    expect(page.locator(".task a").first).to_be_focused()
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="Transcript")).to_be_visible()
+    expect(page).to_have_title(re.compile("slow-"))
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("heading", name="Tasks", level=2)).to_be_visible()
+    page.keyboard.press("e")
+    expect(page.get_by_role("dialog")).to_contain_text("Submit epic")
 
 
 def test_a_fleet_is_paused_and_resumed_and_wrong_epics_are_explained(pages, fleet):

@@ -41,6 +41,8 @@ class AtWork:
     words: str = ""
     """The last that was heard of it."""
     cost: float = 0.0
+    heard: float = 0.0
+    """When it was last heard of; 0: not yet."""
 
 
 @dataclass(slots=True)

@@ -242,6 +242,7 @@ def _agent(at_work: AtWork) -> Doc:
         "model": given.model,
         "since": iso(round(at_work.since * 1e6)),
         "words": at_work.words,
+        "heard": iso(round((at_work.heard or at_work.since) * 1e6)),
         "cost": at_work.cost,
     }
 

@@ -485,7 +485,7 @@ class CoderWorker:
         def heard(event: CoderEvent) -> None:
             if event.text or event.tool:
                 words = scrub(f"{event.tool} {event.path} {event.text}".strip()[:200])
-                at_work.words = words
+                at_work.words, at_work.heard = words, time.time()
                 context.progress(words)
             at_work.cost = at_work.cost if event.cost is None else event.cost
             if transcript is not None:

@@ -154,7 +154,8 @@ def _agent(
     coder, model = known.agents.get(task.name, ("", ""))
     if at_work is not None:
         cost = round(task.cost + float(at_work["cost"]), 6)
-        words = {"words": at_work["words"], "live": True, "cost": cost}
+        words = {"words": at_work["words"], "heard": at_work.get("heard"), "live": True}
+        words["cost"] = cost
         return {"coder": at_work["coder"], "model": at_work["model"], **words}
     if landing is not None and not coder:
         coder, _, model = landing.by.partition(":")

@@ -1,6 +1,7 @@
 // What people do with a fleet: submit an epic, pause, resume, drain, stop or message an agent.
 import { html, signal, useState } from "../lib.js";
 import { api } from "../api.js";
+import { useKeys } from "../keys.js";
 import { may } from "../store.js";
 import { attempt, notice } from "../notices.js";
 import { Modal, confirmed } from "../ui/dialog.js";
@@ -13,15 +14,18 @@ const HINT = "# Add a search\n\nWhat is wanted, in a few sentences.";
 
 export function Actions({ live, refresh }) {
   const [open, setOpen] = useState(false);
-  if (!live || !may("operator")) return null;
+  const mine = live && may("operator");
   const order = async (verb, done) => (await attempt(() => api.fleetOrder(verb), done)) && refresh();
   const drain = async () => {
     const running = live.agents.length ? `${count(live.agents.length, "running agent")} can finish within the grace period; unfinished work is saved.` : "No agents are running.";
     const what = { title: "Drain the fleet?", body: `No new agents start. ${running} Then the fleet and this dashboard end. Open epics continue with the next leadhand fleet start.`, action: "Drain fleet", tone: "bad" };
     if (await confirmed(what, () => api.fleetOrder("drain"), "The fleet is draining")) refresh();
   };
+  const pause = () => (live.paused ? order("resume", "The fleet starts agents again") : order("pause", "Paused: no new agents start"));
+  useKeys("Fleet", mine ? { e: ["Submit epic", () => setOpen(true)], p: [live.paused ? "Resume the fleet" : "Pause the fleet", pause] } : {}, [mine, live?.paused?.at]);
+  if (!mine) return null;
   return html`<button type="button" class="primary" onClick=${() => setOpen(true)}>Submit epic</button>
-    ${live.paused ? html`<button type="button" onClick=${() => order("resume", "The fleet starts agents again")}>Resume</button>` : html`<button type="button" disabled=${live.draining} onClick=${() => order("pause", "Paused: no new agents start")}>Pause</button>`}
+    <button type="button" disabled=${live.draining} onClick=${pause}>${live.paused ? "Resume" : "Pause"}</button>
     <button type="button" class="bad" disabled=${live.draining} onClick=${drain}>Drain</button>
     ${open && html`<${Submit} onClose=${() => setOpen(false)} refresh=${refresh} />`}`;
 }

@@ -2,12 +2,14 @@
 import { html, useMemo, useState } from "../lib.js";
 import { ask, route, to } from "../router.js";
 import { Ago, Empty, Meter, Search, Status, Tag, Title, Took, Txt } from "../ui/parts.js";
-import { authorName, count, money, words } from "../text.js";
+import { now } from "../store.js";
+import { authorName, count, duration, millis, money, words } from "../text.js";
 import { Actions } from "./actions.js";
 import { Figures } from "./figures.js";
 
 const COLUMNS = [["planned", "Planned", "quiet"], ["working", "Working", "live"], ["gate", "Gate", "live"], ["merge_queue", "Merge queue", "live"], ["merged", "Merged", "good"]];
 const ENDED_SHOWN = 10;
+const SILENT_S = 60;
 const place = (each) => to(["fleet", each.run, each.task]);
 
 /** The fleet in one sentence. Pure. */
@@ -51,7 +53,7 @@ function Blocked({ cards, fleet }) {
   return html`<section><h2>Blocked: ${[cards.length && count(cards.length, "task"), asked.length && count(asked.length, "epic")].filter(Boolean).join(", ")}</h2><ul class="card blocked">
     ${asked.map((each) => html`<li key=${each.run + each.question}><div><b><${Txt} v=${titles[each.run]} /></b> <${Tag} tone="ask">epic</${Tag}><p><${Txt} v=${each.text} /></p></div>
       <a class="button" href=${each.kind === "review" ? to(["runs", each.run, "plan"]) : to(["inbox"])}>${each.kind === "review" ? "Review plan" : "Answer"}</a></li>`)}
-    ${cards.map((card) => html`<li key=${card.run + card.task}><div><a class="mono" href=${place(card)}><${Txt} v=${card.task} /></a> ${card.class && html`<${Tag} tone="bad">${words(card.class)}</${Tag}> `}
+    ${cards.map((card) => html`<li key=${card.run + card.task}><div><a class="mono" data-item href=${place(card)}><${Txt} v=${card.task} /></a> ${card.class && html`<${Tag} tone="bad">${words(card.class)}</${Tag}> `}
       <span class="muted"><${Txt} v=${titles[card.run]} /> · ${count(card.attempt ?? 0, "attempt")}${card.since ? html` · <${Ago} at=${card.since} />` : ""}</span><p><${Txt} v=${card.reason} /></p></div><${Way} card=${card} /></li>`)}</ul></section>`;
 }
 
@@ -101,10 +103,16 @@ function Columns({ counts, cards, fleet, run }) {
 }
 
 function Card({ card }) {
-  return useMemo(() => html`<li class="task"><a class="mono" href=${place(card)}><${Txt} v=${card.task} /></a><p class="task-goal"><${Txt} v=${card.title} /></p>
+  return useMemo(() => html`<li class="task"><a class="mono" data-item href=${place(card)}><${Txt} v=${card.task} /></a><p class="task-goal"><${Txt} v=${card.title} /></p>
     ${card.coder && html`<p class="muted"><${Txt} v=${card.model ? `${card.coder} · ${card.model}` : card.coder} /></p>`}
     <p class="muted task-facts">${card.attempt > 1 && html`<span class="tone-warn task-again">attempt ${card.attempt}</span>`}${card.since && card.column !== "planned" && html`<span>${card.column === "merged" ? html`<${Ago} at=${card.since} />` : html`<${Took} from=${card.since} />`}</span>`}${card.cost && html`<span>${money(card.cost)}</span>`}</p>
-    ${card.words && html`<p class="task-words"><${Txt} v=${card.words} /></p>`}${card.reason && html`<p class="task-reason"><${Txt} v=${card.reason} /></p>`}</li>`, [card]);
+    ${card.words && html`<p class="task-words"><${Txt} v=${card.words} /></p>`}${card.heard && html`<${Silent} at=${card.heard} />`}${card.reason && html`<p class="task-reason"><${Txt} v=${card.reason} /></p>`}</li>`, [card]);
+}
+
+/** An agent that has printed nothing for a while may be stuck. */
+function Silent({ at }) {
+  const quiet = (now.value - millis(at)) / 1000;
+  return quiet > SILENT_S && html`<p class="tone-warn task-again">no output for ${duration(quiet)}</p>`;
 }
 
 const BATCH = { testing: "live", "testing alone": "warn", waiting: "quiet", passed: "good", failed: "bad", "set aside": "warn" };

@@ -1,7 +1,8 @@
 // One task: why it is where it is, the gate's output, the difference, the transcript, the attempts.
 import { html, useEffect, useMemo, useState } from "../lib.js";
 import { api } from "../api.js";
-import { to } from "../router.js";
+import { useKeys } from "../keys.js";
+import { go, subject, to } from "../router.js";
 import { resource } from "../store.js";
 import { Ago, Copy, Facts, Shown, Table, Tag, Title, Took, Txt } from "../ui/parts.js";
 import { Diff } from "../ui/protected_change.js";
@@ -15,6 +16,11 @@ const OPEN_FILES = 5;
 
 export function Task({ run, task }) {
   const found = useFleet((control) => api.fleetTask(run, task, control), [run, task]);
+  useKeys("Task", { Escape: ["Back to the fleet", () => go(["fleet"])] });
+  useEffect(() => {
+    subject.value = task;
+    return () => (subject.value = "");
+  }, [task]);
   return html`<${Shown} of=${found} what="Loading the task">${(doc) => html`<${Whole} run=${run} task=${task} doc=${doc} refresh=${found.soon} />`}</${Shown}>`;
 }
 
