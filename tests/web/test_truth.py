@@ -173,7 +173,7 @@ def test_a_revised_run_has_the_edges_that_were(pages, rivals):
     rest = page.locator(".run-head .meter .rest")
     expect(rest).to_have_css("flex-grow", "0")
     page.goto(f"{served.url}#/runs")
-    expect(page.locator(".runs .progress .figure")).to_have_text("5/5")
+    expect(page.locator(".runs .progress .figure")).to_have_text("5 of 5")
 
 
 def test_the_printed_address_signs_in_where_the_page_is_open(pages, served):

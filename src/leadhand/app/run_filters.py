@@ -16,7 +16,7 @@ from leadhand.ports import RunQuery
 from leadhand.stores.run_list import SORTS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from leadhand.app.documents import RunRow
 
@@ -133,12 +133,20 @@ def run_labels(given: Iterable[str]) -> tuple[str, ...]:
 
 
 def as_csv(rows: Iterable[RunRow]) -> str:
-    """Return runs as CSV with a header line. Texts that a spreadsheet would compute are quoted."""
+    """Return runs as CSV with a header line."""
+    return csv_table(CSV_COLUMNS, rows)
+
+
+def csv_table(columns: Sequence[str], rows: Iterable[object]) -> str:
+    """Return fields of `rows` as CSV with a header line.
+
+    Texts that a spreadsheet would compute are quoted.
+    """
     out = io.StringIO(newline="")
     made = csv.writer(out, lineterminator="\r\n")
-    made.writerow(CSV_COLUMNS)
+    made.writerow(columns)
     for row in rows:
-        made.writerow([_cell(getattr(row, name)) for name in CSV_COLUMNS])
+        made.writerow([_cell(getattr(row, name)) for name in columns])
     return out.getvalue()
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from msgspec import UNSET, Struct, UnsetType, field
 
+from leadhand.app.run_filters import csv_table
 from leadhand.core.views.run import summary
 from leadhand.core.views.totals import DAY_US, OUTCOMES, Totals, added, named, rate, run_totals
 from leadhand.errors import StoreError, UsageError
@@ -108,6 +109,13 @@ class UsageDocument(Struct, kw_only=True):
     """Open runs that were read from their logs and are included."""
     unreadable: list[str]
     """The errors of open runs whose logs cannot be read; they are not included."""
+
+
+def usage_csv(doc: UsageDocument) -> str:
+    """Return the rows of a document as CSV, with the figures that apply to them."""
+    names = [name for name in UsageRow.__struct_fields__ if name != "name"]
+    told = [name for name in names if any(getattr(row, name) is not UNSET for row in doc.rows)]
+    return csv_table(["name", *told], doc.rows)
 
 
 class DayRange(NamedTuple):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from fastapi import APIRouter, Query, Request, Response
 
 from leadhand.app.composition import planner_name
 from leadhand.app.documents import setting_row, settings_table, worker_rows
 from leadhand.app.metrics import MetricsDocument, figures
-from leadhand.app.usage import By, DayRange, UsageDocument, usage
+from leadhand.app.usage import By, DayRange, UsageDocument, usage, usage_csv
 from leadhand.app.worker_use import WorkerUsePage, worker_use_page
 from leadhand.errors import StoreError, UsageError
 from leadhand.models.names import TIERS
@@ -78,7 +78,11 @@ async def metrics(request: Request) -> Response:
     return await seen(request, of_database, make)
 
 
-@router.get("/usage", responses=document(UsageDocument))
+USED = document(UsageDocument)
+USED[200]["content"]["text/csv"] = {"schema": {"type": "string"}}
+
+
+@router.get("/usage", responses=USED)
 async def use(
     request: Request,
     start: Annotated[
@@ -89,6 +93,9 @@ async def use(
         str | None, Query(alias="to", max_length=20, description="The last day; today, in UTC.")
     ] = None,
     by: Annotated[By, Query(description="What each row is for.")] = "day",
+    format: Annotated[  # noqa: A002 - the name in the address
+        Literal["json", "csv"], Query(description="`csv`: the rows as a table.")
+    ] = "json",
 ) -> Response:
     """Return outcomes, recoveries, cost and the part of people over a range of days."""
     known, days = app_state_of(request).open_totals, DayRange.of(start, end)
@@ -96,6 +103,10 @@ async def use(
     def make(desk: CachedReader) -> UsageDocument:
         return usage(desk, days, by, known)
 
+    if format == "csv":
+        body = await app_state_of(request).cached_readers.read(lambda desk: usage_csv(make(desk)))
+        named = {"Content-Disposition": f'attachment; filename="usage-by-{by}.csv"'}
+        return Response(body.encode(), 200, named, "text/csv; charset=utf-8")
     # By day of the clock too: the range may end today.
     return await seen(request, lambda desk: f"{of_database(desk)} {days}", make)
 

@@ -16,6 +16,7 @@ from fastapi import APIRouter, Request, Response
 from leadhand.server.app_state import app_state_of
 from leadhand.server.problems import missing
 from leadhand.server.prometheus import exposition
+from leadhand.server.script_text import script_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -45,10 +46,6 @@ NOT_BUILT = """<!doctype html>
 from this installation: install a published wheel, or run <code>leadhand doctor --fix</code> and
 start the server again.</p></html>
 """
-_COMMENTS = re.compile(
-    rb"^[ \t]*(?://[^\n]*\n|/\*\*(?:(?!\*/).)*\*/[ \t]*\n)", re.MULTILINE | re.DOTALL
-)
-"""Comments on lines of their own; in our scripts no text spans lines that look like one."""
 _INLINE = re.compile(rb"<script\b([^>]*)>(.*?)</script>", re.DOTALL | re.IGNORECASE)
 
 
@@ -90,11 +87,9 @@ async def asset(request: Request, version: str, file: str) -> Response:  # noqa:
 
 
 def served_bytes(path: Path) -> bytes:
-    """Return a file as it is sent: a script without its comments, line for line the same."""
+    """Return a file as it is sent: of a script, what `script_text` leaves of it."""
     body = path.read_bytes()
-    if path.suffix != ".js":
-        return body
-    return _COMMENTS.sub(lambda found: b"\n" * found[0].count(b"\n"), body)
+    return script_text(body.decode()).encode() if path.suffix == ".js" else body
 
 
 class Packed(NamedTuple):

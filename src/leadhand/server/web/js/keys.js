@@ -42,6 +42,7 @@ export const GLOBAL = {
     "g w": ["Workers", () => go(["workers"])],
     "g l": ["Library", () => go(["library"])],
     "g f": ["Fleet", () => go(["fleet"])],
+    "g u": ["Usage", () => go(["usage"])],
     "g s": ["Settings", () => go(["settings"])],
     j: ["Next item", () => move(1)],
     k: ["Previous item", () => move(-1)],

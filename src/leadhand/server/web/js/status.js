@@ -36,6 +36,7 @@ export const STATES = {
   failed: { word: "failed", tone: "bad", shape: "cross" },
   skipped: { word: "skipped", tone: "quiet", shape: "dash" },
   cancelled: { word: "cancelled", tone: "quiet", shape: "slash" },
+  taken_over: { word: "taken over", tone: "quiet", shape: "check" },
   superseded: { word: "replaced", tone: "quiet", shape: "loop" },
   proposed: { word: "proposed", tone: "ask", shape: "dashed" },
   outlook: { word: "expected later", tone: "faint", shape: "dashed" },

@@ -149,6 +149,7 @@ function patchRuns(events) {
     const place = index.get(event.run);
     if (place === undefined) unknown = true;
     else (rows ??= [...held.rows])[place] = patchRow(rows[place], event);
+    unknown ||= event.type === "RunEnded"; // its reason, its order, and whether it still matches
   }
   if (rows) runs.value = { ...held, rows };
   if (unknown) reloadRuns();

@@ -10,6 +10,8 @@ const SCREENS = {
   library: () => import("./library.js"),
   fleet: () => import("./fleet.js"),
   settings: () => import("./settings.js"),
+  compare: () => import("./analysis.js").then((found) => ({ default: found.Compare })),
+  usage: () => import("./analysis.js").then((found) => ({ default: found.Usage })),
 };
 
 export function LazyScreen({ place, ident, load, quiet }) {
