@@ -125,6 +125,29 @@ def test_the_server_dies_and_comes_back(pages, served):
     expect(drawer.locator(".attempt")).to_have_count(attempts)
 
 
+def test_a_live_run_is_followed_on_its_rows(pages, served):
+    """Bars grow, states change and the outcome comes, without a reload."""
+    run = served.call("POST", "/runs", {"plan": patient(2)})["run"]
+    page = enter(pages, served)
+    page.goto(f"{served.url}#/runs/{run}")
+    bar = page.locator("[data-step=wait-0] .seg-attempt")
+    expect(bar).to_have_attribute("title", re.compile("^Attempt 1 by wait: running, "))
+    before = bar.get_attribute("title")
+    expect(bar).not_to_have_attribute("title", before)  # it grows
+    expect(page.locator("[data-step=last]")).to_contain_text("prepare · after wait-0, wait-1")
+    expect(page.locator("[data-step=last] .seg-dependencies")).to_have_count(1)
+    page.evaluate("window.stillThere = 1")
+    (served.folder / "go").touch()
+    expect(page.locator(".plan-row.tone-good")).to_have_count(3)
+    expect(bar).to_have_class(re.compile("tone-good"))
+    outcome = page.locator(".outcome")
+    expect(outcome).to_contain_text(re.compile("^Succeeded after .*: all 3 steps succeeded"))
+    expect(page.get_by_text("Nothing was done outside the approved plan")).to_be_visible()
+    told = served.terminal("show", run)
+    assert outcome.locator("p").inner_text() in told
+    assert page.evaluate("window.stillThere") == 1
+
+
 def test_pause_hold_release_resume_and_cancel(pages, served):
     """Each asks once, is carried out, and shows."""
     run = served.call("POST", "/runs", {"plan": patient(2)})["run"]

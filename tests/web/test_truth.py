@@ -207,7 +207,8 @@ def test_what_a_program_printed_keeps_its_lines_and_stands_once(pages, served):
     page.goto(f"{served.url}#/runs/{run}/graph?step=check")
     expect(page.locator(".attempt")).to_contain_text("see above")
     shot(page, "truth-printed-step")
-    assert page.locator("main").text_content().count("2 tests failed") == 1
+    drawer = page.get_by_role("complementary", name="Step check")
+    assert drawer.text_content().count("2 tests failed") == 1
 
 
 def test_the_head_names_the_revision_that_waits(pages, served):

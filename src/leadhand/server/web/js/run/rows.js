@@ -146,8 +146,8 @@ function Lane({ segments, span, name }) {
 
 function PlanRow({ live, doc, span }) {
   const waited = doc.plan.filter((each) => each.kind === "approval").reduce((sum, each) => sum + (each.to ?? span.end) - each.from, 0);
-  return html`<div class="row plan-row of-plan" role="listitem"><div class="step"><a data-item href=${to(["runs", live.run, "plan"])}>Plan</a><span class="muted sub">revision ${live.head.value.revision}${waited >= 1 ? `, ${duration(waited)} waiting for approval` : ""}</span></div>
-    <span></span><span></span><${Lane} segments=${doc.plan} span=${span} name="Plan" /></div>`;
+  return html`<div class="row plan-row of-plan" role="listitem"><div class="step"><a data-item href=${to(["runs", live.run, "plan"])}>Plan</a><span class="sub cut">revision ${live.head.value.proposed_revision ?? live.head.value.revision}${waited >= 1 ? `, ${duration(waited)} waiting for approval` : ""}</span></div>
+    <span></span><span class="num"></span><${Lane} segments=${doc.plan} span=${span} name="Plan" /></div>`;
 }
 
 /** Seconds in which a worker was at work, or null before the first attempt. */
