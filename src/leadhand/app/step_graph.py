@@ -308,7 +308,8 @@ def _heir(state: State, name: str) -> str:
 
 def step_document(reader: Reader, state: State, step: StepState) -> StepDocument:
     """Return one step: as planned, every attempt with its recovery, its result and output."""
-    log = [(e, event) for e, event in reader.events(state.run) if _concerns(event, step.id)]
+    events = reader.events(state.run)
+    log = [(e, event) for e, event in events if _concerns(event, step.id)]
     failure = step.failure
     tally = state.models.by_step.get(step.id)
     edges = run_edges(state)
@@ -327,7 +328,7 @@ def step_document(reader: Reader, state: State, step: StepState) -> StepDocument
             step.worker,
             last_judged(step, log),
         ),
-        origin=step_origin(state, step, (event for _e, event in reader.events(state.run))),
+        origin=step_origin(state, step, (event for _e, event in events)),
         revision=step.revision,
         depends_on=edges.get(step.id) or [_heir(state, name) for name in _waits_for(step.doc)],
         dependents=[name for name, waited in edges.items() if step.id in waited],
