@@ -125,7 +125,9 @@ def test_an_epic_is_submitted_watched_from_planned_to_merged_and_the_fleet_drain
         expect(merged.locator("h4")).to_contain_text("7", timeout=30_000)
         expect(column(page, "Working").locator(".task")).to_have_count(0)
         expect(page.get_by_text("No task is blocked.")).to_be_visible()
+        expect(page.locator(".title")).to_contain_text("0 open epics of 1", timeout=30_000)
         expect(page.locator(".title")).to_contain_text(f"{figures['landed']['total']} merged")
+        expect(page.locator(".epic-lane[open]")).to_have_count(0)
         page.locator(".epic-lane summary").first.click()  # an epic that has ended is folded up
         assert waits in merged.locator(".task a").all_inner_texts()
         page.get_by_text("Plan: ").click()
