@@ -115,6 +115,7 @@ export class LiveRun {
   }
 
   read(events) {
+    if (events.some((event) => event.run === `${this.run}-rollback`)) this.soonHead(); // it tells how its rollback stands
     const mine = events.filter((event) => event.run === this.run);
     if (!mine.length) return;
     for (const events of this.meanwhile) events.push(...mine);
