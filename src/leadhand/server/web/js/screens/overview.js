@@ -53,8 +53,8 @@ function Whole({ doc }) {
 function Tiles({ doc, waiting }) {
   const { total } = doc;
   const tile = (name, value, small, href) => html`<div class="tile card"><dt>${href ? html`<a href=${href}>${name}</a>` : name}</dt><dd>${value}<small>${small}</small></dd></div>`;
-  return html`<dl class="tiles">${tile("Waiting", waiting, "for approval or input", to(["inbox"]))}${tile("Running", doc.running_total, "now", to(["runs"], { status: "running" }))}
-    ${tile("Failed", total.failed, `of ${count(total.runs, "run")} in ${span(doc)}`, to(["runs"], { status: "failed" }))}${tile("Success rate", percent(total.success_rate), `${total.succeeded} of ${count(total.runs - total.open, "ended run")}`)}
+  return html`<dl class="tiles">${tile("Waiting", waiting, waiting === 1 ? "open item" : "open items", to(["inbox"]))}${tile("Running", doc.running_total, "now", to(["runs"], { status: "running" }))}
+    ${tile("Failed", total.failed, `of ${count(total.runs, "run")}`, to(["runs"], { status: "failed" }))}${tile("Success rate", percent(total.success_rate), `${total.succeeded} of ${count(total.runs - total.open, "ended run")}`)}
     ${tile("Recovery rate", percent(total.recovery_rate), `${total.recovered} of ${count(total.failed_steps, "failed step")}`)}${tile("Cost", costs(total.cost, total.money), count(total.runs, "run"))}</dl>`;
 }
 
@@ -99,7 +99,7 @@ function Charts({ doc }) {
   const units = rows.map((each) => Math.max(0, Math.round((each.cost - each.money) * 1e6) / 1e6));
   const spent = [["dollars", "live", pick("money"), money], ["cost units", "quiet", units, undefined]].filter(([, , values]) => values.some(Boolean));
   return html`<section><h2>Last ${span(doc)}</h2><div class="charts">
-    <${Bars} label=${`Runs per ${unit}`} names=${names} bars=${[{ label: "succeeded", tone: "good", values: pick("succeeded") }, { label: "failed", tone: "bad", values: pick("failed") }, { label: "other", tone: "quiet", values: rows.map((each) => each.runs - each.succeeded - each.failed) }]} />
+    <${Bars} label=${`Runs per ${unit}`} names=${names} bars=${[{ label: "succeeded", tone: "good", values: pick("succeeded") }, { label: "failed", tone: "bad", values: pick("failed") }, { label: "cancelled or rejected", tone: "quiet", values: rows.map((each) => each.cancelled + each.rejected) }, { label: "open", tone: "ask", values: pick("open") }]} />
     <${Rates} times=${times} pick=${pick} unit=${unit} />
     ${spent.map(([name, tone, values, format]) => html`<${Bars} key=${name} label=${`Cost per ${unit}, ${name}`} names=${names} most=${0} format=${format} bars=${[{ label: name, tone, values }]} />`)}</div></section>`;
 }

@@ -75,11 +75,10 @@ function Choices({ row, onDone }) {
     if (done) (inbox.soon(), onDone?.());
   };
   if (!may("operator")) return html`<p class="muted">Answering requires the role operator; your role is viewer.</p>`;
-  const button = (choice) => html`<button type="button" class=${ENDS.has(choice) ? "bad" : choice === "done" ? "primary" : ""} aria-describedby=${`${row.id}-${choice}`} disabled=${busy} onClick=${() => answer(choice)}>${answerLabel(choice)}</button>`;
+  const button = (choice) => html`<button type="button" class="small ${ENDS.has(choice) ? "bad" : choice === "done" ? "primary" : ""}" aria-describedby=${`${row.id}-${choice}`} disabled=${busy} onClick=${() => answer(choice)}>${answerLabel(choice)}</button>`;
   return html`<label class="field">${data ? "Result or reason (text or JSON)" : choices.length ? (must ? "Comment (required to retry)" : "Comment (optional)") : "Answer"}
       <textarea rows=${choices.length ? 1 : 2} value=${text} onInput=${(event) => setText(event.target.value)}></textarea></label>
-    <${Leads} row=${row} />
-    <div class="actions">${choices.length ? choices.map(button) : html`<button type="button" class="primary" disabled=${!text.trim() || busy} onClick=${() => answer("")}>Send answer</button>`}</div>`;
+    ${choices.length ? html`<${Leads} row=${row} button=${button} />` : html`<div class="actions"><button type="button" class="primary" disabled=${!text.trim() || busy} onClick=${() => answer("")}>Send answer</button></div>`}`;
 }
 
 /** Ask again before a run ends by an answer, or a task is done without a result. */
@@ -91,9 +90,9 @@ async function sure(row, choice, text) {
 }
 
 /** Where each answer leads, and which one counts when none comes. */
-function Leads({ row }) {
+function Leads({ row, button = answerLabel }) {
   if (!row.choices?.length) return null;
-  return html`<dl class="leads">${row.choices.map((choice) => html`<div><dt>${answerLabel(choice.answer)}</dt><dd id=${`${row.id}-${choice.answer}`}><${Txt} v=${choice.leads_to} /></dd></div>`)}
+  return html`<dl class="leads">${row.choices.map((choice) => html`<div><dt>${button(choice.answer)}</dt><dd id=${`${row.id}-${choice.answer}`}><${Txt} v=${choice.leads_to} /></dd></div>`)}
     ${row.default && row.until && html`<div><dt>Default</dt><dd>${answerLabel(row.default)} <${Ago} at=${row.until} /></dd></div>`}</dl>`;
 }
 
