@@ -43,8 +43,7 @@ def main() -> None:
 
     documents = scenes.large("big", STEPS) | scenes.large("huge", 10_000)
     for node in documents["/runs/big/graph"]["nodes"]:
-        step = node | {"planned": {"worker": node["worker"]}, "attempts_made": [], "findings": []}
-        documents[f"/runs/big/steps/{node['id']}"] = step
+        documents[f"/runs/big/steps/{node['id']}"] = whole_step(node)
     with Fake(documents) as fake, sync_playwright() as driver:
         path = chromium_path()
         if path is None:
@@ -55,6 +54,16 @@ def main() -> None:
         figures |= board(pages, fake)
         browser.close()
     print(json.dumps(figures, indent=2))
+
+
+def whole_step(node: dict[str, Any]) -> dict[str, Any]:
+    """Return the document of a step that has not started."""
+    lists = ("inputs", "criteria", "depends_on", "dependents", "replaces", "findings")
+    lists += ("recommendations", "questions", "attempts_made", "others")
+    origin = {"revision": 1, "author": "document", "approved_by": "policy", "reason": ""}
+    step = node | {"run": "big", "planned": {"worker": node["worker"]}, "outcome": ""}
+    step |= {"origin": origin | {"replaces": {}}, "revision": 1, "error": None, "models": None}
+    return step | {key: [] for key in lists} | {"data": None, "output": ""}
 
 
 def live(pages: Pages, fake: Fake) -> dict[str, Any]:
