@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from leadhand.core.views.run import ENDED
 from leadhand.core.views.totals import DAY_US
 from leadhand.ports import RunQuery, RunSlice
 
@@ -94,6 +95,37 @@ def place_in(query: RunQuery) -> tuple[int, int] | None:
 def cursor_at(value: int, number: int) -> str:
     """Return the cursor that continues after a run."""
     return f"{value}.{number}"
+
+
+FOREVER = 1 << 62
+
+
+def listing(statement: str, query: RunQuery) -> tuple[str, dict[str, Any]]:
+    """Return the statement `find_runs` for a query, and its values; one run more than a page."""
+    name, falling = order_of(query)
+    after, number = place_in(query) or (None, None)
+    only_open = query.open or query.waiting or (query.status and not {*query.status} & {*ENDED})
+    made = statement.format(
+        sort=name,
+        falls="DESC" if falling else "ASC",
+        beyond="<" if falling else ">",
+        open="ended = 0 AND" if only_open else "",
+    )
+    return made, {
+        "since": query.since,
+        "until": query.until or FOREVER,
+        "after": after,
+        "id": number,
+        "status": "".join(f"\n{status}" for status in query.status) + "\n" * bool(query.status),
+        "plan": query.plan,
+        "actor": query.actor,
+        "environment": query.environment,
+        "waiting": query.waiting,
+        "label": query.label,
+        "library": query.library,
+        "text": query.text.lower(),
+        "limit": query.limit + 1,
+    }
 
 
 def choose(headers: Iterable[RunHeader], query: RunQuery) -> RunSlice:

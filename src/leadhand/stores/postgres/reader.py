@@ -23,7 +23,7 @@ from leadhand.stores.postgres.session import (
     pass_on_cancel,
     queries,
 )
-from leadhand.stores.run_list import PREFIXED_MAX, choose, prefixed, summed, summed_by_day
+from leadhand.stores.run_list import PREFIXED_MAX, cursor_at, listing
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator
@@ -147,23 +147,41 @@ class PostgresReader:
 
     def find_runs(self, query: RunQuery) -> RunSlice:
         """Return one page of the runs that `query` is for."""
-        return choose(self.runs(), query)
+        statement, values = listing(queries()["find_runs"], query)
+        clean = {
+            # PostgreSQL has no character 0 in its texts; nothing is found with one.
+            name: each.replace("\0", "\ufffd") if isinstance(each, str) else each
+            for name, each in values.items()
+        }
+        rows = self._fetch(statement, clean)
+        more = cursor_at(*rows[query.limit - 1][:2]) if len(rows) > query.limit else None
+        return RunSlice([RunHeader._make(row[2:]) for row in rows[: query.limit]], more)
 
     def runs_by_prefix(self, prefix: str, limit: int = PREFIXED_MAX) -> list[str]:
         """Return the ids of runs that begin with `prefix`, sorted: at most `limit`."""
-        return prefixed(self.runs(), prefix, limit)
+        values = {"prefix": prefix.replace("\0", "\ufffd"), "limit": limit}
+        return [str(run) for (run,) in self._fetch(queries()["runs_by_prefix"], values)]
 
     def last_change(self) -> int:
         """Return when the last entry of any run was written; 0 if there is none."""
-        return max((header.updated for header in self.runs()), default=0)
+        return int(self._rows("last_change")[0][0])
 
     def totals(self, first_day: int, last_day: int) -> dict[str, int]:
         """Return the sums over ended runs created on these days, by key."""
-        return summed(self.runs(), first_day, last_day)
+        rows = self._rows("totals", (first_day, last_day))
+        return {str(key): int(number) for key, number in rows if number}
 
     def daily_totals(self, first_day: int, last_day: int) -> list[tuple[int, str, int]]:
         """Return the sums by day and key, without the keys of single plans, workers and so on."""
-        return summed_by_day(self.runs(), first_day, last_day)
+        return self._rows("daily_totals", (first_day, last_day))
+
+    def wrong_lists(self) -> list[str]:
+        """Return runs that lists do not show as their summaries say."""
+        return [str(run) for (run,) in self._rows("wrong_lists")]
+
+    def wrong_totals(self) -> list[tuple[int, str, int, int]]:
+        """Return totals that are not the sums of the summaries: day, key, the sum, what is told."""
+        return self._rows("wrong_totals")
 
     def commits(self) -> int:
         """Return how many commits there are, by the last one's number."""
@@ -300,14 +318,17 @@ class PostgresReader:
         self._blobs.close()
 
     def _rows(self, name: str, values: tuple[Any, ...] = ()) -> list[Any]:
+        return self._fetch(queries()[name], values)
+
+    def _fetch(self, statement: str, values: tuple[Any, ...] | dict[str, Any]) -> list[Any]:
         if self._closed:
             raise StoreError(f"{self.address}: closed")
         if not self._snapshot:
-            return self._reading.rows(name, values)
+            return self._reading.fetch(statement, values)
         # A new connection would show another moment.
         connection = self._reading.connected(0)
         try:
-            return connection.execute(queries()[name], values, binary=True).fetchall()
+            return connection.execute(statement, values, binary=True).fetchall()
         except psycopg.Error as error:
             raise explain(error, self.address) from None
 

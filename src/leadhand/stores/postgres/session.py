@@ -161,8 +161,11 @@ class Session:
                 connection.close()
 
     def rows(self, name: str, values: tuple[Any, ...] = ()) -> list[Any]:
+        """Run one repeatable statement by its name; return its rows."""
+        return self.fetch(queries()[name], values)
+
+    def fetch(self, statement: str, values: tuple[Any, ...] | dict[str, Any]) -> list[Any]:
         """Run one repeatable statement; return its rows."""
-        statement = queries()[name]
 
         def ask(connection: psycopg.Connection[Any]) -> list[Any]:
             cursor = connection.execute(statement, values, binary=True)

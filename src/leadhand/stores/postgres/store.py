@@ -105,6 +105,10 @@ class PostgresStore(PostgresReader):
             self.close_reader()
             self.writer.stop().result()
 
+    def rebuild_lists(self) -> None:
+        """Write what lists and totals need anew, from the summaries."""
+        self._rows("rebuild_lists")
+
     def claim(self) -> int:
         """Become the owner. Return the new epoch, which every later append is checked against."""
         return self.writer.claim().result()

@@ -58,3 +58,36 @@ END;
 CREATE TRIGGER batches_no_delete BEFORE DELETE ON batches BEGIN
     SELECT RAISE(ABORT, 'batches are append-only');
 END;
+
+-- What lists and totals need, so that they read no log and no summary. All of it follows from the
+-- summaries: the writer's triggers keep it, in the commit that writes a summary (lists.sql), and
+-- `verify` compares both.
+
+-- One row for each run.
+CREATE TABLE listed (
+    id          INTEGER PRIMARY KEY,  -- that of the run
+    run         TEXT    NOT NULL,
+    created     INTEGER NOT NULL,
+    ended       INTEGER NOT NULL,     -- 0 while it is open
+    duration    INTEGER NOT NULL,     -- 0 while it is open
+    cost        INTEGER NOT NULL,     -- in millionths
+    waiting     INTEGER NOT NULL,
+    status      TEXT    NOT NULL,
+    plan        TEXT    NOT NULL,
+    actor       TEXT    NOT NULL,
+    environment TEXT    NOT NULL,
+    library     TEXT    NOT NULL,
+    labels      TEXT    NOT NULL,     -- each between two line ends
+    goal        TEXT    NOT NULL
+);
+CREATE INDEX listed_created ON listed (created, id);
+CREATE INDEX listed_open ON listed (created, id) WHERE ended = 0;
+
+-- Sums over ended runs by the day of their creation (days since 1970 in UTC). Integers, so that
+-- what is added and taken away is exact. For the keys see core/views/totals.py.
+CREATE TABLE totals (
+    day INTEGER NOT NULL,
+    key TEXT    NOT NULL,
+    n   INTEGER NOT NULL,
+    PRIMARY KEY (day, key)
+) WITHOUT ROWID;

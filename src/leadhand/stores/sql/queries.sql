@@ -64,6 +64,75 @@ SELECT run, created, updated, seq, hash, coalesce(summary, x'') FROM runs ORDER 
 -- One run.
 SELECT run, created, updated, seq, hash, coalesce(summary, x'') FROM runs WHERE run = ?;
 
+-- name: find_runs
+-- A page of the runs that fit; {sort}, {falls} and {open} are filled in by the reader, all else is
+-- given. The open ones have an index of their own, which needs the condition as it stands there.
+SELECT place.value, place.id, run, created, updated, seq, hash, coalesce(summary, x'')
+FROM (
+    SELECT id, {sort} AS value FROM listed
+    WHERE {open} created >= :since AND created < :until
+      AND (:after IS NULL OR ({sort}, id) {beyond} (:after, :id))
+      AND (:status = '' OR instr(:status, char(10) || status || char(10)))
+      AND (:plan = '' OR plan = :plan)
+      AND (:actor = '' OR actor = :actor)
+      AND (:environment = '' OR environment = :environment)
+      AND (:waiting = 0 OR waiting > 0)
+      AND (:label = '' OR instr(labels, char(10) || :label || char(10))
+                       OR instr(labels, char(10) || :label || '='))
+      AND (:library = '' OR library = :library
+                         OR substr(library, 1, length(:library) + 1) = :library || '@')
+      AND (:text = '' OR has_text(:text, run, goal, plan))
+    ORDER BY {sort} {falls}, id {falls} LIMIT :limit
+) AS place JOIN runs USING (id)
+ORDER BY place.value {falls}, place.id {falls};
+
+-- name: runs_by_prefix
+-- The ids that begin with a text.
+SELECT run FROM runs
+WHERE run >= :prefix AND run < :prefix || char(1114111) AND substr(run, 1, 1) <> '$'
+ORDER BY run LIMIT :limit;
+
+-- name: last_change
+-- When the last entries were written; those of runs that are driven elsewhere may overtake each
+-- other by a little.
+SELECT max(at) FROM (SELECT at FROM events ORDER BY position DESC LIMIT 1000);
+
+-- name: totals
+-- The sums over some days.
+SELECT key, sum(n) FROM totals WHERE day BETWEEN ? AND ? GROUP BY key;
+
+-- name: daily_totals
+-- The sums of each day, without those of single plans, workers and such.
+SELECT day, key, n FROM totals WHERE day BETWEEN ? AND ? AND instr(key, ':') = 0;
+
+-- name: wrong_lists
+-- Runs that lists do not show as their summaries say.
+SELECT run FROM (SELECT * FROM listing EXCEPT SELECT * FROM listed)
+UNION SELECT run FROM (SELECT * FROM listed EXCEPT SELECT * FROM listing)
+ORDER BY run LIMIT 100;
+
+-- name: wrong_totals
+-- Totals that are not the sums of the summaries: the day, the key, what there should be, what is.
+SELECT day, key, coalesce(max(CASE WHEN here THEN n END), 0),
+       coalesce(max(CASE WHEN NOT here THEN n END), 0)
+FROM (SELECT day, key, n, 1 AS here FROM summed UNION ALL SELECT day, key, n, 0 FROM totals)
+GROUP BY day, key
+HAVING coalesce(max(CASE WHEN here THEN n END), 0)
+       IS NOT coalesce(max(CASE WHEN NOT here THEN n END), 0)
+ORDER BY day, key LIMIT 100;
+
+-- name: forget_lists
+DELETE FROM listed;
+
+-- name: forget_totals
+DELETE FROM totals;
+
+-- name: rebuild_lists
+INSERT INTO listed SELECT * FROM listing;
+
+-- name: rebuild_totals
+INSERT INTO totals SELECT day, key, n FROM summed;
+
 -- name: page
 -- The entries of all runs above a position, in commit order.
 SELECT position, run, events.seq, at, version, body, events.hash

@@ -13,7 +13,7 @@ from leadhand.errors import StoreCorrupt, StoreError
 from leadhand.ports import Entry, RunHeader, RunQuery, RunSlice
 from leadhand.stores import sql
 from leadhand.stores.artifacts import ArtifactFolder
-from leadhand.stores.run_list import PREFIXED_MAX, choose, prefixed, summed, summed_by_day
+from leadhand.stores.run_list import PREFIXED_MAX, cursor_at, listing
 from leadhand.stores.sqlite import connection
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ class SqliteReader:
         self.path = Path(path).resolve()
         self._sql = sql.queries()
         self._reading = connection.open_reader(self.path)
+        self._reading.create_function("has_text", 4, _has_text)
         self._artifacts = ArtifactFolder(Path(f"{self.path}.artifacts"))
         self._wakers: set[asyncio.Event] = set()
         self._closed = False
@@ -66,23 +67,45 @@ class SqliteReader:
 
     def find_runs(self, query: RunQuery) -> RunSlice:
         """Return one page of the runs that `query` is for."""
-        return choose(self.runs(), query)
+        statement, values = listing(self._sql["find_runs"], query)
+        rows = self._fetch(statement, values)
+        more = cursor_at(*rows[query.limit - 1][:2]) if len(rows) > query.limit else None
+        return RunSlice([_header(*row[2:]) for row in rows[: query.limit]], more)
 
     def runs_by_prefix(self, prefix: str, limit: int = PREFIXED_MAX) -> list[str]:
         """Return the ids of runs that begin with `prefix`, sorted: at most `limit`."""
-        return prefixed(self.runs(), prefix, limit)
+        return [
+            str(run) for (run,) in self._rows("runs_by_prefix", {"prefix": prefix, "limit": limit})
+        ]
 
     def last_change(self) -> int:
         """Return when the last entry of any run was written; 0 if there is none."""
-        return max((header.updated for header in self.runs()), default=0)
+        return _number(self._rows("last_change")[0][0])
 
     def totals(self, first_day: int, last_day: int) -> dict[str, int]:
         """Return the sums over ended runs created on these days, by key."""
-        return summed(self.runs(), first_day, last_day)
+        rows = self._rows("totals", (first_day, last_day))
+        return {str(key): number for key, number in rows if type(number) is int and number}
 
     def daily_totals(self, first_day: int, last_day: int) -> list[tuple[int, str, int]]:
         """Return the sums by day and key, without the keys of single plans, workers and so on."""
-        return summed_by_day(self.runs(), first_day, last_day)
+        rows = self._rows("daily_totals", (first_day, last_day))
+        return [(day, str(key), number) for day, key, number in rows if type(number) is int]
+
+    def wrong_lists(self) -> list[str]:
+        """Return runs that lists do not show as their summaries say."""
+        self._derive()
+        return [str(run) for (run,) in self._rows("wrong_lists")]
+
+    def wrong_totals(self) -> list[tuple[int, str, int, int]]:
+        """Return totals that are not the sums of the summaries: day, key, the sum, what is told."""
+        self._derive()
+        return self._rows("wrong_totals")
+
+    def _derive(self) -> None:
+        """Let this connection derive lists and totals from the summaries."""
+        for name in ("told", "listing", "summed"):
+            self._fetch(sql.queries("lists")[name], ())
 
     def commits(self) -> int:
         """Return how many commits the file holds, by its last one's number."""
@@ -230,17 +253,20 @@ class SqliteReader:
             )
         return found
 
-    def _rows(self, name: str, values: tuple[Any, ...] = ()) -> list[Any]:
+    def _rows(self, name: str, values: tuple[Any, ...] | dict[str, Any] = ()) -> list[Any]:
+        return self._fetch(self._sql[name], values)
+
+    def _fetch(self, statement: str, values: tuple[Any, ...] | dict[str, Any]) -> list[Any]:
         if self._closed:
             raise StoreError(f"{self.path}: closed")
         try:
-            return self._reading.execute(self._sql[name], values).fetchall()
+            return self._reading.execute(statement, values).fetchall()
         except sqlite3.OperationalError as error:
             if "decode" not in str(error) or self._reading.text_factory is not str:
                 raise connection.explain(error, self.path) from error
             # Invalid text: show it escaped. (Not from the start: it costs a call each.)
             self._reading.text_factory = _escaped
-            return self._rows(name, values)
+            return self._fetch(statement, values)
         except connection.DAMAGE as error:
             raise connection.explain(error, self.path) from error
 
@@ -262,6 +288,11 @@ def _number(value: Any) -> int:
 
 def _blob(value: Any) -> bytes:
     return value if isinstance(value, bytes) else b""
+
+
+def _has_text(text: Any, *fields: Any) -> bool:
+    """Return whether one of the fields holds the text, which is in lower case."""
+    return any(isinstance(field, str) and text in field.lower() for field in fields)
 
 
 def _escaped(text: bytes) -> str:

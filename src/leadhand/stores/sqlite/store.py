@@ -169,6 +169,11 @@ class SqliteStore(SqliteReader):
         """End a copy: complete, with as many owners as the other log has had."""
         self._note([("set_meta", (epoch, "epoch")), ("settle", ())])
 
+    def rebuild_lists(self) -> None:
+        """Write what lists and totals need anew, from the summaries."""
+        names = ("forget_lists", "rebuild_lists", "forget_totals", "rebuild_totals")
+        self._note([(name, ()) for name in names])
+
     def _note(self, facts: list[tuple[str, tuple[Any, ...]]]) -> None:
         def write(connection: sqlite3.Connection) -> None:
             with connect.explained(self.path):

@@ -104,6 +104,8 @@ class Writer(Committer[sqlite3.Connection]):
         connection.execute("PRAGMA busy_timeout = 0")  # we wait ourselves: see _execute
         for name in ("counter", "intake", "file_intake"):
             connection.execute(sql.queries("writer")[name])
+        for statement in sql.queries("lists").values():
+            connection.execute(statement)
         self.start()
 
     def write_now(self, request: AppendRequest) -> bool:

@@ -101,6 +101,138 @@ FOR EACH ROW EXECUTE FUNCTION leadhand.refuse_change();
 CREATE TRIGGER artifacts_no_truncate BEFORE TRUNCATE ON leadhand.artifacts
 FOR EACH STATEMENT EXECUTE FUNCTION leadhand.refuse_change();
 
+-- What lists and totals need, so that they read no log and no summary. All of it follows from the
+-- summaries: the triggers below keep it, in the commit that writes a summary; nobody else writes
+-- here. `verify` compares both, and rebuilds what differs.
+
+-- One row for each run.
+CREATE TABLE leadhand.listed (
+    id          bigint PRIMARY KEY,   -- that of the run
+    run         text COLLATE "C" NOT NULL,
+    created     bigint NOT NULL,
+    ended       bigint NOT NULL,      -- 0 while it is open
+    duration    bigint NOT NULL,      -- 0 while it is open
+    cost        bigint NOT NULL,      -- in millionths
+    waiting     bigint NOT NULL,
+    status      text   NOT NULL,
+    plan        text   NOT NULL,
+    actor       text   NOT NULL,
+    environment text   NOT NULL,
+    library     text   NOT NULL,
+    labels      text   NOT NULL,      -- each between two line ends
+    goal        text   NOT NULL
+);
+CREATE INDEX listed_created ON leadhand.listed (created, id);
+CREATE INDEX listed_open ON leadhand.listed (created, id) WHERE ended = 0;
+
+-- Sums over ended runs by the day of their creation (days since 1970 in UTC). Integers, so that
+-- what is added and taken away is exact. For the keys see core/views/totals.py.
+CREATE TABLE leadhand.totals (
+    day bigint NOT NULL,
+    key text COLLATE "C" NOT NULL,
+    n   bigint NOT NULL,
+    PRIMARY KEY (day, key)
+);
+
+-- A summary as JSON; what cannot be read as that is empty, and its run counts as open. (Text in
+-- PostgreSQL holds no character 0.)
+CREATE FUNCTION leadhand.as_doc(summary bytea) RETURNS jsonb
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    doc jsonb;
+BEGIN
+    doc := replace(convert_from(summary, 'UTF8'), '\u0000', '')::jsonb;
+    RETURN CASE WHEN jsonb_typeof(doc) = 'object' THEN doc ELSE '{}'::jsonb END;
+EXCEPTION WHEN others THEN
+    RETURN '{}'::jsonb;
+END $$;
+
+-- A number of a summary, or 0.
+CREATE FUNCTION leadhand.number_in(doc jsonb, name text) RETURNS numeric
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT CASE WHEN jsonb_typeof(doc -> name) = 'number' THEN (doc ->> name)::numeric ELSE 0 END;
+$$;
+
+-- What `listed` must hold of a run.
+CREATE FUNCTION leadhand.listing(in_id bigint, in_run text, in_created bigint, summary bytea)
+RETURNS leadhand.listed LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT (in_id, in_run, in_created, t.ended,
+            CASE WHEN t.ended > 0 THEN t.ended - in_created ELSE 0 END,
+            round(leadhand.number_in(t.doc, 'cost') * 1000000)::bigint,
+            leadhand.number_in(t.doc, 'waiting')::bigint,
+            coalesce(t.doc ->> 'status', ''), coalesce(t.doc ->> 'plan', ''),
+            coalesce(t.doc ->> 'actor', ''), coalesce(t.doc ->> 'environment', ''),
+            coalesce(t.doc ->> 'library', ''),
+            coalesce((SELECT chr(10) || string_agg(l.value, chr(10) ORDER BY l.place) || chr(10)
+                      FROM jsonb_array_elements_text(
+                          CASE WHEN jsonb_typeof(t.doc -> 'labels') = 'array'
+                               THEN t.doc -> 'labels' ELSE '[]'::jsonb END)
+                          WITH ORDINALITY AS l(value, place)), ''),
+            coalesce(t.doc ->> 'goal', ''))::leadhand.listed
+    FROM (SELECT d.doc, leadhand.number_in(d.doc, 'ended')::bigint AS ended
+          FROM (SELECT leadhand.as_doc(summary) AS doc) AS d) AS t;
+$$;
+
+-- What a run adds to the totals.
+CREATE FUNCTION leadhand.parts(summary bytea) RETURNS TABLE (key text, n bigint)
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT p.key, p.value::text::bigint
+    FROM (SELECT leadhand.as_doc(summary) -> 'totals' AS sums) AS t,
+         jsonb_each(CASE WHEN jsonb_typeof(t.sums) = 'object' THEN t.sums ELSE '{}'::jsonb END) AS p
+    WHERE jsonb_typeof(p.value) = 'number' AND p.value::text ~ '^-?[0-9]{1,18}$';
+$$;
+
+-- What `totals` must hold.
+CREATE VIEW leadhand.summed AS
+SELECT r.created / 86400000000 AS day, p.key COLLATE "C" AS key, sum(p.n)::bigint AS n
+FROM leadhand.runs AS r, leadhand.parts(r.summary) AS p
+WHERE left(r.run, 1) <> '$'
+GROUP BY 1, 2 HAVING sum(p.n) <> 0;
+
+CREATE FUNCTION leadhand.relist() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    on_day bigint := NEW.created / 86400000000;
+BEGIN
+    IF TG_OP = 'UPDATE' THEN
+        DELETE FROM leadhand.listed AS l WHERE l.id = OLD.id;
+        -- What it added before: nothing, unless it was reopened.
+        UPDATE leadhand.totals AS t SET n = t.n - p.n
+        FROM leadhand.parts(OLD.summary) AS p WHERE t.day = on_day AND t.key = p.key;
+    END IF;
+    INSERT INTO leadhand.listed
+    SELECT l.* FROM leadhand.listing(NEW.id, NEW.run, NEW.created, NEW.summary) AS l;
+    INSERT INTO leadhand.totals AS t (day, key, n)
+    SELECT on_day, p.key, p.n FROM leadhand.parts(NEW.summary) AS p
+    ON CONFLICT ON CONSTRAINT totals_pkey DO UPDATE SET n = t.n + excluded.n;
+    IF TG_OP = 'UPDATE' THEN
+        DELETE FROM leadhand.totals AS t USING leadhand.parts(OLD.summary) AS p
+        WHERE t.day = on_day AND t.key = p.key AND t.n = 0;
+    END IF;
+    RETURN NULL;
+END $$;
+
+CREATE TRIGGER runs_listed AFTER INSERT ON leadhand.runs
+FOR EACH ROW WHEN (left(NEW.run, 1) <> '$') EXECUTE FUNCTION leadhand.relist();
+CREATE TRIGGER runs_relisted AFTER UPDATE OF summary ON leadhand.runs
+FOR EACH ROW WHEN (NEW.summary IS DISTINCT FROM OLD.summary AND left(NEW.run, 1) <> '$')
+EXECUTE FUNCTION leadhand.relist();
+
+-- Write both anew from the summaries.
+CREATE FUNCTION leadhand.rebuild_lists() RETURNS void
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT FROM leadhand.tail FOR UPDATE;  -- no append meanwhile
+    DELETE FROM leadhand.listed;
+    INSERT INTO leadhand.listed
+    SELECT l.* FROM leadhand.runs AS r,
+         LATERAL leadhand.listing(r.id, r.run, r.created, r.summary) AS l
+    WHERE left(r.run, 1) <> '$';
+    DELETE FROM leadhand.totals;
+    INSERT INTO leadhand.totals SELECT day, key, n FROM leadhand.summed;
+$$;
+
+REVOKE ALL ON FUNCTION leadhand.rebuild_lists() FROM PUBLIC;
+
 -- A role that is not the owner may call the two functions below, and nothing else changes the log.
 -- They run with the owner's rights, so that whoever appends needs none on the tables beyond
 -- reading: nobody but the owner can put an entry anywhere else than at the end, linked to what

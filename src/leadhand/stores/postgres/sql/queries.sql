@@ -74,6 +74,72 @@ FROM leadhand.runs ORDER BY id;
 SELECT run, created, updated, seq, hash, coalesce(summary, ''::bytea)
 FROM leadhand.runs WHERE run = %s::text;
 
+-- name: find_runs
+-- A page of the runs that fit; {sort}, {falls}, {beyond} and {open} are filled in by the reader, all
+-- else is given.
+SELECT place.value, place.id, run, created, updated, seq, hash, coalesce(summary, ''::bytea)
+FROM (
+    SELECT id, {sort} AS value FROM leadhand.listed
+    WHERE {open} created >= %(since)s::bigint AND created < %(until)s::bigint
+      AND (%(after)s::bigint IS NULL OR ({sort}, id) {beyond} (%(after)s::bigint, %(id)s::bigint))
+      AND (%(status)s::text = '' OR strpos(%(status)s::text, chr(10) || status || chr(10)) > 0)
+      AND (%(plan)s::text = '' OR plan = %(plan)s::text)
+      AND (%(actor)s::text = '' OR actor = %(actor)s::text)
+      AND (%(environment)s::text = '' OR environment = %(environment)s::text)
+      AND (NOT %(waiting)s::boolean OR waiting > 0)
+      AND (%(label)s::text = '' OR strpos(labels, chr(10) || %(label)s::text || chr(10)) > 0
+                                OR strpos(labels, chr(10) || %(label)s::text || '=') > 0)
+      AND (%(library)s::text = '' OR library = %(library)s::text
+                                  OR starts_with(library, %(library)s::text || '@'))
+      AND (%(text)s::text = '' OR strpos(lower(run), %(text)s::text) > 0
+                               OR strpos(lower(goal), %(text)s::text) > 0
+                               OR strpos(lower(plan), %(text)s::text) > 0)
+    ORDER BY {sort} {falls}, id {falls} LIMIT %(limit)s::bigint
+) AS place JOIN leadhand.runs USING (id)
+ORDER BY place.value {falls}, place.id {falls};
+
+-- name: runs_by_prefix
+-- The ids that begin with a text.
+SELECT run FROM leadhand.runs
+WHERE run >= %(prefix)s::text AND run < %(prefix)s::text || chr(1114111) AND left(run, 1) <> '$'
+ORDER BY run LIMIT %(limit)s::bigint;
+
+-- name: last_change
+-- When the last entries were written; those of runs that are driven elsewhere may overtake each
+-- other by a little.
+SELECT coalesce(max(at), 0)
+FROM (SELECT at FROM leadhand.events ORDER BY position DESC LIMIT 1000) AS last;
+
+-- name: totals
+-- The sums over some days.
+SELECT key, sum(n)::bigint FROM leadhand.totals
+WHERE day BETWEEN %s::bigint AND %s::bigint GROUP BY key;
+
+-- name: daily_totals
+-- The sums of each day, without those of single plans, workers and such.
+SELECT day, key, n FROM leadhand.totals
+WHERE day BETWEEN %s::bigint AND %s::bigint AND strpos(key, ':') = 0;
+
+-- name: wrong_lists
+-- Runs that lists do not show as their summaries say.
+SELECT coalesce(l.run, r.run)
+FROM (SELECT t.* FROM leadhand.runs AS s,
+           LATERAL leadhand.listing(s.id, s.run, s.created, s.summary) AS t
+      WHERE left(s.run, 1) <> '$') AS r
+FULL JOIN leadhand.listed AS l ON l.id = r.id
+WHERE l IS DISTINCT FROM r
+ORDER BY 1 LIMIT 100;
+
+-- name: wrong_totals
+-- Totals that are not the sums of the summaries: the day, the key, what there should be, what is.
+SELECT day, key, coalesce(s.n, 0), coalesce(t.n, 0)
+FROM leadhand.summed AS s FULL JOIN leadhand.totals AS t USING (day, key)
+WHERE coalesce(s.n, 0) <> coalesce(t.n, 0)
+ORDER BY 1, 2 LIMIT 100;
+
+-- name: rebuild_lists
+SELECT leadhand.rebuild_lists();
+
 -- name: page
 -- The entries of all runs above a position, in commit order.
 SELECT position, run, e.seq, at, version, body, e.hash
