@@ -1030,9 +1030,17 @@ def metrics() -> str:
     ]
     for kind in (MetricsDocument, WinRate, CircuitRow):
         parts += list(_struct(kind, "metrics.md"))
+    use = (
+        "Use over a range of days, by day, plan, worker or model. `leadhand metrics --by plan "
+        "--json` prints what `GET /api/v1/usage` answers "
+        "([UsageDocument](http-api.md#usagedocument)). A run belongs to the day, in UTC, on which "
+        "it was created. Open runs are included, and counted. How long people took to answer is "
+        "a mean; a median is not kept."
+    )
+    parts += ["## leadhand metrics --by", use]
     intro = (
-        "Every figure that Leadhand gives for monitoring. Both kinds are counted from the log "
-        "itself, so they survive restarts."
+        "Every figure that Leadhand gives for monitoring. Counters of `GET /metrics` begin with "
+        "the server; `leadhand metrics` is over all runs, and reads no log of an ended run."
     )
     return page(
         "Metrics",

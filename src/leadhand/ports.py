@@ -57,6 +57,10 @@ class RunHeader(NamedTuple):
     """JSON the host wrote at the last change of status; equals the result of folding."""
 
 
+ANY_LIBRARY = "*"
+"""Stands for every plan of the library in a `RunQuery`."""
+
+
 class RunQuery(NamedTuple):
     """Which runs of a list are wanted; what is empty or 0 excludes none."""
 
@@ -73,7 +77,8 @@ class RunQuery(NamedTuple):
     environment: str = ""
     """The environment that it was started in."""
     library: str = ""
-    """The plan of the library it was started from: `name`, or `name@version`."""
+    """The plan of the library it was started from: `name`, or `name@version`; or any plan
+    (`ANY_LIBRARY`)."""
     since: int = 0
     """Created at this moment or later, in UTC microseconds."""
     until: int = 0

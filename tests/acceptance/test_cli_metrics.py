@@ -1,5 +1,7 @@
 """`leadhand metrics` and what `leadhand show RUN` says of recovery and time."""
 
+import sqlite3
+
 from tests.support.cli import Folder
 
 WORKERS = """
@@ -113,3 +115,57 @@ def test_a_given_plan_is_no_planner(tmp_path):
     assert folder.run("metrics", "--json").doc["planner_calls"] == 0
     assert folder.run("run", "A fact", "--want", "fact", "--workers", "workers.py").code == 0
     assert folder.run("metrics", "--json").doc["planner_calls"] >= 1
+
+
+def test_use_by_plan_and_worker_and_runs_by_label(tmp_path):
+    """The same two runs in tables, and found again by label, actor and reason."""
+    folder = Folder(tmp_path)
+    folder.write("workers.py", WORKERS)
+    folder.write("good.yaml", "plan_id: good\n" + GOOD)
+    folder.write("bad.yaml", "plan_id: bad\n" + BAD)
+    labels = ("--label", "nightly", "--label", "team=web")
+    assert folder.run("run", "good.yaml", "--workers", "workers.py", *labels).code == 0
+    assert folder.run("run", "bad.yaml", "--workers", "workers.py").code == 1
+
+    shown = folder.run("metrics", "--by", "plan")
+    assert "PLAN" in shown.out
+    assert "total" in shown.out
+    assert "good" in shown.out
+    doc = folder.run("metrics", "--by", "worker", "--json").doc
+    found = {row["name"]: (row["attempts"], row["failed"]) for row in doc["rows"]}
+    assert found == {"shaky": (2, 1), "gone": (1, 1), "there": (1, 0), "never": (1, 1)}
+    assert doc["total"]["recovered"] == 2
+    for wrong in (("--from", "2026-01-01"), ("--by", "day", "--since", "7d"),
+                  ("--by", "day", "--from", "soon")):  # fmt: skip
+        assert folder.run("metrics", *wrong).code == 2, wrong
+
+    for given in (("--label", "team=web"), ("--plan", "good"), ("-q", "GOOD"), ("--sort", "ended")):
+        (row, *_) = folder.run("ls", *given, "--json").doc
+        assert row["plan"] == "good", given
+        assert row["labels"] == ["nightly", "team=web"]
+    assert [row["plan"] for row in folder.run("ls", "--json").doc] == ["bad", "good"]
+    assert "no runs like that" in folder.run("ls", "--label", "weekly").err
+    assert folder.run("run", "good.yaml", "--workers", "workers.py", "--label", "a b").code == 2
+
+
+def test_totals_that_were_changed_are_found_and_rebuilt(tmp_path):
+    """`verify` names the wrong sum and the hidden run, and how to put both right."""
+    folder = Folder(tmp_path)
+    folder.write("workers.py", WORKERS)
+    folder.write("bad.yaml", BAD)
+    assert folder.run("run", "bad.yaml", "--workers", "workers.py").code == 1
+    run = folder.latest()["run"]
+    assert folder.run("verify", "--all").code == 0
+    with sqlite3.connect(tmp_path / ".leadhand" / "leadhand.db") as database:
+        database.execute("UPDATE totals SET n = n + 1 WHERE key = 'failed'")
+        database.execute("UPDATE listed SET status = 'succeeded'")
+    database.close()
+    told = folder.run("verify", "--all")
+    assert told.code == 1
+    assert "the total failed of" in told.out
+    assert f"{run} 0  list" in told.out
+    assert "verify --all --rebuild" in told.out
+    assert folder.run("verify", run, "--rebuild").code == 2
+    assert folder.run("verify", "--all", "--rebuild").code == 0
+    assert folder.run("verify", "--all").code == 0
+    assert folder.run("metrics", "--json").doc["runs"] == {"failed": 1}

@@ -1,4 +1,4 @@
-"""Lists and totals: every store answers as a plain model does, and finds what was changed by hand."""
+"""Lists and totals: every store answers as a plain model, and finds what was changed by hand."""
 
 import asyncio
 import json
@@ -65,7 +65,7 @@ queries = st.builds(
     actor=st.sampled_from(NAMES),
     label=st.sampled_from(["", "", "x", "x=1", "xy", "y"]),
     environment=st.sampled_from(NAMES),
-    library=st.sampled_from(["", "", "a", "a@2"]),
+    library=st.sampled_from(["", "", "a", "a@2", "*"]),
     since=st.sampled_from([0, 0, BEGIN + DAY_US]),
     until=st.sampled_from([0, 0, BEGIN + 2 * DAY_US]),
     open=st.booleans(),
@@ -101,16 +101,17 @@ class Model:
                 not query.text or any(query.text.lower() in word.lower() for word in words),
                 *(not (v := getattr(query, k)) or told.get(k, "") == v for k in
                   ("plan", "actor", "environment")),
-                not query.label or any(f"{each}=".startswith(f"{query.label}=") or each == query.label
-                                       for each in labels),
-                not query.library or f"{library}@".startswith(f"{query.library}@"),
+                not query.label or any(f"{each}=".startswith(f"{query.label}=") for each in labels),
+                not query.library or f"{library}@".startswith(f"{query.library}@")
+                or (query.library == "*" and library),
                 created >= query.since,
                 not query.until or created < query.until,
                 not (query.open or query.waiting) or not ended,
                 not query.waiting or told.get("waiting", 0) > 0,
             ]  # fmt: skip
-            value = {"created": created, "ended": ended, "cost": round(told.get("cost", 0) * 1e6),
-                     "duration": ended - created if ended else 0}[query.sort.strip("-")]  # fmt: skip
+            took, cost = ended - created if ended else 0, round(told.get("cost", 0) * 1e6)
+            values = {"created": created, "ended": ended, "cost": cost, "duration": took}
+            value = values[query.sort.strip("-")]
             if all(fits):
                 found.append((value, number, run))
         return [run for *_, run in sorted(found, reverse=query.sort.startswith("-"))]

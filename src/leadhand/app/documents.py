@@ -305,8 +305,8 @@ def inbox_page(reader: Reader, cursor: str | None, limit: int) -> InboxPage:
 
 
 def _waiting(reader: Reader, left_out: Callable[[StoreError], None]) -> Iterator[State]:
-    """Yield the open runs, folded one by one."""
-    for header in reader.open_runs():
+    """Yield the runs with open questions, folded one by one."""
+    for header in reader.waiting_runs():
         try:
             yield reader.state(header.run)
         except StoreError as error:  # the others may still be answered

@@ -768,17 +768,14 @@ class Lead:
 
     async def inbox(self) -> builtins.list[InboxRow]:
         """Return all open questions to people, oldest first, as `leadhand inbox --json`."""
-        from leadhand.app.reader import summary_of
+        from leadhand.app.reader import ALL
         from leadhand.core.views.inbox import inbox_row
-        from leadhand.core.views.run import ENDED
         from leadhand.engine.fold import fold
+        from leadhand.ports import RunQuery
 
         async with self.hosting() as host:
             rows: list[InboxRow] = []
-            for header in host.store.runs():
-                said = summary_of(header)
-                if header.run.startswith("$") or (said is not None and said.status in ENDED):
-                    continue
+            for header in host.store.find_runs(RunQuery(waiting=True, limit=ALL)).headers:
                 state = fold(host.store.read(header.run))
                 rows += [inbox_row(state, ident) for ident in state.questions]
             return sorted(rows, key=lambda row: row.since)

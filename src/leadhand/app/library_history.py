@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import UNSET, Struct, UnsetType, field
 from msgspec.structs import asdict
 
-from leadhand.app.reader import ALL, summary_of
-from leadhand.core import events as ev
+from leadhand.app.reader import summary_of
 from leadhand.core.calendar import iso
 from leadhand.core.plan.model import Doc
 from leadhand.core.plan.parameters import ParameterRow, parameter_rows
-from leadhand.core.views.run import ENDED
+from leadhand.core.views.run import ENDED, summary
+from leadhand.core.views.totals import LAST_DAY, named, run_totals
 from leadhand.errors import StoreError
-from leadhand.ports import RunQuery
+from leadhand.ports import ANY_LIBRARY, RunQuery
 
 if TYPE_CHECKING:
     from leadhand.app.reader import Reader
@@ -38,13 +38,31 @@ class LibraryUse(NamedTuple):
 
 
 RECENT = 50
-"""The number of runs of a version whose logs are read for its recoveries, the newest ones."""
+"""The number of runs of a version whose recoveries are counted, the newest ones."""
+NEWEST_MAX = 1000
+"""How many of the newest runs are looked at for durations and costs; outcomes are of all runs."""
 
 
-def uses(reader: Reader, name: str) -> list[LibraryUse]:
-    """Return the runs of a plan of the library, oldest first, without opening their logs."""
-    query = RunQuery(library=name, sort="created", limit=ALL)
-    return [use for header in reader.find_runs(query).headers if (use := _use(header)) is not None]
+def uses(reader: Reader, library: str = ANY_LIBRARY) -> list[LibraryUse]:
+    """Return the newest runs that were started from the library, or one plan of it, oldest first.
+
+    No log is opened.
+    """
+    found = reader.find_runs(RunQuery(library=library, limit=NEWEST_MAX)).headers
+    return [use for header in reversed(found) if (use := _use(header)) is not None]
+
+
+def outcomes(reader: Reader) -> dict[str, Counter[str]]:
+    """Return the number of all runs by status, for each version of a plan, as `deploy@3`."""
+    found: dict[str, Counter[str]] = {}
+    with reader.store.snapshot():  # a run that ends meanwhile must not count twice
+        for label, counts in named(reader.store.totals(0, LAST_DAY), "library").items():
+            found[label] = Counter(counts)
+        for header in reader.open_runs():
+            told = summary_of(header)
+            if told is not None and told.library:
+                found.setdefault(told.library, Counter())[told.status] += 1
+    return found
 
 
 def _use(header: RunHeader) -> LibraryUse | None:
@@ -53,19 +71,27 @@ def _use(header: RunHeader) -> LibraryUse | None:
     name, _, version = label.rpartition("@")
     if told is None or not name or not version.isdigit():
         return None
-    took = (header.updated - header.created) / 1e6
+    took = ((told.ended or header.updated) - header.created) / 1e6
     return LibraryUse(
         header.run, name, int(version), told.status, header.created, took, told.cost, told.money
     )
 
 
 def recoveries(reader: Reader, run: str) -> Counter[str]:
-    """Return how often each recovery strategy was used in a run."""
-    try:
-        log = reader.events(run)
-    except StoreError:  # damaged: `leadhand verify` reports it
-        return Counter()
-    return Counter(event.strategy for _, event in log if isinstance(event, ev.RecoveryDecided))
+    """Return how often each recovery strategy was used in a run; of an ended one by its summary."""
+    header = reader.store.header(run)
+    told = summary_of(header) if header is not None else None
+    found: Counter[str] = Counter()
+    sums = told.totals if told and told.totals else None
+    if sums is None:
+        try:
+            state = reader.state(run)
+        except StoreError:  # damaged: `leadhand verify` reports it
+            return found
+        sums = run_totals(state, summary(state))
+    for pair, counts in named(sums, "recovery").items():
+        found[pair.rpartition(":")[2]] += counts["times"]
+    return found
 
 
 class UseTotals(Struct, kw_only=True):
@@ -75,7 +101,7 @@ class UseTotals(Struct, kw_only=True):
     outcomes: dict[str, int]
     """Runs by status."""
     median_s: float | None
-    """How long runs took that succeeded."""
+    """How long the newest runs took that succeeded."""
     last_used: str | None
     success_rate: float | None
     mean_cost: float | None
@@ -108,13 +134,14 @@ class LibraryRow(Struct, kw_only=True):
     outcomes: dict[str, int] | UnsetType = UNSET
     """The number of runs by status."""
     median_s: float | UnsetType | None = UNSET
-    """The p50 of the duration of its successful runs, in seconds."""
+    """The p50 of the duration of its newest successful runs, in seconds."""
     last_used: str | UnsetType | None = UNSET
     """When it was last run, in ISO 8601."""
     success_rate: float | UnsetType | None = UNSET
     """The share of ended runs that succeeded, from 0 to 1; null without ended runs."""
     mean_cost: float | UnsetType | None = UNSET
-    """The cost of a run on average: US dollars and cost units together; null without runs."""
+    """The cost of its newest runs on average: US dollars and cost units together; null without
+    runs."""
     mean_money: float | UnsetType | None = UNSET
     """The part of it that is money, in US dollars; null without runs."""
 
@@ -137,13 +164,14 @@ class VersionRow(Struct, kw_only=True):
     outcomes: dict[str, int]
     """The number of runs by status."""
     median_s: float | None
-    """The p50 of the duration of its successful runs, in seconds."""
+    """The p50 of the duration of its newest successful runs, in seconds."""
     last_used: str | None
     """When it was last run, in ISO 8601."""
     success_rate: float | None
     """The share of ended runs that succeeded, from 0 to 1; null without ended runs."""
     mean_cost: float | None
-    """The cost of a run on average: US dollars and cost units together; null without runs."""
+    """The cost of its newest runs on average: US dollars and cost units together; null without
+    runs."""
     mean_money: float | None
     """The part of it that is money, in US dollars; null without runs."""
     recoveries: dict[str, int]
@@ -163,18 +191,18 @@ class LibraryPlan(LibraryRow, kw_only=True):
     """All versions of the plan."""
 
 
-def record(found: list[LibraryUse]) -> UseTotals:
-    """Return totals of some uses: their number, outcomes and durations."""
+def record(counts: Counter[str], found: list[LibraryUse]) -> UseTotals:
+    """Return totals: of all runs their outcomes, of the newest, `found`, durations and costs."""
     ended = [use.took_s for use in found if use.status == "succeeded"]
     last = max((use.started for use in found), default=None)
-    over = sum(use.status in ENDED for use in found)
+    over = sum(counts[status] for status in ENDED)
     number = len(found)
     return UseTotals(
-        uses=len(found),
-        outcomes=dict(Counter(use.status for use in found)),
+        uses=counts.total(),
+        outcomes=dict(counts),
         median_s=round(median(ended), 3) if ended else None,
         last_used=iso(last) if last else None,
-        success_rate=round(len(ended) / over, 4) if over else None,
+        success_rate=round(counts["succeeded"] / over, 4) if over else None,
         mean_cost=round(sum(use.cost for use in found) / number, 6) if number else None,
         mean_money=round(sum(use.money for use in found) / number, 6) if number else None,
     )
@@ -198,9 +226,14 @@ def saved_row(saved: SavedPlan) -> LibraryRow:
 
 def library_rows(reader: Reader) -> list[LibraryRow]:
     """Return the plans of the library in their latest versions, with their uses."""
-    rows = []
+    used, counts, rows = uses(reader), outcomes(reader), []
     for name, versions in sorted(reader.library().plans.items()):
-        row, told = saved_row(versions[-1]), record(uses(reader, name))
+        found = [each for label, each in counts.items() if label.rpartition("@")[0] == name]
+        total: Counter[str] = sum(found, Counter())
+        newest = [use for use in used if use.name == name]
+        if total and not newest:  # used long ago
+            newest = uses(reader, name)
+        row, told = saved_row(versions[-1]), record(total, newest)
         row.uses, row.outcomes = told.uses, told.outcomes
         row.median_s, row.last_used = told.median_s, told.last_used
         row.success_rate = told.success_rate
@@ -216,17 +249,15 @@ def library_plan(reader: Reader, saved: SavedPlan) -> LibraryPlan:
         **asdict(saved_row(saved)),
         document=saved.document,
         parameters=parameter_rows(saved.document.get("params")),
-        history=history_rows(reader, versions, uses(reader, saved.name)),
+        history=history_rows(reader, versions),
     )
 
 
-def history_rows(
-    reader: Reader, versions: list[SavedPlan], used: list[LibraryUse]
-) -> list[VersionRow]:
+def history_rows(reader: Reader, versions: list[SavedPlan]) -> list[VersionRow]:
     """Return the history of each version."""
-    found = []
+    found, counts = [], outcomes(reader)
     for saved in versions:
-        mine = [use for use in used if use.version == saved.version]
+        mine = uses(reader, saved.label)
         newest = [use.run for use in mine[-RECENT:]]
         answers: Counter[str] = sum((recoveries(reader, run) for run in newest), Counter())
         row = VersionRow(
@@ -235,7 +266,7 @@ def history_rows(
             saved=iso(saved.at),
             by=saved.actor,
             source=saved.source,
-            **asdict(record(mine)),
+            **asdict(record(counts.get(saved.label, Counter()), mine)),
             recoveries=dict(answers),
             runs=newest,
         )

@@ -12,7 +12,15 @@ from leadhand.app.reader import ALL, summary_of
 from leadhand.app.usage import open_totals
 from leadhand.core.calendar import iso
 from leadhand.core.views.recovery_stats import WinRate
-from leadhand.core.views.totals import DAY_US, OUTCOMES, Totals, added, rate, recovery_rates
+from leadhand.core.views.totals import (
+    DAY_US,
+    LAST_DAY,
+    OUTCOMES,
+    Totals,
+    added,
+    rate,
+    recovery_rates,
+)
 from leadhand.ports import RunQuery
 from leadhand.stores.run_list import totals_of
 
@@ -20,9 +28,6 @@ if TYPE_CHECKING:
     from leadhand.app.reader import Reader
     from leadhand.app.usage import OpenTotals
     from leadhand.core.decide.circuit_breaker import Circuit
-
-LAST_DAY = 2_932_897
-"""The last day of the year 9999."""
 
 
 class CircuitRow(Struct, kw_only=True):
@@ -126,7 +131,7 @@ def figures(reader: Reader, known: OpenTotals | None = None, *, since: int = 0) 
     first = -(-since // DAY_US)  # the first whole day
     part = RunQuery(since=since, until=first * DAY_US, limit=ALL) if since % DAY_US else None
     with reader.store.snapshot():  # a run that ends meanwhile must not count twice
-        running = open_totals(reader, since, LAST_DAY * DAY_US, known)
+        running = open_totals(reader, since, (LAST_DAY + 1) * DAY_US, known)
         ended = reader.store.totals(first, LAST_DAY)
         begun = reader.find_runs(part).headers if part is not None else []
         still = [header for header in reader.open_runs() if header.created >= since]

@@ -7,6 +7,7 @@
     batch chain    each commit follows, and each entry is of one          a missing run, strangers
     anchors        the log is the one that was written down outside       a cut or rewritten log
     store          the database's own check: pages, indexes, schema        damage below the log
+    lists          lists and totals follow from the summaries             a hidden run, a wrong sum
 
 A host may be writing meanwhile: everything is read from one snapshot.
 """
@@ -30,9 +31,11 @@ from leadhand.audit.verify import (
     unreadable,
 )
 from leadhand.codec.events import decode
+from leadhand.core.calendar import iso
 from leadhand.core.carried import carried_results, result_digest
 from leadhand.core.events import AttemptReported, ProbeReported, RunStarted
 from leadhand.core.host_events import HOST_STREAM, ApprovalUsed, HostOpened, RunJoined
+from leadhand.core.views.totals import DAY_US, LAST_DAY
 from leadhand.engine.results import load_artifact
 from leadhand.errors import LeadhandError, UsageError
 from leadhand.stores.location import home
@@ -196,6 +199,7 @@ def verify_database(
             if run is None:
                 verdict.problems += _check_owner(reader)
                 verdict.problems += _odd(reader)
+                verdict.problems += _lists(reader)
         except Exception as error:  # noqa: BLE001 - what was changed may be anything
             verdict.problems.append(unreadable("", error))
         _check_anchors(verdict, lines, batches, _name(reader), key)
@@ -319,6 +323,20 @@ def _odd(reader: Reader) -> list[ChainProblem]:
         ChainProblem(run, 0, "summary", "what stands beside its log was not written by a host")
         for run in reader.store.odd_summaries()
     ]
+
+
+def _lists(reader: Reader) -> list[ChainProblem]:
+    """Check what lists and totals show: it follows from the summaries, which were checked."""
+    fix = "Fix: leadhand verify --all --rebuild"
+    found = [
+        ChainProblem(run, 0, "list", f"lists do not show it as its summary says. {fix}")
+        for run in reader.store.wrong_lists()
+    ]
+    for day, key, summed, told in reader.store.wrong_totals():
+        date = iso(day * DAY_US)[:10] if type(day) is int and 0 <= day <= LAST_DAY else repr(day)
+        message = f"the total {key} of {date} is {told!r}, and the runs add up to {summed!r}. {fix}"
+        found.append(ChainProblem("", 0, "totals", message))
+    return found
 
 
 def _check_owner(reader: Reader) -> list[ChainProblem]:

@@ -315,7 +315,7 @@ class EmbeddedHost:
         """Become the owner of the store and record that in the `$host` stream."""
         entries = self._fold()
         if self._clock is None:
-            latest = max((header.updated for header in self.store.runs()), default=0)
+            latest = self.store.last_change()
             self._clock = SystemClock(not_before=max(latest, self.not_before))
         self.owner = self.store.claim()
         if self.owner <= self.shared.owner:

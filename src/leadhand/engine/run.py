@@ -129,6 +129,7 @@ class Run:
         self._folding = False
         self._alarm = Alarm(self.poke)
         self._status = ""
+        self._waiting = 0
         self._counted = 0
         self._alone = False
         """Whether the host is otherwise idle: then the loop may wait for the disk itself."""
@@ -154,6 +155,7 @@ class Run:
         self._seq = len(entries)
         self._head = entries[-1].hash if entries else GENESIS
         self._status = run_status(state) if entries else ""
+        self._waiting = len(state.questions)
         if state.ended is not None:
             self._settled.set()
 
@@ -334,10 +336,11 @@ class Run:
         self._settled.clear()
         known = not (self.driven or self.state.questions or self._status == "failed")
         status = self._status if known else run_status(self.state)
-        told = None
-        if status != self._status or self._seq == len(entries) or self.state.ended is not None:
+        told, waiting = None, len(self.state.questions)
+        changed = status != self._status or waiting != self._waiting
+        if changed or self._seq == len(entries) or self.state.ended is not None:
             told = msgspec.json.encode(summary(self.state))
-            self._status = status
+            self._status, self._waiting = status, waiting
         alone = self._alone and not self._outstanding and not self.state.planner.epoch
         expected = self._seq - len(entries)
         self._outstanding.append(batch)

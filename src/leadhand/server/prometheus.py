@@ -1,7 +1,8 @@
-"""Metrics for Prometheus: counted from the log itself, so that they survive restarts.
+"""Metrics for Prometheus: counters of what happened since the server started, and current values.
 
-A scrape reads only the entries committed since the last one. The current state of a run comes from
-its summary, that of the server from memory.
+A scrape reads only the entries committed since the last one; what was there before the server is
+not read (a counter that begins anew is what Prometheus expects of a restart). Runs by status are of
+all runs: ended ones from the totals, open ones from their summaries.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 from leadhand.app.reader import summary_of
 from leadhand.codec.events import decode_all
 from leadhand.core import events as ev
+from leadhand.core.views.totals import LAST_DAY, OUTCOMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -26,11 +28,11 @@ PAGE = 1000
 
 
 class EventCounts:
-    """Counts of all events, up to a position."""
+    """Counts of the events after one position, up to another."""
 
-    def __init__(self) -> None:
+    def __init__(self, position: int = 0) -> None:
         self._lock = threading.Lock()
-        self._position = 0
+        self._position = position
         self.attempts: Counter[str] = Counter()
         self.steps: Counter[str] = Counter()
         self.recoveries: Counter[tuple[str, str]] = Counter()
@@ -90,8 +92,12 @@ async def exposition(app_state: AppState) -> tuple[bytes, str]:
 
     def look(desk: CachedReader) -> Counter[str]:
         app_state.book.read(desk)
-        said = (summary_of(header) for header in desk.runs())
-        return Counter(each.status if each else "unreadable" for each in said)
+        with desk.store.snapshot():  # a run that ends meanwhile must not count twice
+            ended = desk.store.totals(0, LAST_DAY)
+            said = [summary_of(header) for header in desk.open_runs()]
+        runs = Counter(each.status if each else "unreadable" for each in said)
+        runs.update({outcome: ended[outcome] for outcome in OUTCOMES if outcome in ended})
+        return runs
 
     runs = await app_state.cached_readers.read(look)
     stopped = (await app_state.supervisor.shared()).stopped

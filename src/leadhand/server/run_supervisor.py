@@ -23,13 +23,11 @@ from leadhand.app.contexts import goal_registry
 from leadhand.app.documents import process_of, resume_command
 from leadhand.app.hosting_service import hosting_service
 from leadhand.app.lead import Lead
-from leadhand.app.reader import summary_of
 from leadhand.app.resumable_run import load_resumable
 from leadhand.app.rollback import roll_back
 from leadhand.codec.events import decode
 from leadhand.core.events import RunEnded
 from leadhand.core.rollback import rollback_id, to_roll_back
-from leadhand.core.views.run import ENDED
 from leadhand.engine.fold import NoWorkers
 from leadhand.engine.host import EmbeddedHost
 from leadhand.errors import LeadhandError, StoreError, UsageError
@@ -428,10 +426,5 @@ def _state(run: str, desk: CachedReader) -> State:
 
 
 def _open_runs(desk: CachedReader) -> list[str]:
-    """Return the runs that have not ended, and due rollbacks that were not started."""
-    found = []
-    for header in desk.runs():
-        said = summary_of(header)
-        if said is None or said.status not in ENDED:
-            found.append(header.run)
-    return found
+    """Return the runs that have not ended."""
+    return [header.run for header in desk.open_runs()]

@@ -29,6 +29,7 @@ from leadhand.server.cached_reader import CachedReaders
 from leadhand.server.connections import strict_protocol
 from leadhand.server.gate import RequestGate, RequestLimits
 from leadhand.server.idempotency import Keys
+from leadhand.server.prometheus import EventCounts
 from leadhand.server.routes.pages import page_policy
 from leadhand.server.run_supervisor import RunSupervisor
 from leadhand.server.settings import server_of
@@ -188,6 +189,8 @@ async def running(serve: Serve) -> AsyncIterator[Running]:
             secure=app_state.secure,
         )
         gate.policy = page_policy(app_state.version)
+        ends = await cached_readers.read(lambda desk: desk.store.last_position())
+        app_state.book = EventCounts(ends)
         await supervisor.open(host, cached_readers)
         stack.push_async_callback(supervisor.close)
         stack.push_async_callback(hub.close)

@@ -89,6 +89,15 @@ class Log(Protocol):
     def damage(self) -> list[str]:
         """Return the findings of the database's own check; empty for a sound one."""
 
+    def wrong_lists(self) -> list[str]:
+        """Return runs that lists do not show as their summaries say; at most 100."""
+
+    def wrong_totals(self) -> list[tuple[int, str, int, int]]:
+        """Return totals that are not the sums of the summaries: day, key, the sum, what is told.
+
+        At most 100.
+        """
+
     def odd_summaries(self) -> list[str]:
         """Return runs whose summary has a type that is never written."""
 
@@ -131,6 +140,9 @@ class KeptStore(Log, Store, Protocol):
 
         `gather_s` is the time that commits may gather before they are read.
         """
+
+    def rebuild_lists(self) -> None:
+        """Write what lists and totals need anew, from the summaries."""
 
     @property
     def head(self) -> Batch:

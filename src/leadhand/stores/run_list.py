@@ -14,7 +14,7 @@ import msgspec
 
 from leadhand.core.views.run import ENDED
 from leadhand.core.views.totals import DAY_US
-from leadhand.ports import RunQuery, RunSlice
+from leadhand.ports import ANY_LIBRARY, RunQuery, RunSlice
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -165,7 +165,10 @@ def wanted(header: RunHeader, facts: RunFacts, query: RunQuery) -> bool:
         return False
     if query.label and not _has(facts.labels, query.label, "="):
         return False
-    if query.library and not _has((facts.library,), query.library, "@"):
+    if query.library == ANY_LIBRARY:
+        if not facts.library:
+            return False
+    elif query.library and not _has((facts.library,), query.library, "@"):
         return False
     text = query.text.lower()
     return not text or any(text in each.lower() for each in (header.run, facts.goal, facts.plan))

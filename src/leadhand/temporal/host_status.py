@@ -75,7 +75,7 @@ class TemporalStatus:
 
     def _ends(self, run: str) -> dict[str, tuple[int, str]]:
         """Return the ends of the logs of runs: read before their workflows are queried."""
-        headers = [self._reader.store.header(run)] if run else self._reader.runs()
+        headers = [self._reader.store.header(run)] if run else self._reader.open_runs()
         return {each.run: (each.seq, each.hash.hex()) for each in headers if each is not None}
 
     async def _parked(self, prefix: str, ends: dict[str, tuple[int, str]]) -> list[str]:

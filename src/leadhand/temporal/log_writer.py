@@ -65,6 +65,7 @@ class LogWriter:
         self._notices: list[tuple[str, str]] = []
         self._status = ""
         self._waiting = 0
+        self._waiting = 0
         self.seq = 0
         self.written = 0
         self.fork = ""
@@ -136,9 +137,10 @@ class LogWriter:
         if self._lines:
             return LogBatch(self._run, lines, heartbeat_s=self._ways.heartbeat_s)
         status, told = run_status(state), msgspec.Raw(b"null")
-        if lines and (status != self._status or lines[0].seq == 1 or state.ended is not None):
+        changed = status != self._status or len(state.questions) != self._waiting
+        if lines and (changed or lines[0].seq == 1 or state.ended is not None):
             told = msgspec.Raw(msgspec.json.encode(summary(state)))
-            self._status = status
+            self._status, self._waiting = status, len(state.questions)
         notices, self._notices = self._notices, []
         return LogBatch(self._run, lines, told, notices, self._ways.heartbeat_s)
 

@@ -150,7 +150,7 @@ class _Simulator:
     ) -> None:
         """Run one host until it ends or is killed."""
         store = _Store(self.disk, self.committed, self.commit_s)
-        latest = max((header.updated for header in store.runs()), default=0)
+        latest = store.last_change()
         host = _Host(store, clock=SimClock(self.loop, self.calendar, latest))
         host.successor = successor
         await host.open()

@@ -383,11 +383,13 @@ def _content(place: StoreLocation) -> Iterator[DoctorCheck]:
 
     from leadhand.app.reader import Reader
     from leadhand.app.store_factory import schema_version
+    from leadhand.core.views.totals import LAST_DAY
 
     reader = Reader(place)
     try:
         newest = schema_version(place)
-        yield DoctorCheck("schema", f"version {newest}, {count(len(reader.runs()), 'run')}")
+        runs = reader.store.totals(0, LAST_DAY).get("runs", 0) + len(reader.open_runs())
+        yield DoctorCheck("schema", f"version {newest}, {count(runs, 'run')}")
         if reader.store.copied():
             fix = "Repeat the same `leadhand migrate`: it continues where it stopped."
             yield DoctorCheck("copy", "not finished", "no run can be hosted", fix)

@@ -99,9 +99,10 @@ def _known(base: str, settings: Settings) -> Catalog | None:
     if not there(settings.store):
         return None
     from leadhand.app.reader import Reader
+    from leadhand.ports import RunQuery
 
     reader = Reader(settings.store)
-    for header in reversed(reader.runs()[-RUNS_LOOKED_AT:]):
+    for header in reader.find_runs(RunQuery(limit=RUNS_LOOKED_AT)).headers:
         entries = reader.events(header.run)[:1]
         event = entries[0][1] if entries else None
         if isinstance(event, RunStarted):

@@ -16,6 +16,7 @@ from leadhand.cli.options import reading, settings_of, store_option
 from leadhand.cli.rendering.text import clean, count
 from leadhand.core.calendar import iso
 from leadhand.errors import Unreachable, UsageError
+from leadhand.stores.location import there
 
 if TYPE_CHECKING:
     from leadhand.app.reader import Reader
@@ -31,11 +32,17 @@ if TYPE_CHECKING:
 @click.option(
     "--key", metavar="FILE", help="The public key that must have signed the file or the anchor."
 )
+@click.option(
+    "--rebuild",
+    is_flag=True,
+    help="With --all: first write what lists and totals show anew, from the summaries of the runs.",
+)
 @store_option
 def verify(
     console: Console,
     what: str | None,
     everything: bool,  # noqa: FBT001 - click passes it
+    rebuild: bool,  # noqa: FBT001 - click passes it
     key: str | None,
     store: str | None,
 ) -> int:
@@ -48,6 +55,8 @@ def verify(
     """
     if everything == (what is not None):
         raise UsageError("name a RUN or a FILE, or give --all")
+    if rebuild and not everything:
+        raise UsageError("--rebuild goes with --all")
     settings = settings_of(store)
     if what is not None and is_bundle(what):
         from leadhand.cli.commands.export import verify_file
@@ -55,6 +64,8 @@ def verify(
         return verify_file(console, Path(what), public_key(settings.anchoring, key), settings)
     from leadhand.app.verification import verify_database
 
+    if rebuild:
+        _rebuild(settings)
     with reading(settings) as reader:
         run = None if what is None else reader.resolve(what)
         known = public_key(settings.anchoring, key)
@@ -72,6 +83,20 @@ def verify(
     else:
         _print(console, verdict)
     return 1 if verdict.problems else 0
+
+
+def _rebuild(settings: Settings) -> None:
+    """Write lists and totals anew. Raise `Conflict` if a host has the database."""
+    from leadhand.app.store_factory import open_store
+
+    if not there(settings.store):
+        return  # reading it says so
+    store, lock = open_store(settings.store, for_service=True)
+    try:
+        store.rebuild_lists()
+    finally:
+        store.close_now()
+        lock.release()
 
 
 def _see_forks(

@@ -88,10 +88,12 @@ def _named(reader: Reader, run: str | None) -> str:
     """Return the named run, else the latest."""
     if run is not None:
         return reader.resolve(run)
-    runs = reader.runs()
-    if not runs:
+    from leadhand.ports import RunQuery
+
+    newest = reader.find_runs(RunQuery(limit=1)).headers
+    if not newest:
         raise UsageError("there are no runs yet")
-    return runs[-1].run
+    return newest[0].run
 
 
 class _Asked:

@@ -40,6 +40,8 @@ Totals = Counter[str]
 
 DAY_US = 86_400_000_000
 """The length of a day. A run belongs to the day, in UTC, on which it was created."""
+LAST_DAY = 2_932_896
+"""The last day of the year 9999, counted from 1970."""
 OUTCOMES = ("succeeded", "failed", "cancelled", "rejected")
 """The ways in which a run ends."""
 WORKERS_MAX = 50

@@ -301,7 +301,7 @@ class Guest(EmbeddedHost):
     async def open(self) -> None:
         """Join the host of the database, or become it if there is none."""
         if self._clock is None:
-            latest = max((header.updated for header in self.store.runs()), default=0)
+            latest = self.store.last_change()
             self._clock = SystemClock(not_before=max(latest, self.not_before))
         await self._find_host(grace_s=0.0, limit_s=FIRST_WAIT_S)
 

@@ -79,7 +79,7 @@ FROM (
       AND (:waiting = 0 OR waiting > 0)
       AND (:label = '' OR instr(labels, char(10) || :label || char(10))
                        OR instr(labels, char(10) || :label || '='))
-      AND (:library = '' OR library = :library
+      AND (:library = '' OR library = :library OR (:library = '*' AND library <> '')
                          OR substr(library, 1, length(:library) + 1) = :library || '@')
       AND (:text = '' OR has_text(:text, run, goal, plan))
     ORDER BY {sort} {falls}, id {falls} LIMIT :limit

@@ -90,6 +90,7 @@ FROM (
       AND (%(label)s::text = '' OR strpos(labels, chr(10) || %(label)s::text || chr(10)) > 0
                                 OR strpos(labels, chr(10) || %(label)s::text || '=') > 0)
       AND (%(library)s::text = '' OR library = %(library)s::text
+                                  OR (%(library)s::text = '*' AND library <> '')
                                   OR starts_with(library, %(library)s::text || '@'))
       AND (%(text)s::text = '' OR strpos(lower(run), %(text)s::text) > 0
                                OR strpos(lower(goal), %(text)s::text) > 0

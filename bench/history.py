@@ -1,0 +1,267 @@
+"""What a long history costs: the same commands beside an empty database and one of 100,000 runs.
+
+    python -m bench.history                     100,000 finished runs of five steps
+    python -m bench.history --runs 10000 --times 3
+
+The runs are copies of one real run: its events under new names and at other times, chained and
+committed as a host commits, with summaries that follow. Each figure is the median of several
+measurements, taken alternately in both databases, so that a machine that slows down meanwhile
+favours neither. Commands are measured as whole processes, requests at a server that has answered
+each once before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import concurrent.futures
+import http.client
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from leadhand import Lead, worker
+from leadhand.audit.chain import GENESIS, link
+from leadhand.core.views.run import RunSummary
+from leadhand.ports import Entry
+from leadhand.stores.group_commit import AppendRequest
+from leadhand.stores.memory import MemoryStore
+from leadhand.stores.sqlite.store import SqliteStore
+
+DAYS = 90
+DAY_US = 86_400_000_000
+TOGETHER = 200
+"""Runs in one commit."""
+WORKERS = """
+from leadhand import worker
+
+@worker(name="note")
+async def note() -> str:
+    return "noted"
+"""
+CHAIN = [
+    {"id": f"s{n}", "worker": "note", **({"depends_on": [f"s{n - 1}"]} if n else {})}
+    for n in range(5)
+]
+PLAN = {"plan_id": "history", "goal": "five steps", "steps": CHAIN}
+REQUESTS = (
+    "/overview",
+    "/runs",
+    "/runs?status=failed",
+    "/runs?q=no-such-text",
+    "/runs?sort=-cost",
+    "/inbox",
+    "/metrics",
+    "/usage?by=plan",
+)
+
+
+@worker(name="note")
+async def note() -> str:
+    """Do nothing."""
+    return "noted"
+
+
+async def one_run() -> tuple[list[Entry], bytes]:
+    """Return the log of a real run, and the summary beside it."""
+    store = MemoryStore()
+    lead = Lead([note], store=store)
+    await lead.run(PLAN, run_id="example")
+    header = store.header("example")
+    assert header is not None
+    return store.read("example"), header.summary
+
+
+def copies(log: list[Entry], summary: bytes, runs: int, now: int) -> Any:
+    """Yield the log of each run with its summary; the last run was created a minute ago."""
+    told = msgspec.json.decode(summary, type=RunSummary)
+    step = DAYS * DAY_US // runs
+    begin = log[0].at
+    for number in range(runs):
+        run = f"h{number:07d}"
+        shift = now - 60_000_000 - (runs - number) * step - begin
+        made, prev = [], GENESIS
+        for entry in log:
+            body, at = entry.body, entry.at + shift
+            if entry.seq == 1:
+                body = body.replace(b'"example"', f'"{run}"'.encode())
+            prev = link(prev, run, entry.seq, at, entry.version, body)
+            made.append(Entry(run, entry.seq, at, entry.version, body, prev))
+        told.ended = log[-1].at + shift
+        yield run, made, msgspec.json.encode(told)
+
+
+def fill(path: Path, runs: int) -> float:
+    """Write the runs; return the seconds that took."""
+    began = time.monotonic()
+    log, summary = asyncio.run(one_run())
+    store = SqliteStore(path, synchronous="NORMAL")
+    store.claim()
+    group: list[AppendRequest] = []
+    for run, entries, told in copies(log, summary, runs, time.time_ns() // 1000):
+        future: Any = concurrent.futures.Future()
+        size = sum(len(entry.body) for entry in entries)
+        group.append(AppendRequest(None, future, run, 0, entries, told, size))  # type: ignore[arg-type]
+        if len(group) == TOGETHER:
+            store.commit_together(group)
+            group = []
+    if group:
+        store.commit_together(group)
+    store.close_now()
+    return time.monotonic() - began
+
+
+def folder_of(place: Path, name: str) -> Path:
+    """Return a new project folder with a worker and a plan of two steps."""
+    folder = place / name
+    folder.mkdir()
+    (folder / "workers.py").write_text(WORKERS)
+    (folder / "leadhand.toml").write_text('[project]\nworkers = ["workers.py"]\n')
+    plan = {**PLAN, "steps": PLAN["steps"][:2]}
+    (folder / "plan.json").write_text(json.dumps(plan))
+    (folder / ".leadhand").mkdir()
+    return folder
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """Return the environment of commands, with a home of their own."""
+    return {**os.environ, "HOME": str(folder), "LEADHAND_NO_COLOR": "1"}
+
+
+def command(folder: Path, *words: str) -> float:
+    """Return the seconds that a command takes."""
+    began = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-m", "leadhand.cli", *words],
+        cwd=folder,
+        env=environment(folder),
+        capture_output=True,
+        check=False,
+    )
+    took = time.monotonic() - began
+    if done.returncode:
+        raise SystemExit(f"leadhand {' '.join(words)}: {done.stderr.decode()[-500:]}")
+    return took
+
+
+class Served:
+    """`leadhand serve` in a process of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        began = time.monotonic()
+        self.child = subprocess.Popen(
+            [sys.executable, "-m", "leadhand.cli", "serve", "--port", "0", "--trust"],
+            cwd=folder,
+            env=environment(folder),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        assert self.child.stdout is not None
+        for line in self.child.stdout:
+            if "http://" in line:
+                self.port = int(line.split("http://", 1)[1].split("/")[0].rpartition(":")[2])
+                break
+        else:
+            raise SystemExit("the server did not start")
+        self.started = time.monotonic() - began
+        self.token = (folder / ".leadhand" / "leadhand.db.token").read_text().strip()
+
+    def get(self, path: str) -> tuple[int, float]:
+        """Return the status of a request, and the seconds it took."""
+        line = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
+        began = time.monotonic()
+        line.request("GET", f"/api/v1{path}", headers={"Authorization": f"Bearer {self.token}"})
+        answer = line.getresponse()
+        answer.read()
+        line.close()
+        return answer.status, time.monotonic() - began
+
+    def stop(self) -> None:
+        """End it."""
+        self.child.send_signal(signal.SIGTERM)
+        self.child.wait(30)
+
+
+def measured(times: int, folders: dict[str, Path], run: str) -> dict[str, dict[str, float]]:
+    """Return the median seconds of each command, in each database."""
+    commands = {
+        "ls": ("ls",),
+        "ls --status failed": ("ls", "--status", "failed"),
+        "inbox": ("inbox",),
+        "metrics": ("metrics",),
+        "show RUN": ("show",),
+        "run of two steps": ("run", "plan.json", "--quiet"),
+    }
+    found: dict[str, dict[str, float]] = {}
+    for name, words in commands.items():
+        took: dict[str, list[float]] = {each: [] for each in folders}
+        for _ in range(times):
+            for each, folder in folders.items():
+                given = (
+                    (*words, run if each == "full" else "h0000000") if name == "show RUN" else words
+                )
+                took[each].append(command(folder, *given))
+        found[name] = {each: statistics.median(all_) for each, all_ in took.items()}
+    return found
+
+
+def requested(times: int, folders: dict[str, Path]) -> dict[str, dict[str, float]]:
+    """Return the median seconds of requests at a server of each database, and of its start."""
+    servers = {each: Served(folder) for each, folder in folders.items()}
+    found = {"start of serve": {each: server.started for each, server in servers.items()}}
+    try:
+        for path in REQUESTS:
+            took: dict[str, list[float]] = {each: [] for each in servers}
+            statuses = {server.get(path)[0] for server in servers.values()}
+            if statuses != {200}:
+                continue  # this version has no such route
+            for _ in range(times):
+                for each, server in servers.items():
+                    took[each].append(server.get(path)[1])
+            found[f"GET {path}"] = {each: statistics.median(all_) for each, all_ in took.items()}
+    finally:
+        for server in servers.values():
+            server.stop()
+    return found
+
+
+def main() -> None:
+    """Fill, measure, print."""
+    given = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    given.add_argument("--runs", type=int, default=100_000, help="how many finished runs")
+    given.add_argument("--times", type=int, default=5, help="measurements of each figure")
+    given.add_argument("--dir", type=Path, help="where; a temporary folder without it")
+    given.add_argument("--json", action="store_true", help="print figures as JSON")
+    options = given.parse_args()
+    with tempfile.TemporaryDirectory(dir=options.dir, prefix="history-") as place:
+        folders = {"empty": folder_of(Path(place), "empty"), "full": folder_of(Path(place), "full")}
+        for each, size in (("empty", 1), ("full", options.runs)):
+            file = folders[each] / ".leadhand" / "leadhand.db"
+            took = fill(file, size)
+            if each == "full":
+                print(f"{size:,} runs in {took:.1f} s, {file.stat().st_size / 1e6:.0f} MB")
+            command(folders[each], "trust")
+            command(folders[each], "run", "plan.json", "--quiet")
+        figures = measured(options.times, folders, f"h{options.runs // 2:07d}")
+        figures |= requested(options.times, folders)
+    if options.json:
+        print(json.dumps(figures, indent=1))
+        return
+    print(f"{'':<28}{'1 run':>10}{f'{options.runs:,}':>10}  ratio")
+    for name, row in figures.items():
+        less, more = row["empty"], row["full"]
+        print(f"{name:<28}{less:>8.3f} s{more:>8.3f} s{more / less:>7.2f}")
+
+
+if __name__ == "__main__":
+    main()
