@@ -47,6 +47,7 @@ from leadhand.core.state.evolve import evolve
 from leadhand.core.state.model import State
 from leadhand.core.views.run import summary
 from leadhand.ports import Entry
+from leadhand.stores import sql
 
 TABLES = {
     "events": ("position", "run_id", "seq", "at", "version", "body", "hash"),
@@ -354,7 +355,7 @@ def _mend_heads(connection):
 
 
 def _mend_beside(connection):
-    """Summaries, and the count of hosts."""
+    """Summaries, the count of hosts, and what lists and totals show."""
     query = "SELECT at, version, body FROM events WHERE run_id = ? ORDER BY seq"
     for ident, run in connection.execute("SELECT id, run FROM runs").fetchall():
         state = State()
@@ -371,6 +372,10 @@ def _mend_beside(connection):
             continue  # what was changed no longer makes sense
         told = msgspec.json.encode(summary(state))
         connection.execute("UPDATE runs SET summary = ? WHERE id = ?", (told, ident))
+    for name in ("told", "listing", "summed"):
+        connection.execute(sql.queries("lists")[name])
+    for name in ("forget_lists", "rebuild_lists", "forget_totals", "rebuild_totals"):
+        connection.execute(sql.queries()[name])
 
 
 def _mend_batches(connection, *, close_gaps=True):

@@ -21,6 +21,8 @@ from leadhand.core.host_events import HostState, evolve_host
 from leadhand.core.policy import Policy
 from leadhand.core.state.evolve import evolve
 from leadhand.core.state.model import Now, State
+from leadhand.core.views.run import summary
+from leadhand.core.views.totals import run_totals
 from tests.support.plans import step
 
 SECOND = 1_000_000
@@ -312,6 +314,7 @@ def snapshot(state):
     ]
     known["to_skip"] = [i for i in state.to_skip if state.steps[i].status == "waiting"]
     known["undecided"] = list(state.undecided)
+    known["tally"] = run_totals(state, summary(state))
     return msgspec.json.decode(msgspec.json.encode(known))
 
 

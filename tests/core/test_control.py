@@ -43,6 +43,7 @@ def test_a_stale_report_leaves_only_its_cost(epoch):
     run.hear(expected)
     after = snapshot(run.state)
     assert after.pop("spent") == 0.5
+    assert after["tally"].pop("cost") == after["tally"].pop("plan::cost") == 500_000
     for known in (before, after):
         for key in ("spent", "seq"):
             known.pop(key, None)

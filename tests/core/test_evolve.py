@@ -47,13 +47,15 @@ from tests.core.driver import (
 def test_a_fresh_state():
     """Nothing is known, and nothing is taken for granted."""
     fresh = vars(State())
-    kept = ("catalog", "policy", "planner", "ready", "permits", "models", "end_snapshot")
+    kept = ("catalog", "policy", "planner", "ready", "permits", "models", "end_snapshot", "tally")
     made = {key: fresh.pop(key) for key in kept}
     assert made["catalog"].workers == {}
     assert made["policy"] == Policy()
     assert made["planner"].due == "start"
     assert made["permits"] == Permits()
     assert made["models"] == ModelCalls()
+    assert not made["tally"].workers
+    assert made["tally"].asked == 0
     assert made["end_snapshot"] == EndSnapshot()
     planner = msgspec.structs.asdict(made["planner"]) | {"due": ""}
     assert [key for key, value in (fresh | planner).items() if value] == []
@@ -745,6 +747,7 @@ def test_a_late_report_counts_only_its_cost():
     after = snapshot(run.state)
     assert after.pop("spent") == before.pop("spent") + 0.25
     assert after.pop("seq") == before.pop("seq") + 1
+    assert after["tally"].pop("cost") == after["tally"].pop("plan::cost") == 250_000
     assert after == before
 
 

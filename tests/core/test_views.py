@@ -447,10 +447,20 @@ def test_the_summary():
         "awaiting": "input",
         "cost": 2.0,
         "money": 0.0,
+        "actor": "",
+        "labels": (),
+        "environment": "",
+        "ended": 0,
+        "reason": "",
+        "origin": "",
     }
     run = Drive(step("a", failure_action="abort"), step("b", "a"))
     run.fail("a", "permanent")
     found = views.summary(run.state)
+    assert found.totals["failed"] == found.totals["plan::failed"] == 1
+    assert found.ended == run.state.ended_at
+    assert found.origin == "execution"
+    assert found.reason
     assert (found.failed, found.steps) == (1, 2), "skipped is not failed"
 
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from leadhand.core.hashing import canonical
+from leadhand.core.views.run import summary
+from leadhand.core.views.totals import run_totals
 
 if TYPE_CHECKING:
     from leadhand.core.state.model import State, StepState
@@ -53,6 +55,7 @@ def snapshot(state: State) -> dict[str, Any]:
         "finish": state.finish,
         "goal": [state.goal_asked, state.goal_met, state.goal_findings],
         "ended": _plain(state.ended),
+        "totals": run_totals(state, summary(state)),
     }
 
 

@@ -7,6 +7,7 @@ that the others are tested against.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,7 +18,7 @@ from leadhand.core.views.totals import DAY_US
 from leadhand.ports import ANY_LIBRARY, RunQuery, RunSlice
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from leadhand.ports import RunHeader
 
@@ -100,12 +101,29 @@ def cursor_at(value: int, number: int) -> str:
 FOREVER = 1 << 62
 
 
-def listing(statement: str, query: RunQuery) -> tuple[str, dict[str, Any]]:
-    """Return the statement `find_runs` for a query, and its values; one run more than a page."""
+class Wording(NamedTuple):
+    """How a database spells what the conditions of a list need."""
+
+    value: Callable[[str], str]
+    """A value that is given by its name."""
+    text: str
+    """Whether a text of ASCII letters, in lower case, is in one of the fields."""
+    any_text: str
+    """The same for any text."""
+
+
+def listing(statement: str, query: RunQuery, words: Wording) -> tuple[str, dict[str, Any]]:
+    """Return the statement `find_runs` for a query, and its values; one run more than a page.
+
+    Only words of this module and of `words` become part of the statement.
+    """
     name, falling = order_of(query)
     after, number = place_in(query) or (None, None)
     only_open = query.open or query.waiting or (query.status and not {*query.status} & {*ENDED})
+    names = [f"status{place}" for place in range(len(query.status))]
     made = statement.format(
+        status=f"status IN ({', '.join(map(words.value, names))})" if names else "true",
+        text=(words.text if query.text.isascii() else words.any_text) if query.text else "true",
         sort=name,
         falls="DESC" if falling else "ASC",
         beyond="<" if falling else ">",
@@ -116,7 +134,7 @@ def listing(statement: str, query: RunQuery) -> tuple[str, dict[str, Any]]:
         "until": query.until or FOREVER,
         "after": after,
         "id": number,
-        "status": "".join(f"\n{status}" for status in query.status) + "\n" * bool(query.status),
+        **dict(zip(names, query.status, strict=True)),
         "plan": query.plan,
         "actor": query.actor,
         "environment": query.environment,
@@ -124,6 +142,7 @@ def listing(statement: str, query: RunQuery) -> tuple[str, dict[str, Any]]:
         "label": query.label,
         "library": query.library,
         "text": query.text.lower(),
+        "like": "%" + re.sub("([%_^])", r"^\1", query.text) + "%",
         "limit": query.limit + 1,
     }
 

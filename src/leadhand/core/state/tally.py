@@ -54,7 +54,6 @@ class RunTally:
         "answers",
         "approvals",
         "asked",
-        "attempts",
         "first_pass",
         "human_wait",
         "planner_calls",
@@ -67,7 +66,7 @@ class RunTally:
     )
 
     def __init__(self) -> None:
-        self.attempts = self.planner_calls = 0
+        self.planner_calls = 0
         self.tried = self.first_pass = 0  # steps with a verdict on the first attempt; verified then
         self.questions = self.answered_by_default = 0
         self.asked = 0  # times that a person was needed: questions, reviews, holds by the policy
@@ -79,6 +78,11 @@ class RunTally:
         self.waiting: dict[str, int] = {}
         """What waits for a person, and since when."""
         self.recovery = RecoveryLog()
+
+    @property
+    def attempts(self) -> int:
+        """Started attempts."""
+        return sum(each.attempts for each in self.workers.values())
 
     def worker(self, name: str) -> WorkerTally:
         """Return the tally of a worker."""
@@ -106,9 +110,11 @@ def _run_started(state: State, _event: ev.RunStarted, _at: int) -> None:
 
 
 def _attempt_started(state: State, event: ev.AttemptStarted, at: int) -> None:
-    tally = state.tally
-    tally.attempts += 1
-    tally.worker(event.worker).attempts += 1
+    tally, worker = state.tally, event.worker
+    if worker in tally.workers:
+        tally.workers[worker].attempts += 1
+    else:
+        tally.workers[worker] = WorkerTally(1)
     tally.running[event.step] = at
 
 
@@ -117,19 +123,21 @@ def _attempt_reported(state: State, event: ev.AttemptReported, at: int) -> None:
     if event.attempt == 1:
         tally.tried += 1
         tally.first_pass += event.met
-    worker = tally.worker(state.steps[step].worker)
-    worker.busy += at - tally.running.pop(step, at)
-    worker.failed += not event.met
+    worker = tally.workers[state.steps[step].worker]
+    worker.busy += at - tally.running.pop(step)
+    if not event.met:
+        worker.failed += 1
     if event.cost:
         worker.cost += event.cost
-    tally.recovery.verdict(step, won=event.met)
+    if tally.recovery.answers:
+        tally.recovery.verdict(step, won=event.met)
 
 
 def _attempt_lost(state: State, event: ev.AttemptLost, at: int) -> None:
     tally, step = state.tally, event.step
     tally.tried += event.attempt == 1
-    worker = tally.worker(state.steps[step].worker)
-    worker.busy += at - tally.running.pop(step, at)
+    worker = tally.workers[state.steps[step].worker]
+    worker.busy += at - tally.running.pop(step)
     worker.failed += 1
     tally.recovery.verdict(step, won=False)
 

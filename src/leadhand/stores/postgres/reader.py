@@ -23,7 +23,7 @@ from leadhand.stores.postgres.session import (
     pass_on_cancel,
     queries,
 )
-from leadhand.stores.run_list import PREFIXED_MAX, cursor_at, listing
+from leadhand.stores.run_list import PREFIXED_MAX, Wording, cursor_at, listing
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator
@@ -89,6 +89,11 @@ class Blobs:
 
 
 PAGE_ROWS = 1000
+HAS_TEXT = (
+    "(strpos(lower(run), %(text)s::text) > 0 OR strpos(lower(goal), %(text)s::text) > 0"
+    " OR strpos(lower(plan), %(text)s::text) > 0)"
+)
+WORDS = Wording(value="%({})s::text".format, text=HAS_TEXT, any_text=HAS_TEXT)
 LOOK_S = 0.2
 """The interval at which a follower notices that its store was closed."""
 POLL_S = 5.0
@@ -147,7 +152,7 @@ class PostgresReader:
 
     def find_runs(self, query: RunQuery) -> RunSlice:
         """Return one page of the runs that `query` is for."""
-        statement, values = listing(queries()["find_runs"], query)
+        statement, values = listing(queries()["find_runs"], query, WORDS)
         clean = {
             # PostgreSQL has no character 0 in its texts; nothing is found with one.
             name: each.replace("\0", "\ufffd") if isinstance(each, str) else each

@@ -82,6 +82,7 @@ CREATE TABLE listed (
 );
 CREATE INDEX listed_created ON listed (created, id);
 CREATE INDEX listed_open ON listed (created, id) WHERE ended = 0;
+CREATE INDEX listed_status ON listed (status, created, id);
 
 -- Sums over ended runs by the day of their creation (days since 1970 in UTC). Integers, so that
 -- what is added and taken away is exact. For the keys see core/views/totals.py.

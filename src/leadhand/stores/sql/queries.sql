@@ -65,14 +65,14 @@ SELECT run, created, updated, seq, hash, coalesce(summary, x'') FROM runs ORDER 
 SELECT run, created, updated, seq, hash, coalesce(summary, x'') FROM runs WHERE run = ?;
 
 -- name: find_runs
--- A page of the runs that fit; {sort}, {falls} and {open} are filled in by the reader, all else is
--- given. The open ones have an index of their own, which needs the condition as it stands there.
+-- A page of the runs that fit. What stands in braces is filled in by the reader (run_list.py), from
+-- fixed words: conditions for which there is an index must stand here as in the index.
 SELECT place.value, place.id, run, created, updated, seq, hash, coalesce(summary, x'')
 FROM (
     SELECT id, {sort} AS value FROM listed
     WHERE {open} created >= :since AND created < :until
       AND (:after IS NULL OR ({sort}, id) {beyond} (:after, :id))
-      AND (:status = '' OR instr(:status, char(10) || status || char(10)))
+      AND {status}
       AND (:plan = '' OR plan = :plan)
       AND (:actor = '' OR actor = :actor)
       AND (:environment = '' OR environment = :environment)
@@ -81,7 +81,7 @@ FROM (
                        OR instr(labels, char(10) || :label || '='))
       AND (:library = '' OR library = :library OR (:library = '*' AND library <> '')
                          OR substr(library, 1, length(:library) + 1) = :library || '@')
-      AND (:text = '' OR has_text(:text, run, goal, plan))
+      AND {text}
     ORDER BY {sort} {falls}, id {falls} LIMIT :limit
 ) AS place JOIN runs USING (id)
 ORDER BY place.value {falls}, place.id {falls};

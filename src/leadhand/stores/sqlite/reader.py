@@ -13,7 +13,7 @@ from leadhand.errors import StoreCorrupt, StoreError
 from leadhand.ports import Entry, RunHeader, RunQuery, RunSlice
 from leadhand.stores import sql
 from leadhand.stores.artifacts import ArtifactFolder
-from leadhand.stores.run_list import PREFIXED_MAX, cursor_at, listing
+from leadhand.stores.run_list import PREFIXED_MAX, Wording, cursor_at, listing
 from leadhand.stores.sqlite import connection
 
 if TYPE_CHECKING:
@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 POLL_S = 0.1
 PAGE_ROWS = 1000
+WORDS = Wording(
+    value=":{}".format,
+    text="(run LIKE :like ESCAPE '^' OR goal LIKE :like ESCAPE '^' OR plan LIKE :like ESCAPE '^')",
+    any_text="has_text(:text, run, goal, plan)",
+)
 MOMENT_MAX = 253_402_300_800_000_000
 """The end of the year 9999 in microseconds: later is damage."""
 
@@ -67,7 +72,7 @@ class SqliteReader:
 
     def find_runs(self, query: RunQuery) -> RunSlice:
         """Return one page of the runs that `query` is for."""
-        statement, values = listing(self._sql["find_runs"], query)
+        statement, values = listing(self._sql["find_runs"], query, WORDS)
         rows = self._fetch(statement, values)
         more = cursor_at(*rows[query.limit - 1][:2]) if len(rows) > query.limit else None
         return RunSlice([_header(*row[2:]) for row in rows[: query.limit]], more)
