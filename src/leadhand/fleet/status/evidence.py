@@ -263,7 +263,7 @@ def status_of(folder: Path, run: str) -> str:
         return ""
     reader = Reader(folder / FLEET_DATABASE)
     try:
-        known = any(header.run == run for header in reader.runs())
+        known = reader.store.header(run) is not None
         return run_status(reader.state(run)) if known else ""
     finally:
         reader.store.close_reader()
