@@ -320,6 +320,7 @@ def test_the_outcome():
         "money": 0.0,
         "duration": 2.5,
         "reason": "step b failed and the plan says to abort: it broke",
+        "headline": "Failed after 2.5s: step b (w) failed: it broke.",
         "origin": "execution",
         "estimated_duration": 900.0,
         "worked": 2.5,
