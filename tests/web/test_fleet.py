@@ -95,7 +95,7 @@ class Fleet:
         return json.loads(printed(self.folder, "fleet", "status", "--json"))
 
     def until(self, **tasks: int) -> None:
-        end = time.monotonic() + 60
+        end = time.monotonic() + 150
         wanted = {name.replace("_", " "): number for name, number in tasks.items()}
         while self.status()["tasks"] != wanted:
             assert time.monotonic() < end, self.status()["tasks"]

@@ -157,6 +157,8 @@ class Station:
         """
         told = self._order(verb, task, text, actor)
         self._counted.clear()
+        with contextlib.suppress(OSError):
+            write_live(self.folder, self.live())
         self.fleet.shop.note("ordered", verb=verb, name=told.get("task", ""), actor=actor)
         return told
 
