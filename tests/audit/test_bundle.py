@@ -159,6 +159,7 @@ def test_a_failure_is_laid_to_planning_or_to_execution(tmp_path):
     run = lead.run_sync({"goal": "g", "steps": steps}).run
     page = files((tmp_path / "a.db", run))["index.html"].decode()
     assert "Execution failed" in page
+    assert "step b (broken) failed" in page  # the sentence of `show` and of the page
 
 
 def test_a_run_that_is_not_over_can_be_exported(tmp_path):

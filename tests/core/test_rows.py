@@ -84,6 +84,45 @@ def test_segments_cover_what_the_log_says_and_do_not_overlap(logs):
     assert waits | {"attempt"} <= kinds
 
 
+KINDS = {
+    "waiting": {"dependencies"},
+    "ready": {"queued", "start_time", "held"},
+    "backing_off": {"retry", "held"},
+    "running": {"attempt"},
+    "probing": {"probe"},
+    "asking": {"question"},
+    "undecided": {"recovery"},
+}
+
+
+def test_after_each_event_every_row_says_what_its_step_does(logs):
+    """The fold looks only at steps near an event; here all of them are looked at."""
+    for name, log in logs.items():
+        fold = RowFold()
+        for at, event in log:
+            fold.add(at, event)
+            for ident, step in fold.state.steps.items():
+                spans = fold.segments.get(ident, [])
+                going = spans[-1].kind if spans and spans[-1].end == OPEN else ""
+                wanted = KINDS.get(step.status, {""})
+                assert going in wanted, (name, ident, step.status, going, type(event).__name__)
+
+
+def test_a_pause_ends_when_it_was_to_end_and_the_rest_is_waiting_for_a_worker(logs):
+    """Retry pauses and start times: a later start is told as a queue, not as a longer pause."""
+    later = 0
+    for name, log in logs.items():
+        fold = folded(log)
+        decided = {(e.step, at): e.until for at, e in log if isinstance(e, ev.RecoveryDecided)}
+        for ident, spans in fold.segments.items():
+            for place, span in enumerate(spans):
+                if span.kind != "retry" or (ident, span.start) not in decided:
+                    continue
+                assert span.end <= decided[ident, span.start], (name, ident, span)
+                later += [each.kind for each in spans[place + 1 : place + 2]] == ["queued"]
+    assert later >= 5
+
+
 def test_what_changed_since_completes_what_was_known(logs):
     """A reader that asks for changes holds the same rows as one that asks for all."""
     for name, log in logs.items():

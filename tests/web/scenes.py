@@ -62,3 +62,20 @@ def large(run: str, steps: int, *, width: int = 25) -> Doc:
         f"/runs/{run}/ledger": page([]),
         f"/runs/{run}/revisions": page([]),
     }
+
+
+def wide(run: str, steps: int) -> Doc:
+    """A run of one step, many beside each other by two workers, and a last one."""
+    middle = [
+        node(f"{('fetch', 'read')[n % 2]}-{n}", worker=("fetch", "read")[n % 2])
+        for n in range(steps)
+    ]
+    middle[7] |= {"status": "failed", "reason": "the source refused the connection"}
+    first, last = node("plan", worker="planner"), node("report", "waiting", worker="report")
+    ids = [each["id"] for each in middle]
+    edges = [["plan", each] for each in ids] + [[each, "report"] for each in ids]
+    nodes = [first, *middle, last]
+    rows = [row(each, place, []) for place, each in enumerate(nodes)]
+    found = large(run, 1) | {f"/runs/{run}": head(run, "running", duration=None)}
+    found[f"/runs/{run}/graph"] = {"nodes": nodes, "edges": edges, "revision": 1}
+    return found | {f"/runs/{run}/rows": rows_of(run, rows) | {"critical": ["plan", ids[0]]}}

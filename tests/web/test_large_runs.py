@@ -3,6 +3,7 @@
 How quick the page is while they change is measured by `python -m bench.page`.
 """
 
+import re
 import time
 
 import pytest
@@ -10,6 +11,7 @@ from playwright.sync_api import expect
 
 from tests.web import scenes
 from tests.web.busy import STEPS, Busy, opened
+from tests.web.conftest import shot
 from tests.web.fake import Fake, inbox
 
 pytestmark = [pytest.mark.slow, pytest.mark.real]
@@ -52,6 +54,28 @@ def test_ten_thousand_steps_open_collapsed(pages, fake):
     assert page.locator(".plan-row").count() < 100
     page.get_by_label("Find steps").fill("id:report-9999")
     expect(page.locator(".plan-row")).to_have_count(1)
+
+
+def test_three_hundred_steps_are_legible(pages, fake):
+    """Steps side by side are named groups; a group opens; rows have every step by name."""
+    fake.documents |= scenes.wide("wide", 300)
+    page = opened(pages, fake, "wide")
+    groups = page.locator(".node.bundle")
+    expect(groups).to_have_count(2)
+    expect(groups.first).to_contain_text("fetch 150")
+    expect(page.locator(".node:not(.bundle)")).to_have_count(2)
+    expect(page.locator(".edge.critical")).to_have_count(1)
+    expect(page.locator(".graph")).not_to_have_class(re.compile("far"))  # texts are drawn
+    shot(page, "wide-graph")
+    page.locator(".node.bundle", has_text="read").click()
+    expect(page.locator(".node:not(.bundle)")).to_have_count(150)
+    expect(page.locator("[data-step=read-7]")).to_contain_text("the source refus")
+    page.goto(f"{fake.url}#/runs/wide")
+    expect(page.get_by_text("302 steps", exact=True)).to_be_visible()
+    page.get_by_label("Find steps").fill("status:failed")
+    expect(page.locator(".plan-row")).to_have_count(1)
+    expect(page.locator(".plan-row")).to_contain_text("the source refused the connection")
+    shot(page, "wide-rows")
 
 
 def test_busy_rows_are_asked_for_once_a_second(pages, fake):
