@@ -2,7 +2,7 @@
 import { html, signal, useEffect, useRef, useState } from "../lib.js";
 import { api } from "../api.js";
 import { may, useResource } from "../store.js";
-import { ask, to } from "../router.js";
+import { ask, route, to } from "../router.js";
 import { attempt } from "../notices.js";
 import { confirm, confirmed } from "../ui/dialog.js";
 import { Answer } from "../ui/ask.js";
@@ -124,11 +124,11 @@ function Attempt({ made, known, choose }) {
       ${recovery && html`<p>Recovery: <b>${strategy(recovery.strategy)}</b>${recovery.worker && recovery.worker !== made.worker ? ` to ${recovery.worker}` : ""}${pause && !why.includes(pause) ? ` after ${pause}` : ""}${why ? html`: <${Txt} v=${why} />` : ""}</p>`}</td></tr>`}</tbody>`;
 }
 
-const open = (id) => html`<button type="button" class="small plain mono" onClick=${() => ask({ step: id })}><${Txt} v=${id} /></button> `;
+const open = (id) => html`<a class="mono" href=${to(route.value.path, { ...route.value.query, step: id })}><${Txt} v=${id} /></a>`;
 
 /** What took the place of what, if so. */
 function Instead({ doc }) {
-  return html`${doc.superseded_by && html`<p class="instead">Replaced by ${open(doc.superseded_by)}</p>`}
+  return html`${doc.superseded_by && html`<p class="instead">Open ${open(doc.superseded_by)}</p>`}
     ${Object.entries(doc.origin.replaces).map(([id, why]) => html`<p class="instead">Replaces ${open(id)}${why && html` because: <${Said} v=${why} />`}</p>`)}`;
 }
 
