@@ -7,7 +7,7 @@ import pytest
 from leadhand.errors import UsageError
 from leadhand.fleet.pause import pause_of
 from leadhand.fleet.station import Station
-from leadhand.fleet.status.task_detail import failing_tests
+from leadhand.fleet.status.task_detail import change_of, commit_of, failing_tests
 from tests.fleet.standing import epic, noted, settled, standing
 
 
@@ -69,6 +69,14 @@ async def seen(station, run):
     assert station.transcript(run, "b")["attempt"] == 3
     board = (await station.figures(0.0))["board"]
     assert board["columns"]["merged"] == 2
+
+
+async def test_a_result_that_names_no_commit_is_never_given_to_git(hub, tmp_path):
+    """A person may report a task as done, with any text for its commit."""
+    option = f"--output={tmp_path / 'made'}"
+    assert await change_of(hub.git, "r", "t", option, 1) is None
+    assert await commit_of(hub.git, option) is None
+    assert list(tmp_path.glob("made*")) == []
 
 
 @pytest.mark.parametrize(

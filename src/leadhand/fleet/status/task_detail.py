@@ -28,6 +28,7 @@ DIFF_CHARS = 200_000
 MESSAGE_CHARS = 8000
 ATTEMPTS_SHOWN = 50
 TESTS_SHOWN = 20
+_SHA = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _FAILING = re.compile(
     r"^(?:FAILED (?P<pytest>[^\s(]\S*)(?: - .*)?|(?:FAIL|ERROR): (?P<unittest>\S+ \([^)\n]*\)|\S+)"
     r"|\s*--- FAIL: (?P<go>\S+)|\s*not ok \d+ - (?P<tap>.+)"
@@ -101,8 +102,18 @@ def planned_of(step: StepState) -> Doc:
     }
 
 
+def is_commit(name: str) -> bool:
+    """Return whether a name is that of a commit.
+
+    A person who does a task gives its result, which may hold anything: also an option of git.
+    """
+    return _SHA.fullmatch(name) is not None
+
+
 async def change_of(git: Git, run: str, task: str, commit: str, attempts: int) -> Doc | None:
     """Return the difference that a task made: merged, or else the work saved of an attempt."""
+    if commit and not is_commit(commit):
+        return None
     try:
         if commit:
             return {"of": "commit", "commit": commit, **await _difference(git, commit)}
@@ -119,7 +130,9 @@ async def change_of(git: Git, run: str, task: str, commit: str, attempts: int) -
 
 
 async def commit_of(git: Git, sha: str) -> Doc | None:
-    """Return a commit on main."""
+    """Return a commit on main; None if there is none of that name."""
+    if not is_commit(sha):
+        return None
     try:
         found = await read_log(git, "--max-count=1", sha)
     except GitFailed:

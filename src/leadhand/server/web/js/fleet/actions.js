@@ -55,9 +55,9 @@ function Submit({ onClose, refresh }) {
   };
   return html`<${Modal} title="Submit epic" onClose=${onClose} wide><form class="stack" onSubmit=${send}>
     <p class="muted">An epic describes a change in Markdown. Without a list of tasks, the planner proposes them in waves.</p>
-    <label class="field">Epic<textarea rows="12" required spellcheck="false" placeholder=${HINT} value=${text} onInput=${(event) => put({ text: event.target.value })}></textarea></label>
+    <label class="field">Epic<textarea class="epic-input" rows="12" required spellcheck="false" placeholder=${HINT} value=${text} onInput=${(event) => put({ text: event.target.value })}></textarea></label>
     <div class="bar"><label class="field">Markdown file<input type="file" accept=".md,.markdown,text/markdown" onChange=${file} /></label>
-      <label class="field">Priority<input type="number" min="-1000" max="1000" step="1" placeholder="as in the epic" value=${priority} onInput=${(event) => put({ priority: event.target.value })} /></label></div>
+      <label class="field">Priority<input type="number" min="-1000" max="1000" step="1" placeholder="0" value=${priority} onInput=${(event) => put({ priority: event.target.value })} /></label></div>
     <${Trouble} error=${error} />
     <div class="actions end"><button type="button" onClick=${onClose}>Cancel</button><button type="submit" class="primary" disabled=${busy || !text.trim()}>Submit epic</button></div></form></${Modal}>`;
 }
