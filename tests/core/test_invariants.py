@@ -800,6 +800,10 @@ BAD = {
         "I54",
         lambda: Log(A, plan=TAKEN_OVER, params={"p": 2}).run("a").done(),
     ),
+    "taken over, and not said from where": (
+        "form",
+        lambda: Log(A, plan={"rerun_of": "q", "carried": {"b": {"run": 1}}}).run("a").done(),
+    ),
     "taken over from no run": (
         "I54",
         lambda: Log(A, plan={"carried": TAKEN_OVER["carried"]}, params={"p": 1}).run("a").done(),

@@ -244,3 +244,77 @@ async def test_a_parameter_that_is_not_the_recorded_result_breaks_a_rule(lead):
     state = State()
     evolve(state, started, at)
     assert state.permits.tainted
+
+
+@worker
+async def big() -> dict[str, str]:
+    CALLS.append("big")
+    return {"text": "x" * 400_000}
+
+
+@worker
+async def count_it(text: str) -> int:
+    CALLS.append("count")
+    if "write" in BROKEN:
+        raise Permanent("no ink")
+    return len(text)
+
+
+async def test_a_large_result_is_taken_over_from_its_artifact(tmp_path):
+    """Stored apart in the first run, checked against its hash, and the same in the second."""
+    CALLS.clear()
+    lead = Lead([big, count_it], store=tmp_path / "runs.db", actor="ann")
+    step = {
+        "id": "count",
+        "worker": "count_it",
+        "parameters": {"text": "${{ steps.big.data.text }}"},
+        "failure_action": "abort",
+    }
+    first = await failed_run(lead, {"steps": [{"id": "big", "worker": "big"}, step]})
+    again = await lead.rerun(first, from_step="count")
+    assert (again.status, again.result, CALLS) == ("succeeded", 400_000, ["count"])
+    assert lead.verify()["violations"] == []
+
+
+@worker(gives="told")
+async def pager() -> str:
+    CALLS.append("pager")
+    raise Permanent("no pager is in use any more")
+
+
+@worker(gives="told", cost=2)
+async def phone() -> str:
+    CALLS.append("phone")
+    return "told by phone"
+
+
+@worker(needs="told", gives="signed", effects=["ledger"])
+async def sign(told: str) -> str:
+    CALLS.append("sign")
+    if "write" in BROKEN:
+        raise Permanent("no ink")
+    return f"signed: {told}"
+
+
+async def test_a_step_that_was_replaced_leads_to_its_successor(tmp_path):
+    """The plan that was last accepted counts, under the names it was written with."""
+    CALLS.clear()
+    lead = Lead([pager, phone, sign], store=tmp_path / "runs.db", actor="ann")
+    tell = {"id": "tell", "worker": "pager", "gives": ["told"]}
+    last = {
+        "id": "last",
+        "worker": "sign",
+        "parameters": {"told": "${{ steps.tell.data }}"},
+        "failure_action": "abort",
+    }
+    goal = {"text": "x", "want": ["told", "signed"]}
+    first = await failed_run(lead, {"goal": goal, "planner": "goal", "steps": [tell, last]})
+    again = await lead.rerun(first, from_step="last", approve=True)
+    assert again.ok, again.reason
+    assert CALLS == ["sign"]
+    assert again.result == {"told": "told by phone", "signed": "signed: told by phone"}
+    CALLS.clear()
+    whole = await lead.rerun(first, approve=True)
+    assert whole.ok, whole.reason
+    assert CALLS == ["phone", "sign"], "the revision that took its place was accepted"
+    assert lead.verify()["violations"] == []

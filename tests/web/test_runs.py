@@ -185,15 +185,34 @@ def test_it_fits_a_phone(pages, stocked, place):
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-def test_what_was_exported_verifies_without_the_server(stocked, tmp_path):
-    """The bytes of the export, checked in an empty folder."""
-    import urllib.request
+def test_a_run_is_run_again_from_its_failed_step(pages, stocked):
+    """On its page: it asks for approval again, ends well, and leads back to the first."""
+    failed = stocked.runs["failed"]
+    page = at(pages, stocked, f"runs/{failed}")
+    page.get_by_role("button", name="Re-run", exact=True).click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("Approvals are needed again")
+    dialog.get_by_role("combobox").select_option("release")
+    dialog.get_by_role("button", name="Start new run").click()
+    expect(page).not_to_have_url(re.compile(failed))
+    run = re.search(r"#/runs/(\w+)", page.url).group(1)
+    expect(page.get_by_role("link", name="Review plan").first).to_be_visible()
+    expect(page.get_by_text(f"Re-run of {failed} from step release")).to_be_visible()
+    assert approve(stocked, run) == "succeeded"
+    expect(page.locator(".run-head .figures .status").first).to_contain_text("Succeeded")
+    done = stocked.call("GET", f"/runs/{run}")
+    assert [step["id"] for step in done["steps"]] == ["release"]
+    assert done["plan"]["carried"]["build"]["run"] == failed
 
+
+def test_an_export_is_downloaded_and_verifies_offline(pages, stocked, tmp_path):
+    """The file alone, in an empty folder; and the page verifies the log itself."""
     run = stocked.runs["good"]
-    request = urllib.request.Request(f"{stocked.url}api/v1/runs/{run}/export", b"{}", method="POST")
-    request.add_header("Authorization", f"Bearer {stocked.token}")
-    request.add_header("Content-Type", "application/json")
-    with urllib.request.urlopen(request, timeout=120) as response:
-        (tmp_path / "run.zip").write_bytes(response.read())
+    page = at(pages, stocked, f"runs/{run}")
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Export").click()
+    download.value.save_as(tmp_path / "run.zip")
     told = Folder(tmp_path).run("verify", "run.zip", "--json")
     assert (told.code, told.doc["run"]) == (0, run), str(told)
+    page.get_by_role("button", name="Verify").click()
+    expect(page.get_by_text(re.compile("^Verified: .* 0 violations"))).to_be_visible()

@@ -43,8 +43,19 @@ def result_digest(data: Json) -> str:
 
 
 def carried_results(plan: Doc) -> dict[str, CarriedResult]:
-    """Return the results that a run took over, by step, from the plan in its `RunStarted`."""
-    return msgspec.convert(plan.get("carried") or {}, dict[str, CarriedResult])
+    """Return the results that a run took over, by step, from the plan in its `RunStarted`.
+
+    Raise `ValueError` if the record is malformed.
+    """
+    carried = plan.get("carried")
+    if not carried:
+        return {}
+    try:
+        return msgspec.convert(carried, dict[str, CarriedResult])
+    except msgspec.ValidationError as error:
+        raise ValueError(
+            f"the record of results that were taken over is malformed: {error}"
+        ) from None
 
 
 def carried_data(started: ev.RunStarted) -> dict[str, Json]:
