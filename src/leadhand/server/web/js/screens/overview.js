@@ -26,6 +26,13 @@ export function Overview() {
     <${Shown} of=${found} what="Loading the overview">${(doc) => (doc.any_runs ? html`<${Whole} doc=${doc} />` : html`<${First} />`)}</${Shown}>`;
 }
 
+/** A row of what runs after an event; its steps are counted without those that others replaced. */
+function rowAfter(row, event) {
+  const next = patchRow(row, event);
+  const counts = event.patch?.counts;
+  return counts ? { ...next, steps: counts.steps - (counts.replaced ?? 0) } : next;
+}
+
 /** Rows follow the events; what a row does not hold is asked for again, not more often than once in two seconds. */
 function useLive(found) {
   useEffect(() => {
@@ -34,7 +41,7 @@ function useLive(found) {
     return follow((events) => {
       const { data } = found.state.value;
       if (!data || !events.some((event) => event.run && !event.run.startsWith("$"))) return;
-      const patched = data.running.map((row) => events.reduce((now, event) => (event.run === row.run ? patchRow(now, event) : now), row));
+      const patched = data.running.map((row) => events.reduce((now, event) => (event.run === row.run ? rowAfter(now, event) : now), row));
       found.state.value = { ...found.state.value, data: { ...data, running: patched } };
       again();
     });
@@ -54,8 +61,8 @@ function Tiles({ doc, waiting }) {
   const { total } = doc;
   const tile = (name, value, small, href) => html`<div class="tile card"><dt>${href ? html`<a href=${href}>${name}</a>` : name}</dt><dd>${value}<small>${small}</small></dd></div>`;
   return html`<dl class="tiles">${tile("Waiting", waiting, waiting === 1 ? "open item" : "open items", to(["inbox"]))}${tile("Running", doc.running_total, "now", to(["runs"], { status: "running" }))}
-    ${tile("Failed", total.failed, `of ${count(total.runs, "run")}`, to(["runs"], { status: "failed" }))}${tile("Success rate", percent(total.success_rate), `${total.succeeded} of ${count(total.runs - total.open, "ended run")}`)}
-    ${tile("Recovery rate", percent(total.recovery_rate), `${total.recovered} of ${count(total.failed_steps, "failed step")}`)}${tile("Cost", costs(total.cost, total.money), count(total.runs, "run"))}</dl>`;
+    ${tile("Failed", total.failed, `of ${count(total.runs, "run")}`, to(["runs"], { status: "failed", from: doc.range }))}${tile("Success rate", percent(total.success_rate), `${total.succeeded} of ${count(total.runs - total.open, "ended run")}`)}
+    ${tile("Recovery rate", percent(total.recovery_rate), `${total.recovered} of ${count(total.failed_steps, "failed step")}`)}${tile("Cost", costs(total.cost, total.money), count(total.runs, "run"), to(["usage"]))}</dl>`;
 }
 
 function Waiting({ rows }) {
@@ -80,7 +87,7 @@ function Row({ row }) {
 
 function Failed({ doc }) {
   if (!doc.failed.length) return html`<p class="card pad muted">No run failed in the last ${span(doc)}.</p>`;
-  return html`<ul class="card now-list">${doc.failed.map((row) => html`<${Failure} key=${row.run} row=${row} />`)}${doc.failed_more && html`<li class="pad"><a href=${to(["runs"], { status: "failed" })}>More failed runs</a></li>`}</ul>`;
+  return html`<ul class="card now-list">${doc.failed.map((row) => html`<${Failure} key=${row.run} row=${row} />`)}${doc.failed_more && html`<li class="pad"><a href=${to(["runs"], { status: "failed", from: doc.range })}>More failed runs</a></li>`}</ul>`;
 }
 
 function Failure({ row }) {

@@ -16,9 +16,9 @@ export const PLACES = [
   ["inbox", "Inbox", "M2.5 9.5 4.4 3h7.2l1.9 6.5V13h-11zM2.5 9.5H6l1 1.6h2l1-1.6h3.5"],
   ["runs", "Runs", "M2.5 4h11M2.5 8h11M2.5 12h7"],
   ["fleet", "Fleet", "M3 13V8.5M6.3 13V5M9.7 13V9.5M13 13V3"],
+  ["usage", "Usage", "M8 2.5A5.5 5.5 0 1 0 13.5 8H8zM10.5 2.8a5.5 5.5 0 0 1 2.7 2.7h-2.7z"],
   ["workers", "Workers", "M8 7a2.2 2.2 0 1 0 0-4.4A2.2 2.2 0 0 0 8 7zM3.4 13.4c.3-2.7 2.2-4 4.6-4s4.3 1.3 4.6 4"],
   ["library", "Library", "M3 3h3v10H3zM6 3h3v10H6zM9.6 3.6l2.5-.6 1.7 9.4-2.5.6z"],
-  ["usage", "Usage", "M8 2.5A5.5 5.5 0 1 0 13.5 8H8zM10.5 2.8a5.5 5.5 0 0 1 2.7 2.7h-2.7z"],
   ["settings", "Settings", "M2.5 4.5h6M11.5 4.5h2M2.5 11.5h2M7.5 11.5h6M10 3v3M6 10v3"],
 ];
 
