@@ -41,7 +41,7 @@ export function Log({ live, step, attempts, chosen, choose }) {
   const made = attempts.find((each) => each.attempt === chosen) ?? attempts.at(-1);
   const number = made.attempt;
   return html`<section class="log"><header class="section-head"><h3>Log</h3><span class="actions">${attempts.length > 1 && html`<label class="inline">Attempt <select value=${number} onChange=${(event) => choose(Number(event.target.value))}>${attempts.map((each) => html`<option value=${each.attempt}>${each.attempt}</option>`)}</select></label>`}
-      ${(made.output_bytes > 0 || !made.ended) && html`<a class="button small" href=${api.outputAddress(live.run, step, number)} download=${`${step}-${number}.log`}>Download</a>`}</span></header>
+      <a class="button small" href=${api.outputAddress(live.run, step, number)} download=${`${step}-${number}.log`}>Download</a></span></header>
     <${made.ended ? Kept : Printing} key=${number} live=${live} step=${step} number=${number} /></section>`;
 }
 
