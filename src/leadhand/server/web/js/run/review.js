@@ -135,7 +135,7 @@ const TOPICS = { start: "Start", changes: "Side effects", asks: "Questions", cos
 function Summary({ review }) {
   const topics = Object.keys(TOPICS).map((topic) => [topic, review.consequences.filter((each) => each.topic === topic)]).filter(([, all]) => all.length);
   return html`<section class="card pad reach"><div><h2><${Txt} v=${review.name || "Plan without a name"} /></h2>
-      <p class="summary"><${Risk} level=${review.risk} />${review.risk === "not declared" && review.policy_risk ? html` <span class="muted">policies treat it as ${review.policy_risk}</span>` : ""} <${Txt} v=${brief(review)} /></p>
+      <p class="summary"><${Risk} level=${review.risk} />${review.risk === "not declared" && review.policy_risk ? html` <span class="muted">policies treat it as ${review.policy_risk}</span> ·` : ""} <${Txt} v=${brief(review)} /></p>
       <p class="muted">Revision ${review.revision} ${origin(review.author)}${review.started_by ? ` · run started by ${review.started_by}` : ""}${review.since ? html` · waiting since <${Ago} at=${review.since} />` : ""}</p></div>
     <p class="reason"><${Glyph} shape="person" /><span>Approval needed: <${Txt} v=${review.why || review.reason} /></span></p>
     <div><h3>If you approve</h3><dl class="facts consequences">${topics.map(([topic, all]) => html`<div><dt>${TOPICS[topic]}</dt><dd><ul>${all.map((each) => html`<li>${label(each.text)}${each.steps.length > 0 && html`: <${StepLinks} steps=${each.steps} />`}</li>`)}</ul></dd></div>`)}</dl></div></section>`;
