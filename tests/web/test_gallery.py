@@ -41,7 +41,9 @@ def furnished(served):
     change = [{"path": "steps.publish.parameters.to", "value": "staging"}]
     served.call("POST", f"/runs/{runs['review']}/review/amend", {"hash": seen, "set": change})
     runs["running"] = begin(plan=patient(12))
-    served.call("PUT", "/library/publish", {"plan": publishing("abort")})
+    for params in ({}, {"to": {"type": "string"}, "tries": 3, "where": {"enum": ["a", "b"]}}):
+        served.call("PUT", "/library/publish", {"plan": publishing("abort") | {"params": params}})
+    served.call("POST", "/people", {"name": "ann", "role": "approver"})
     return runs
 
 
@@ -62,10 +64,14 @@ def places(runs):
         "compare": f"runs/{runs['review']}/plan?rev=2&from=1",
         "ledger": f"runs/{runs['failed']}/log",
         "outputs": f"runs/{runs['running']}/outputs",
+        "compare-runs": f"compare/{runs['failed']}/{runs['asking']}",
+        "usage": "usage",
+        "usage-workers": "usage?by=worker",
         "new": "new",
+        "new-library": "new?library=publish",
         "workers": "workers",
         "library": "library",
-        "kept": "library/publish",
+        "library-plan": "library/publish",
         "fleet": "fleet",
         "settings": "settings",
         "missing": "runs/nothing",
