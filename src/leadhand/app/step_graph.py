@@ -146,7 +146,7 @@ class AttemptRow(Struct, kw_only=True):
     artifacts: list[str]
     """References of its artifacts."""
     output_bytes: int
-    """The size of its printed output, in bytes."""
+    """The size of its printed output in bytes, if the log holds it; 0 for a longer one."""
 
 
 class StepDocument(StepNode, kw_only=True):
