@@ -171,6 +171,8 @@ def test_an_answer_without_words_is_refused_where_they_are_needed(pages):
     with Fake({"/inbox": inbox(*rows)}) as fake:
         page = pages(f"{fake.url}#/inbox")
         sent = lambda: [path for method, path, _ in fake.asked if method == "POST"]  # noqa: E731
+        expect(page.locator(".side .where")).to_have_text("demotest")  # project, environment
+        expect(page).to_have_title("(2) Inbox · demo · Leadhand")
         lacks, sign = (page.locator(".ask").filter(has_text=name) for name in ("lacks", "sign"))
         expect(lacks.locator(".primary")).to_have_count(0)
         lacks.get_by_role("button", name="Retry").click()
