@@ -67,6 +67,7 @@ def places(runs):
         "compare-runs": f"compare/{runs['failed']}/{runs['asking']}",
         "usage": "usage",
         "usage-workers": "usage?by=worker",
+        "usage-none": "usage?from=2020-01-01&to=2020-01-02",
         "new": "new",
         "new-library": "new?library=publish",
         "workers": "workers",

@@ -7,7 +7,7 @@ import { Bars } from "../ui/chart.js";
 import { Changes } from "../ui/plan_diff.js";
 import { SortTable } from "../ui/sort_table.js";
 import { api } from "../api.js";
-import { count, costs, duration, percent } from "../text.js";
+import { count, costs, duration, label, percent } from "../text.js";
 
 const LIVE = /^(RunStarted|RevisionApproved|RunEnded|ModelCalled|AttemptReported|QuestionAnswered)$/;
 
@@ -24,9 +24,9 @@ export function Compare() {
 }
 
 /** A name and two values in each row; those that differ are marked. */
-function Versus({ label, doc, rows }) {
+function Versus({ label: name, doc, rows }) {
   const run = (id) => html`<a class="mono" href=${to(["runs", id])}>${id}</a>`;
-  return html`<${Table} label=${label} kind="versus" columns=${["", run(doc.a.run), run(doc.b.run)]}>${rows.map(([name, one, other, differs]) => html`<tr key=${name} class=${differs ? "differs" : ""}><th scope="row"><${Txt} v=${name} /></th><td>${one}</td><td>${other}</td></tr>`)}</${Table}>`;
+  return html`<${Table} label=${name} kind="versus" columns=${["", run(doc.a.run), run(doc.b.run)]}>${rows.map(([name, one, other, differs]) => html`<tr key=${name} class=${differs ? "differs" : ""}><th scope="row"><${Txt} v=${name} /></th><td>${one}</td><td>${other}</td></tr>`)}</${Table}>`;
 }
 
 function outcome({ a, b, same_result: same }) {
@@ -52,7 +52,7 @@ const TONES = { succeeded: "good", failed: "bad", cancelled: "quiet", rejected: 
 const whole = (value) => value?.toLocaleString("en") ?? "–";
 const share = (value) => value?.toFixed(2) ?? "–";
 const COST = ["Cost", "cost", (value, row) => costs(value, row.money)];
-const RUNS = [["Runs", "runs", whole], ["Succeeded", "success_rate", percent], ["Recovered", "recovery_rate", percent], ["Approvals per run", "approvals_per_run", share], ["Without a person", "unattended_rate", percent], ["Mean time to answer", "answer_mean_s", duration], ["Mean duration", "duration_mean_s", duration], COST];
+const RUNS = [["Runs", "runs", whole], COST, ["Succeeded", "success_rate", percent], ["Recovered", "recovery_rate", percent], ["Approvals per run", "approvals_per_run", share], ["Without a person", "unattended_rate", percent], ["Mean time to answer", "answer_mean_s", duration], ["Mean duration", "duration_mean_s", duration]];
 const FAILED = ["Failed", "failure_rate", percent];
 const COLUMNS = {
   plan: RUNS, day: RUNS, worker: [["Attempts", "attempts", whole], FAILED, ["Time", "busy_s", duration], COST],
@@ -90,7 +90,7 @@ function Charts({ days }) {
   const bar = (label, tone, read) => ({ label, tone, values: days.map((row) => read(row) ?? 0) });
   const used = (bars) => bars.filter(({ values }, place) => !place || values.some(Boolean));
   return html`<div class="pair charts"><${Bars} label="Cost by day" names=${names} most=${1} bars=${used([bar("Dollars", "live", (row) => row.money), bar("Units", "quiet", (row) => row.cost - row.money)])} />
-    <${Bars} label="Runs by day" names=${names} bars=${used(Object.entries(TONES).map(([key, tone]) => bar(key, tone, (row) => row[key])))} /></div>`;
+    <${Bars} label="Runs by day" names=${names} bars=${used(Object.entries(TONES).map(([key, tone]) => bar(label(key), tone, (row) => row[key])))} /></div>`;
 }
 
 function Rows({ by, rows }) {
