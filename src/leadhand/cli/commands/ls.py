@@ -73,7 +73,7 @@ STATUSES = (*OPEN, *ENDED, QUEUED, UNREADABLE)
     default="-created",
     show_default=True,
     metavar="ORDER",
-    help="created, ended, duration or cost; with - in front, the largest first.",
+    help="Sort by created, ended, duration or cost; with - in front, the largest first.",
 )
 @click.option(
     "--limit", type=click.IntRange(1), default=50, show_default=True, help="List at most N runs."

@@ -2,7 +2,7 @@
 import { html, useEffect, useState } from "../lib.js";
 import { api } from "../api.js";
 import { ask, to } from "../router.js";
-import { inbox, may, now, session } from "../store.js";
+import { inbox, may, now, session, useResource } from "../store.js";
 import { attempt, notice } from "../notices.js";
 import { useKeys } from "../keys.js";
 import { Modal, confirm } from "../ui/dialog.js";
@@ -207,11 +207,13 @@ function Preview({ live, review, body, title, onSent, onClose }) {
 
 /** The whole plan as text. What comes out is reviewed again. */
 function Amend({ live, review, onClose }) {
-  const [text, setText] = useState(() => pretty({ ...review.plan, steps: review.steps }));
+  const found = useResource((signal) => api.revision(live.run, review.revision, signal), []);
+  const [typed, setText] = useState(null);
   const [body, setBody] = useState(null);
+  const text = typed ?? pretty(found.state.value.data?.plan ?? "");
   if (body) return html`<${Preview} live=${live} review=${review} body=${body} title=${`Amend revision ${review.revision}`} onSent=${onClose} onClose=${() => setBody(null)} />`;
   return html`<${Modal} title=${`Amend revision ${review.revision}`} wide=${true} onClose=${onClose}><form onSubmit=${(event) => (event.preventDefault(), setBody({ plan: text }))}>
-    <p class="muted">To change single fields, use Edit on a step.</p>
+    <p class="muted">To change single fields, use Edit on a step.</p><${Trouble} error=${found.state.value.error} />
     <label class="field">Plan (YAML or JSON)<textarea class="mono" rows="18" spellcheck="false" value=${text} onInput=${(event) => setText(event.target.value)}></textarea></label>
-    <div class="actions end"><button type="button" onClick=${onClose}>Cancel</button><button type="submit" class="primary">Preview changes</button></div></form></${Modal}>`;
+    <div class="actions end"><button type="button" onClick=${onClose}>Cancel</button><button type="submit" class="primary" disabled=${!text.trim()}>Preview changes</button></div></form></${Modal}>`;
 }
