@@ -348,6 +348,9 @@ def test_stale_reports_change_nothing_but_the_cost(tape):
         assert after.pop("seq") == before.pop("seq") + 1
         after.pop("last_at")
         before.pop("last_at")
+        was, now = before.pop("tally"), after.pop("tally")
+        changed = {key for key in was | now if was.get(key) != now.get(key)}
+        assert all(key.endswith("cost") for key in changed), changed
         assert after == before
 
 
