@@ -16,6 +16,7 @@ from leadhand.app.documents import Driver
 from leadhand.app.reader import Reader
 from leadhand.codec.events import decode_all
 from leadhand.core.state.evolve import evolve_all
+from leadhand.core.views.rows import RowFold
 from leadhand.engine.fold import fold, gc_paused
 from leadhand.errors import StoreCorrupt
 from leadhand.server.problems import missing
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 THREADS = 3
 RUNS_KEPT = 16
+ROWS_KEPT = 3
 STEPS_KEPT = 50_000
 """The number of steps over all runs that a reader caches."""
 
@@ -41,6 +43,7 @@ class CachedReader(Reader):
     def __init__(self, place: StoreLocation) -> None:
         super().__init__(place)
         self._kept: OrderedDict[str, State] = OrderedDict()
+        self._rows: OrderedDict[str, RowFold] = OrderedDict()
         self.driver = Driver()
 
     def header(self, run: str) -> RunHeader:
@@ -62,6 +65,19 @@ class CachedReader(Reader):
         ):
             self._kept.popitem(last=False)
         return state
+
+    def rows(self, run: str) -> RowFold:
+        """Return the rows of plan and execution of a run, as it is now on disk."""
+        fold = self._rows.pop(run, None) or RowFold()
+        with gc_paused():
+            entries = self.verified(run, fold.state.seq)
+            events = decode_all([(entry.version, entry.body) for entry in entries])
+            for entry, event in zip(entries, events, strict=True):
+                fold.add(entry.at, event)
+        self._rows[run] = fold
+        while len(self._rows) > ROWS_KEPT:
+            self._rows.popitem(last=False)
+        return fold
 
     def _further(self, run: str, state: State) -> State:
         with gc_paused():

@@ -37,7 +37,7 @@ from leadhand.core.views.model_calls import (
     model_call_document,
     model_call_rows,
 )
-from leadhand.core.views.rows import RowsDocument, rows_document
+from leadhand.core.views.rows import RowsDocument
 from leadhand.core.views.run_comparison import RunComparison
 from leadhand.errors import UsageError
 from leadhand.server import documents
@@ -78,7 +78,7 @@ async def rows(
 
     def make(desk: CachedReader) -> RowsDocument:
         desk.header(run)
-        return rows_document(((entry.at, event) for entry, event in desk.events(run)), after)
+        return desk.rows(run).document(after)
 
     return await seen(request, of_run(run), make)
 
