@@ -69,6 +69,10 @@ def test_the_graph_is_walked_by_arrows(pages, deploy):
     expect(page.locator("[data-step=step-1]")).to_be_focused()
 
 
+FOCUS = """() => { const here = document.activeElement;
+    return [here.dataset.reach ?? "", getComputedStyle(here).outlineStyle]; }"""
+
+
 def test_everything_that_can_be_clicked_is_reached_by_tab(pages, deploy):
     """On each screen, Tab alone comes to every button, link and field that is shown."""
     run = deploy.call("POST", "/runs", {"plan": PLAN, "review": True})["run"]
@@ -76,18 +80,24 @@ def test_everything_that_can_be_clicked_is_reached_by_tab(pages, deploy):
     page = pages(deploy.entry)
     expect(page.get_by_role("heading", name="Overview", level=1)).to_be_visible()
     look = (ROOT / "tests" / "web" / "reach.js").read_text()
-    fixed = ("overview", "inbox", "runs", "new", "workers", "library", "settings")
-    for place in (*fixed, f"runs/{run}/plan"):
+    deploy.call("PUT", "/library/deploy", {"plan": PLAN})
+    fixed = ("overview", "inbox", "runs", "usage", "new", "new?library=deploy", "workers")
+    views = (f"runs/{run}", f"runs/{run}/graph", f"runs/{run}/plan", f"runs/{run}/log")
+    ident = next(step["id"] for step in PLAN["steps"])
+    more = ("library", "library/deploy", "settings", f"compare/{run}/{run}")
+    for place in (*fixed, *views, f"runs/{run}?step={ident}", *more):
         page.goto(f"{deploy.url}#/{place}")
+        expect(page.locator("main .loading")).to_have_count(0)
         page.wait_for_timeout(300)
         page.evaluate("document.activeElement.blur()")
         wanted = set(json.loads(page.evaluate(look)))
         seen = set()
-        for _ in range(len(wanted) + 8):
+        for _ in range(len(wanted) + 20):
             page.keyboard.press("Tab")
-            here = page.evaluate("document.activeElement.dataset.reach ?? ''")
+            here, style = page.evaluate(FOCUS)
             seen.add(here)
-            style = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+            if wanted <= seen:
+                break
             assert not here or style != "none", f"{here} does not show its focus"
         assert wanted <= seen, f"{place}: {sorted(wanted - seen)}"
 

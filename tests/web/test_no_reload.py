@@ -165,6 +165,7 @@ STEP = "runs/{run}?step=publish"
 PAUSE, HOLD = said("pause", reason="x"), said("steps/last/hold", reason="x")
 STOP = on("POST", "/stop-all", {"reason": "fire"})
 ACTIONS = {
+    "start": (nothing, lambda served, _run: failed(served), ["usage", "workers", "overview"]),
     "approve": (reviewed, decide("approve"), [PLAN, "inbox"]),
     "reject": (reviewed, decide("reject", reason="no"), [PLAN, "overview"]),
     "request changes": (planned, decide("request_changes", text="smaller"), [PLAN, LOG]),
