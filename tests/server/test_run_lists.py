@@ -2,6 +2,7 @@
 
 import csv
 import io
+import time
 
 import pytest
 
@@ -137,3 +138,20 @@ def test_labels_are_checked(client):
         assert client.post("/runs", json=body).status_code in (400, 422), wrong
     body = {"plan": plan_of({"id": "a", "worker": "say"}), "labels": ["a=1", "a=2"]}
     assert client.post("/runs", json=body).status_code == 422
+
+
+def test_the_inbox_shows_the_question_of_a_run_that_goes_on(client):
+    """A summary is written when something begins to wait, not only when the status changes."""
+    steps = (
+        {"id": "a", "worker": "nap", "parameters": {"seconds": 600}},
+        {"id": "b", "worker": "say", "parameters": {"text": "x"}},
+        {"id": "c", "worker": "human", "action": "decide", "depends_on": ["b"]},
+    )
+    run = client.post("/runs", json={"plan": plan_of(*steps)}).json()["run"]
+    limit = time.monotonic() + 60
+    while not any(row["run"] == run for row in client.get("/inbox").json()["items"]):
+        assert time.monotonic() < limit
+        time.sleep(0.05)
+    assert client.get(f"/runs/{run}").json()["status"] == "running"
+    assert client.post(f"/runs/{run}/cancel", json={}).status_code == 200
+    assert ended(client, run)["status"] == "cancelled"
