@@ -41,6 +41,10 @@ def sample(hint):
         return WorkerSpec(name="w", offers={"": offer})
     if hint is ev.GuestProcess:
         return ev.GuestProcess(7, 8, "b", "/tmp", "python")
+    if hint is ev.StepComment:
+        return ev.StepComment("c1", "x", "a")
+    if hint is ev.CommentAnswer:
+        return ev.CommentAnswer("c1", "addressed", "x")
     raise AssertionError(f"no sample for {hint}")
 
 

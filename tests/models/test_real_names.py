@@ -167,7 +167,8 @@ def events(store, run):
 
 
 @pytest.mark.parametrize("name", NAMES)
-async def test_it_works_as_an_agent_with_tools(name, monkeypatch):
+async def test_it_works_as_an_agent_with_tools(name, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
     seen = []
 
     @worker(effects=())

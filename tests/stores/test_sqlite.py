@@ -494,6 +494,19 @@ def test_somebody_elses_database(path, opening):
     assert raw(path, "SELECT name FROM sqlite_master") == [("recipes",)]
 
 
+def test_a_database_without_lists_is_refused(tmp_path):
+    """As development versions wrote it, for writing and for reading."""
+    path = tmp_path / "old.db"
+    asyncio.run(SqliteStore(path).close())
+    with sqlite3.connect(path) as connection:
+        connection.execute("DROP TABLE listed")
+    connection.close()
+    for opening in (SqliteStore, SqliteReader):
+        with pytest.raises(StoreError, match="development version"):
+            opening(path)
+
+
+
 async def test_a_damaged_page(path):
     """Found when it is read, and named."""
     store = SqliteStore(path)

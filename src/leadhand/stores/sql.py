@@ -89,6 +89,11 @@ def version(connection: sqlite3.Connection, path: Path) -> int:
     if connection.execute(sql["has_meta"]).fetchone()[0]:
         row = connection.execute(sql["meta"], ("schema",)).fetchone()
         if row is not None and isinstance(row[0], int):
+            if row[0] and not connection.execute(sql["has_lists"]).fetchone()[0]:
+                raise StoreError(
+                    f"{path}: made by a development version of Leadhand, or altered: its tables of "
+                    "lists and totals are missing. Fix: move it away and start with a new database."
+                )
             return row[0]
     raise StoreError(
         f"{path}: this is a SQLite database, but not one of Leadhand's. "

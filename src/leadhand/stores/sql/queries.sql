@@ -6,6 +6,10 @@ SELECT count(*) FROM sqlite_master;
 -- Whether the file is one of ours at all.
 SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'meta';
 
+-- name: has_lists
+-- Whether the file has the tables that follow from the summaries.
+SELECT count(*) = 2 FROM sqlite_master WHERE type = 'table' AND name IN ('listed', 'totals');
+
 -- name: meta
 -- One fact about the file.
 SELECT value FROM meta WHERE key = ?;
