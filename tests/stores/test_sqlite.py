@@ -506,7 +506,6 @@ def test_a_database_without_lists_is_refused(tmp_path):
             opening(path)
 
 
-
 async def test_a_damaged_page(path):
     """Found when it is read, and named."""
     store = SqliteStore(path)
