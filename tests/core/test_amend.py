@@ -12,7 +12,7 @@ from leadhand.core.decide.planner_answer import findings, revision_hash
 from leadhand.core.logcheck.checker import check
 from leadhand.core.plan.amend import MISSING, amendment, changes, edit, parts_of, value_at
 from leadhand.core.plan.canonical import follow
-from leadhand.core.plan.diff import diff
+from leadhand.core.plan.diff import diff, differences
 from leadhand.core.plan.graph import order
 from leadhand.core.plan.revisions import plan_of, revisions, standalone
 from leadhand.errors import UsageError
@@ -406,3 +406,19 @@ def test_whatever_is_amended_fits_and_the_run_ends_well(story):
         alone["steps"]
     )
     assert msgspec.json.encode(alone)
+
+
+@pytest.mark.parametrize("value", [5, [5], [{"a": 1}], [{"step": []}], {"a": 1}])
+def test_malformed_dependencies_are_a_difference_and_no_accident(value):
+    """The linter says what is wrong with them."""
+    plan = {"steps": [{"id": "a", "worker": "w"}, {"id": "b", "worker": "w", "depends_on": ["a"]}]}
+    after = edit(plan, [("steps.b.depends_on", value)])
+    assert differences(plan, after)
+    assert [step["id"] for step in changes(plan, after, {"b": "waiting"}).add]
+
+
+def test_a_value_may_be_read_by_what_was_edited_before():
+    plan = {"steps": [{"id": "a", "worker": "w"}]}
+    found = edit(plan, [("budget", 3), ("steps.a.cost", lambda doc: doc["budget"] + 1)])
+    assert found["steps"][0]["cost"] == 4
+    assert plan == {"steps": [{"id": "a", "worker": "w"}]}

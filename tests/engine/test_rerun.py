@@ -12,7 +12,9 @@ from leadhand.core.policy import Policy
 from leadhand.core.state.evolve import evolve
 from leadhand.core.state.model import State
 from leadhand.core.views.ledger import describe
+from leadhand.engine.fold import fold
 from leadhand.errors import Conflict, UsageError
+from leadhand.workers.declared import declared_workers
 
 CALLS: list[str] = []
 BROKEN: set[str] = set()
@@ -318,3 +320,23 @@ async def test_a_step_that_was_replaced_leads_to_its_successor(tmp_path):
     assert whole.ok, whole.reason
     assert CALLS == ["phone", "sign"], "the revision that took its place was accepted"
     assert lead.verify()["violations"] == []
+
+
+async def test_what_a_trusted_worker_made_of_untrusted_data_stays_untrusted(tmp_path):
+    """The step that read the data is not taken over itself; the new run counts as having read."""
+    table = {"fetch": {"command": ["echo", "from outside"]}}
+    found = declared_workers(table, folder=tmp_path)
+    lead = Lead([*found, note], store=tmp_path / "leadhand.db")
+    text = {"a": "${{ steps.a.data.stdout }}", "b": "${{ steps.b.data }}"}
+    steps = [
+        {"id": "a", "worker": "fetch"},
+        {"id": "b", "worker": "note", "parameters": {"text": text["a"]}},
+        {"id": "c", "worker": "note", "parameters": {"text": text["b"]}},
+    ]
+    first = await lead.run({"steps": steps})
+    again = await lead.rerun(first.run, from_step="c")
+    with reading(lead._readable()) as reader:
+        state = fold(reader.store.read(again.run))
+    assert state.started is not None
+    assert [*carried_results(state.started.plan)] == ["b"]
+    assert state.permits.tainted

@@ -202,3 +202,10 @@ def test_lint_lists_parameters_and_no_message_names_an_option(server):
             "Give it with `params` to=VALUE, or add a default.",
             "Say where it is: `params` key=env:VARIABLE.",
         ]
+
+
+@pytest.mark.parametrize("name", ["policy", "Nobody", "Owner", "\u043ewner", "a\\b", ".", ".."])
+def test_names_that_mean_someone_else_or_have_no_address_are_refused(owned, name):
+    with owner_of(owned) as client:
+        found = client.post("/people", json={"name": name, "role": "approver"})
+        assert found.status_code in (409, 422), found.text

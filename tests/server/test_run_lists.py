@@ -155,3 +155,10 @@ def test_the_inbox_shows_the_question_of_a_run_that_goes_on(client):
     assert client.get(f"/runs/{run}").json()["status"] == "running"
     assert client.post(f"/runs/{run}/cancel", json={}).status_code == 200
     assert ended(client, run)["status"] == "cancelled"
+
+
+@pytest.mark.parametrize("cursor", ["9" * 40 + ".1", "1." + "9" * 40, "--5.1", "٣.٣", "1", "."])
+def test_a_cursor_that_was_not_given_out_is_refused(client, cursor):
+    found = client.get("/runs", params={"cursor": cursor})
+    assert found.status_code == 400
+    assert "of no page that was given out" in found.json()["detail"]

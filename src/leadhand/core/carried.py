@@ -34,7 +34,7 @@ class CarriedResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     param: str = ""
     """The parameter that holds the data; empty if no step of the new run uses it."""
     untrusted: bool = False
-    """Whether its worker's results are untrusted."""
+    """Whether its worker's results are untrusted, or its run had read such data."""
 
 
 def result_digest(data: Json) -> str:

@@ -10,7 +10,8 @@ Laws:
    neither claims to have run them nor undoes them.
 3. Each result that is taken over is recorded in `carried`, with the attempt and the log entry that
    it comes from and the digest of the data, so that `leadhand verify` can compare both logs.
-4. A result of an untrusted worker stays untrusted: the new run counts as having read such data.
+4. Once a run has read untrusted data, every result that is taken over from it is untrusted,
+   whoever made it: the new run counts as having read such data.
 """
 
 from __future__ import annotations
@@ -315,12 +316,13 @@ class _Carrying:
             )
         entry, attempt = self._reports[name]
         worker = self._state.catalog.workers.get(step.worker)
+        tainted = self._state.permits.tainted  # what a trusted worker made of such data, too
         self.carried[name] = CarriedResult(
             run=self._state.run,
             attempt=attempt,
             entry=entry,
             digest=result_digest(self._data_of(step)),
-            untrusted=worker is not None and not worker.trusted,
+            untrusted=tainted or (worker is not None and not worker.trusted),
         )
         return self.carried[name]
 

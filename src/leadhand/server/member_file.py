@@ -10,6 +10,8 @@ import re
 import tomllib
 from typing import TYPE_CHECKING, NamedTuple
 
+from leadhand.core.review.decisions import NO_PERSON
+from leadhand.core.review.identity import same_person_key
 from leadhand.errors import Conflict, NotAllowed, UsageError
 from leadhand.server.settings import is_name, server_of
 from leadhand.settings.review import refuse_namesakes
@@ -48,6 +50,8 @@ def add_member(settings: Settings, name: str, role: str, token: str) -> FileEdit
     """Add a person who may sign in, with the hash of a token. Raise `Conflict` for a taken name."""
     if not is_name(name):
         raise UsageError(f"{name[:80]!r} is not a valid name (1 to 64 characters, no /)")
+    if same_person_key(name) in NO_PERSON:
+        raise UsageError(f"{name} stands for decisions without a person. Fix: take another name")
     known = server_of(settings).people
     if name in known:
         raise Conflict(f"{name} already has a token. Fix: serve token remove {name}")

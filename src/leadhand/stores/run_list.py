@@ -26,6 +26,7 @@ PREFIXED_MAX = 20
 """More runs than this are not told apart by a few characters."""
 SORTS = ("created", "ended", "duration", "cost")
 """By what a list can be sorted."""
+_CURSOR = re.compile(r"-?[0-9]{1,18}\.[0-9]{1,18}", re.ASCII)
 
 
 class RunFacts(NamedTuple):
@@ -87,9 +88,9 @@ def place_in(query: RunQuery) -> tuple[int, int] | None:
     """Return the place that a cursor names: the value that is sorted by, and the run's number."""
     if not query.cursor:
         return None
-    value, _, number = query.cursor.partition(".")
-    if not (value.lstrip("-").isdecimal() and number.isdecimal()) or len(query.cursor) > 60:
+    if not _CURSOR.fullmatch(query.cursor):
         raise ValueError("this cursor is of no page that was given out")
+    value, _, number = query.cursor.partition(".")
     return int(value), int(number)
 
 
@@ -143,7 +144,7 @@ def listing(statement: str, query: RunQuery, words: Wording) -> tuple[str, dict[
         "library": query.library,
         "text": query.text.lower(),
         "like": "%" + re.sub("([%_^])", r"^\1", query.text) + "%",
-        "limit": query.limit + 1,
+        "limit": min(query.limit, FOREVER) + 1,
     }
 
 

@@ -25,7 +25,7 @@ from leadhand.core.plan.canonical import (
     same_json,
 )
 from leadhand.core.plan.diff import diff, lines
-from leadhand.core.plan.graph import dependencies
+from leadhand.core.plan.graph import written_dependencies
 from leadhand.core.plan.references import describe
 from leadhand.core.plan.revisions import plan_of, rename_references
 from leadhand.core.state.model import MOVABLE, REPLACEABLE
@@ -34,7 +34,7 @@ from leadhand.core.wording import closest, escaped, listed, shown
 from leadhand.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from leadhand.core.plan.model import Doc, Json
     from leadhand.core.state.model import State
@@ -104,18 +104,20 @@ def step_at(
 
 def edit(
     plan: Doc,
-    sets: Iterable[tuple[str, Json]] = (),
+    sets: Iterable[tuple[str, Json | Callable[[Doc], Json]]] = (),
     unset: Iterable[str] = (),
     *,
     heirs: Mapping[str, str] | None = None,
 ) -> Doc:
     """Return a copy of `plan` with the values of `sets` put in and the paths of `unset` taken out.
 
-    `heirs` maps superseded step ids to their successors. Raise `UsageError`, which names the path
+    A value may be a function of the plan after the edits before it. `heirs` maps superseded step
+    ids to their successors. Raise `UsageError`, which names the path
     and the keys present there, for a path that does not fit the plan.
     """
     found: Doc = _copy(plan)
-    for path, value in sets:
+    for path, given in sets:
+        value: Json = given(found) if callable(given) else given
         walk = _Walk(found, path, heirs)
         if walk.adds_step(value):
             continue
@@ -366,7 +368,7 @@ class _Edited:
                 cancel.append(ident)
         gone = set(cancel)
         for ident, step in self.new.items():
-            for name, tolerant in dependencies(step).items():
+            for name, tolerant in written_dependencies(step).items():
                 heir = follow(name, self.heirs)
                 if heir in gone and not tolerant:
                     self.wrong.append(f"step {ident} waits for {name}, which was taken out")

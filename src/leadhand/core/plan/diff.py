@@ -24,7 +24,7 @@ from leadhand.core.plan.canonical import (
     named_steps,
     same_json,
 )
-from leadhand.core.plan.graph import ancestors, dependencies
+from leadhand.core.plan.graph import ancestors, written_dependencies
 from leadhand.core.plan.model import Json
 from leadhand.core.visible import visible_key, visible_pair, visible_value
 
@@ -169,7 +169,7 @@ def _waits(plan: Doc, heirs: Mapping[str, str]) -> dict[str, dict[str, str]]:
     """Return the dependencies of each step by current names, each with the name as written."""
     steps = named_steps(plan.get("steps")) or {}
     return {
-        follow(name, heirs): {follow(other, heirs): other for other in dependencies(step)}
+        follow(name, heirs): {follow(other, heirs): other for other in written_dependencies(step)}
         for name, step in steps.items()
     }
 

@@ -44,6 +44,14 @@ def dependencies(step: Doc) -> dict[str, bool]:
     return found
 
 
+def written_dependencies(step: Doc) -> dict[str, bool]:
+    """Return `dependencies` of a step as a person wrote it: none if they are malformed."""
+    try:
+        return {name: each for name, each in dependencies(step).items() if isinstance(name, str)}
+    except (AttributeError, KeyError, TypeError):  # the linter says what is wrong
+        return {}
+
+
 def used_results(step: Doc) -> list[str]:
     """Return the ids of the other steps whose results `step` uses, each once."""
     found: dict[str, None] = {}

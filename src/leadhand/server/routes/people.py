@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import APIRouter, Path, Request, Response
 
 from leadhand.core.host_events import PersonChanged
+from leadhand.core.review.identity import namesake
 from leadhand.errors import Conflict
 from leadhand.server import documents
 from leadhand.server.accounts import digest_of, new_token
@@ -48,10 +49,14 @@ async def add(request: Request, form: PersonForm) -> Response:
     app_state, token = app_state_of(request), new_token()
     if not is_name(form.name):
         raise RequestRefused(422, "a name has 1 to 64 characters, no slash, no space at its ends")
+    if "\\" in form.name or form.name in (".", ".."):  # no address could remove them
+        raise RequestRefused(422, "a name has no backslash and is more than dots")
     async with app_state.editing:
         known = await apart(app_state.people.everyone)
         if any(each.name == form.name for each in known):
             raise Conflict(f"{form.name} may sign in already")
+        if namesake(form.name, [each.name for each in known if each.owner]):
+            raise Conflict(f"people could take {form.name} for the owner")
         file = await _changed(
             request,
             PersonChanged(form.name, person_of(request).name, form.role),

@@ -28,6 +28,7 @@ from leadhand.server.request_forms import (
     AmendForm,
     ApproveForm,
     ChangesForm,
+    PlanEdit,
     ReassignForm,
     RejectForm,
     plan_document,
@@ -155,13 +156,14 @@ async def _whole(form: AmendForm) -> Doc | None:
 def _amended(state: State, form: AmendForm, whole: Doc | None) -> tuple[Doc, list[ChangeRow]]:
     """Return the plan after an amendment, and the differences to the plan as it is."""
     before, heirs = plan_of(state)
-    after = whole if whole is not None else before
-    for each in form.set:
-        value = each.value
-        if each.text is not None:
-            value = typed_value(after, each.path, each.text, heirs, state.catalog)
-        after = edit(after, [(each.path, value)], heirs=heirs)
-    after = edit(after, unset=form.unset, heirs=heirs)
+
+    def value(each: PlanEdit) -> Any:
+        if each.text is None:
+            return each.value
+        return lambda plan: typed_value(plan, each.path, each.text or "", heirs, state.catalog)
+
+    sets = [(each.path, value(each)) for each in form.set]
+    after = edit(whole if whole is not None else before, sets, form.unset, heirs=heirs)
     changes = differences(before, after, heirs, held_by(state))
     return after, [each.document() for each in changes]
 
