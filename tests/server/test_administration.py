@@ -6,7 +6,9 @@ import pytest
 
 from leadhand.app.reader import Reader
 from leadhand.core.host_events import HOST_STREAM, PersonChanged
+from leadhand.errors import Conflict
 from leadhand.server.accounts import token_file
+from leadhand.server.member_file import change_role, remove_member
 from leadhand.server.settings import server_of
 from tests.support.cli import Folder
 from tests.support.serving import SECOND, TOKENS, ended, plan_of, project, served, settings_in
@@ -209,3 +211,24 @@ def test_names_that_mean_someone_else_or_have_no_address_are_refused(owned, name
     with owner_of(owned) as client:
         found = client.post("/people", json={"name": name, "role": "approver"})
         assert found.status_code in (409, 422), found.text
+
+
+def test_an_edit_keeps_what_others_wrote(tmp_path):
+    """Comments of the next table, ends of lines, a link, and a change in between."""
+    text = (
+        '# head\r\n[server.people.cat]\r\nrole = "viewer"\r\ntoken = "sha256:' + "1" * 64 + '"\r\n'
+        "\r\n# about fetch\r\n[workers.fetch]\r\ncommand = ['echo']\r\n"
+    )
+    real, link = tmp_path / "real.toml", tmp_path / "leadhand.toml"
+    real.write_bytes(text.encode())
+    link.symlink_to(real)
+    edit = remove_member(settings_in(tmp_path), "cat")
+    late = change_role(settings_in(tmp_path), "cat", "operator")
+    edit.write()
+    assert link.is_symlink()
+    assert (
+        real.read_bytes() == b"# head\r\n# about fetch\r\n[workers.fetch]\r\ncommand = ['echo']\r\n"
+    )
+    with pytest.raises(Conflict, match="changed by someone else"):
+        late.write()
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["leadhand.toml", "real.toml"]

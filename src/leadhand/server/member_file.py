@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import tomllib
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -32,17 +33,27 @@ class FileEdit(NamedTuple):
 
     file: Path
     text: str
+    before: str
+    """The text that was edited: another process may have changed it since."""
 
     def write(self) -> Path:
-        """Replace the file's text atomically; return the file."""
-        beside = self.file.with_name(f".{self.file.name}.new")
+        """Replace the file's text atomically; return the file. Raise `Conflict` if it changed."""
+        file = self.file.resolve()  # a link stays one
+        beside = file.with_name(f".{file.name}.{secrets.token_hex(4)}.new")
         try:
-            beside.write_text(self.text, encoding="utf-8")
-            if self.file.exists():
-                beside.chmod(self.file.stat().st_mode & 0o777)
-            os.replace(beside, self.file)  # noqa: PTH105 - the one that replaces on every system
+            with beside.open("xb") as new:
+                new.write(self.text.encode())
+                new.flush()
+                os.fsync(new.fileno())
+            if file.exists():
+                beside.chmod(file.stat().st_mode & 0o777)
+            if _text(file) != self.before:
+                raise Conflict(f"{self.file}: was changed by someone else. Fix: try again")
+            os.replace(beside, file)  # noqa: PTH105 - the one that replaces on every system
         except OSError as error:
             raise NotAllowed(f"{self.file}: cannot be written: {error.strerror}") from None
+        finally:
+            beside.unlink(missing_ok=True)
         return self.file
 
 
@@ -63,26 +74,28 @@ def add_member(settings: Settings, name: str, role: str, token: str) -> FileEdit
     before = _text(file)
     gap = "" if not before else "\n" if before.endswith("\n") else "\n\n"
     table = f'{_head(name)}\nrole = "{role}"\ntoken = "{token}"\n'
-    return _checked(file, before + gap + table, name, role)
+    return _checked(file, before, before + gap + table, name, role)
 
 
 def change_role(settings: Settings, name: str, role: str) -> FileEdit:
     """Change the role of a person; the token stays."""
     file = settings.root / PROJECT_FILE
-    lines = _text(file).splitlines(keepends=True)
+    before = _text(file)
+    lines = before.splitlines(keepends=True)
     begin, end = _table(file, lines, name)
     for at in range(begin, end):
         if _ROLE.match(lines[at]):
             lines[at] = f'role = "{role}"\n'
-    return _checked(file, "".join(lines), name, role)
+    return _checked(file, before, "".join(lines), name, role)
 
 
 def remove_member(settings: Settings, name: str) -> FileEdit:
     """Remove a person."""
     file = settings.root / PROJECT_FILE
-    lines = _text(file).splitlines(keepends=True)
+    before = _text(file)
+    lines = before.splitlines(keepends=True)
     begin, end = _table(file, lines, name)
-    return _checked(file, "".join(lines[:begin] + lines[end:]), name, "")
+    return _checked(file, before, "".join(lines[:begin] + lines[end:]), name, "")
 
 
 def _table(file: Path, lines: list[str], name: str) -> tuple[int, int]:
@@ -94,7 +107,11 @@ def _table(file: Path, lines: list[str], name: str) -> tuple[int, int]:
     end = begin + 1
     while end < len(lines) and not lines[end].lstrip().startswith("["):
         end += 1
-    return begin, end
+    last = end  # comments after the last value may be about the next table
+    while last > begin + 1 and lines[last - 1].strip()[:1] in ("", "#"):
+        last -= 1
+    comments = (at for at in range(last, end) if lines[at].strip())
+    return begin, next(comments, end)
 
 
 def _head(name: str) -> str:
@@ -105,14 +122,14 @@ def _head(name: str) -> str:
 
 def _text(file: Path) -> str:
     try:
-        return file.read_text(encoding="utf-8")
+        return file.read_bytes().decode()  # with its ends of lines
     except FileNotFoundError:
         return ""
     except OSError as error:
         raise NotAllowed(f"{file}: cannot be read: {error.strerror}") from None
 
 
-def _checked(file: Path, text: str, name: str, role: str) -> FileEdit:
+def _checked(file: Path, before: str, text: str, name: str, role: str) -> FileEdit:
     """Return an edit after which the person has this role; empty: is not there."""
     try:
         people = tomllib.loads(text).get("server", {}).get("people", {})
@@ -122,4 +139,4 @@ def _checked(file: Path, text: str, name: str, role: str) -> FileEdit:
         ) from None
     if people.get(name, {}).get("role", "") != role:
         raise UsageError(f"{file}: cannot be edited automatically. Fix: edit it by hand")
-    return FileEdit(file, text)
+    return FileEdit(file, text, before)

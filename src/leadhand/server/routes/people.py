@@ -114,7 +114,10 @@ async def _changed(
     root = app_state.settings.root
     edit = await apart(lambda: prepare(load_settings(folder=root)))
     await app_state.host.tell_host(event)
-    file = await apart(edit.write)
+    try:
+        file = await apart(edit.write)
+    except Conflict:  # the terminal changed the file in between
+        file = await apart(lambda: prepare(load_settings(folder=root)).write())
     await apart(app_state.people.everyone)
     what = f"may sign in as {event.role}" if event.role else "was removed"
     app_state.supervisor.tell(f"{event.person} {what}, by {event.actor}; see {file}")
