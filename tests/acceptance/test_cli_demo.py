@@ -80,8 +80,10 @@ def test_doctor_says_where_settings_come_from(tmp_path):
     done = folder.run("doctor", "--json", LEADHAND_POLICY__TIMEOUT="2 minutes")
     assert done.code == 0, done
     settings = done.doc["settings"]
-    assert settings["policy.attempts"] == {"value": 5, "from": str(tmp_path / "leadhand.toml")}
-    assert settings["policy.timeout"] == {"value": 120, "from": "LEADHAND_POLICY__TIMEOUT"}
+    attempts, timeout = settings["policy.attempts"], settings["policy.timeout"]
+    assert (attempts["value"], attempts["from"]) == (5, str(tmp_path / "leadhand.toml"))
+    assert (timeout["value"], timeout["from"]) == (120, "LEADHAND_POLICY__TIMEOUT")
+    assert attempts["meaning"] == "The number of attempts of one step by one worker."
     assert settings["policy.jitter"]["from"] == "default"
     checks = {check["what"]: check for check in done.doc["checks"]}
     assert {"python", "sqlite", "store", "disk", "workers", "notify"} <= checks.keys()

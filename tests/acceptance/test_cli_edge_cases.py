@@ -159,7 +159,7 @@ def test_a_lead_from_settings_has_what_the_command_line_has(folder, monkeypatch)
     assert outcome.ok
     assert outcome.result["stdout"] == "3 failed\n"
     (row,) = lead.list()
-    assert [msgspec.to_builtins(row)] == folder.run("ls", "--json").doc
+    assert [msgspec.json.decode(msgspec.json.encode(row))] == folder.run("ls", "--json").doc
     assert (row.run, row.status) == (outcome.run, "succeeded")
     assert lead.list(status="failed") == []
     assert lead.verify(outcome.run)["valid"] is True

@@ -247,6 +247,7 @@ def test_with_nothing_to_undo_it_says_so_and_ends_as_the_run_did(folder):
 TAKE_A_RUN = {
     "answer": ("/q1", "retry"),
     "cancel": (),
+    "compare": ("zzz",),
     "diff": (),
     "export": ("-o", "out.zip"),
     "hold": ("b",),
@@ -254,6 +255,7 @@ TAKE_A_RUN = {
     "pause": (),
     "redo": ("check", "--reason", "x"),
     "release": ("b",),
+    "rerun": (),
     "resume": (),
     "review": (),
     "rollback": (),

@@ -126,7 +126,10 @@ def found_by_search(browser, address):
     offered = reader.page.get_by_role("option")
     offered.filter(has_text="Circuit breakers").first.wait_for()
     assert field.input_value() == "circuit breaker"
-    text = offered.all_inner_texts()
+    text, before = offered.all_inner_texts(), []
+    while text != before:  # results come in parts
+        reader.page.wait_for_timeout(500)
+        text, before = offered.all_inner_texts(), text
     reader.context.close()
     assert not reader.wrong, "\n".join(reader.wrong)
     return text

@@ -663,7 +663,7 @@ def summary(state: State) -> RunSummary:
     plan = started.plan if started else {}
     told = RunSummary(
         status=run_status(state),
-        goal=goal_of(state).text[:500],
+        goal=_stored(goal_of(state).text, 500),
         plan=str(plan.get("plan_id", "")),
         steps=len(state.steps),
         settled=settled_steps(state),
@@ -675,16 +675,21 @@ def summary(state: State) -> RunSummary:
         cost=round(state.spent, 6),
         money=money_of(state),
         library=plan.get("library") or UNSET,
-        actor=started.actor[:NAME_MAX] if started else "",
+        actor=_stored(started.actor, NAME_MAX) if started else "",
         labels=started.labels if started else (),
         environment=started.environment if started else "",
         ended=(state.ended_at or 1) if ended else 0,  # a simulated clock may show 0
-        reason=ended.reason[:REASON_MAX] if ended and ended.status != "succeeded" else "",
+        reason=_stored(ended.reason, REASON_MAX) if ended and ended.status != "succeeded" else "",
         origin=ended.origin if ended else "",
     )
     if ended is not None:
         told.totals = run_totals(state, told)
     return told
+
+
+def _stored(text: str, limit: int) -> str:
+    """Return the beginning of a text as events store it: half characters are escaped."""
+    return text.encode("utf-8", "backslashreplace").decode()[:limit]
 
 
 def settled_steps(state: State) -> int:
