@@ -39,6 +39,14 @@ LOOK = {"id": "look", "worker": "fetch"}
 SHIP = {"id": "ship", "worker": "deploy", "depends_on": ["look"], "timeout": "5m"}
 
 
+def test_a_step_that_uses_a_result_does_not_start_at_once():
+    use = {"id": "use", "worker": "fetch", "parameters": {"x": "${{ steps.look.data }}"}}
+    assert told(review(LOOK, use), "start") == [
+        ("starts at once", ["look"]),
+        ("starts after the steps before it", ["use"]),
+    ]
+
+
 def test_it_says_what_starts_changes_asks_costs_and_can_be_undone():
     sign = {"id": "sign", "worker": "ann", "depends_on": ["ship"], "failure_action": "abort"}
     doc = review(LOOK, SHIP, sign, limits={"budget": 5})

@@ -191,7 +191,7 @@ def test_a_run_is_run_again_from_its_failed_step(pages, stocked):
     page = at(pages, stocked, f"runs/{failed}")
     page.get_by_role("button", name="Re-run", exact=True).click()
     dialog = page.get_by_role("dialog")
-    expect(dialog).to_contain_text("Approvals are needed again")
+    expect(dialog).to_contain_text("No approval is carried over")
     dialog.get_by_role("combobox").select_option("release")
     dialog.get_by_role("button", name="Start new run").click()
     expect(page).not_to_have_url(re.compile(failed))

@@ -12,7 +12,8 @@ from msgspec import Struct
 
 from leadhand.core.calendar import utc
 from leadhand.core.catalog import able_workers
-from leadhand.core.plan.model import dependency_id, failure_action_of
+from leadhand.core.plan.graph import written_dependencies
+from leadhand.core.plan.model import failure_action_of
 from leadhand.core.visible import visible_name
 from leadhand.core.wording import listed
 
@@ -93,12 +94,8 @@ def _facts(step: Doc, known: Approved) -> StepFacts:
         silent=silent,
         person=bool(specs) and specs[0] is not None and specs[0].kind == "human",
         undo=_undo(step, known.plan),
-        first=not [each for each in _before(step) if each not in known.settled],
+        first=not [each for each in written_dependencies(step) if each not in known.settled],
     )
-
-
-def _before(step: Doc) -> list[str]:
-    return [dependency_id(entry) for entry in step.get("depends_on") or ()]
 
 
 def _undo(step: Doc, plan: Doc) -> str:

@@ -28,7 +28,7 @@ async function rerun(live) {
   const all = live.all().filter((node) => !node.outlook && !node.superseded_by);
   const failed = all.filter((node) => node.status === "failed");
   const choices = [BEGINNING, ...new Set([...failed, ...all].map((node) => node.id))];
-  const said = await confirm({ title: "Run this again?", body: "A new run starts with the same plan and inputs. From a step on, it takes over the results of the steps before. Approvals are needed again.", action: "Start new run", choose: "Start from", choices });
+  const said = await confirm({ title: "Run this again?", body: "A new run starts with the same plan and inputs. From a step on, it takes over the results of the steps before. No approval is carried over: the review rules decide again.", action: "Start new run", choose: "Start from", choices });
   if (said) await attempt(async () => go(["runs", (await api.rerun(live.run, said.choice === BEGINNING ? "" : said.choice)).run]), "Started");
 }
 

@@ -12,7 +12,7 @@ import { count, origin } from "../text.js";
 
 function useRevisions(live) {
   const found = useResource(async (signal) => (await api.revisions(live.run, signal)).items, [live]);
-  useEffect(found.soon, [live.head.value?.revision, live.shape.value, live.review.state.value.data?.binding]);
+  useEffect(found.soon, [live.head.value?.revision, live.shape.value, live.review.state.value.data?.binding, live.review.state.value.data?.revision]);
   return found;
 }
 
@@ -45,14 +45,14 @@ function Waiting({ live, list, review, open, from }) {
 
 /** What the revision changes: by default since the last approval. */
 function Difference({ live, list, review, from }) {
-  const base = from && from !== "none" ? Number(from) : null;
-  const found = useResource((signal) => (base === null ? Promise.resolve(null) : api.diff(live.run, base, review.revision, signal)), [live, base, review.binding]);
   const before = list.filter((each) => each.number !== review.revision);
+  const base = from && from !== "none" ? Number(from) : review.approved_before ? null : (before.at(-1)?.number ?? null);
+  const found = useResource((signal) => (base === null ? Promise.resolve(null) : api.diff(live.run, base, review.revision, signal)), [live, base, review.binding]);
   if (!before.length) return html`<p class="muted">No revision was approved before: everything in this plan is new.</p>`;
-  const usual = review.approved_before ? "Last approved plan" : "Nothing";
-  return html`<section><div class="bar"><h2>${from === "none" || (!review.approved_before && base === null) ? "Difference" : `Changes since ${base === null ? "the last approved plan" : `revision ${base}`}`}</h2><label class="inline push">Compare with <select value=${from ?? ""} onChange=${(event) => ask({ rev: "", from: event.target.value })}><option value="">${usual}</option>${before.map((each) => html`<option value=${String(each.number)}>Revision ${each.number}</option>`)}</select></label></div>
+  const usual = review.approved_before ? "Last approved plan" : "Previous revision";
+  return html`<section><div class="bar"><h2>Changes since ${base === null ? "the last approved plan" : `revision ${base}`}</h2><label class="inline push">Compare with <select value=${from ?? ""} onChange=${(event) => ask({ rev: "", from: event.target.value })}><option value="">${usual}</option>${before.map((each) => html`<option value=${String(each.number)}>Revision ${each.number}</option>`)}</select></label></div>
     ${base !== null ? html`<${Shown} of=${found} what="Loading the difference">${(doc) => doc && html`<${Changes} changes=${doc.changes} />`}</${Shown}>`
-      : review.approved_before ? html`<${Changes} changes=${review.changes} />` : html`<p class="muted">No revision was approved before: everything in this plan is new.</p>`}</section>`;
+      : html`<${Changes} changes=${review.changes} />`}</section>`;
 }
 
 const TONES = { approved: "good", rejected: "bad", proposed: "ask", amended: "quiet" };
