@@ -340,3 +340,24 @@ async def test_what_a_trusted_worker_made_of_untrusted_data_stays_untrusted(tmp_
     assert state.started is not None
     assert [*carried_results(state.started.plan)] == ["b"]
     assert state.permits.tainted
+
+
+async def test_a_plan_that_was_revised_after_untrusted_data_stays_untrusted(tmp_path):
+    """Its steps may hold what the data said; a plan of before the data does not."""
+    found = declared_workers({"fetch": {"command": ["echo", "hi"]}}, folder=tmp_path)
+    lead = Lead([*found, pager, phone, sign], store=tmp_path / "leadhand.db", actor="ann")
+    steps = [
+        {"id": "a", "worker": "fetch"},
+        {"id": "tell", "worker": "pager", "gives": ["told"], "depends_on": ["a"]},
+    ]
+    first = await lead.run(
+        {"goal": {"text": "x", "want": ["told"]}, "planner": "goal", "steps": steps}
+    )
+    assert first.ok, first.reason
+    plain = await lead.run({"steps": steps[:1]})
+    for run, tainted in ((first.run, True), (plain.run, False)):
+        again = await lead.rerun(run)
+        with reading(lead._readable()) as reader:
+            started = fold(reader.store.read(again.run)[:1])
+        assert started.permits.tainted is tainted
+    assert lead.verify()["violations"] == []

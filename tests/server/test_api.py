@@ -185,6 +185,9 @@ def test_an_amendment_is_previewed_without_a_change(server):
         assert (len(seen["changes"]), seen["errors"]) == (1, [])
         assert "2 steps" in seen["summary"]
         assert seen["findings"]
+        later = [{"path": "steps.a.not_before", "value": "2126-03-02T09:00:00Z"}]
+        timed = client.post(f"/runs/{run}/review/preview", json={"hash": shown, "set": later})
+        assert "starts at 2126-03-02 09:00:00 UTC or later: a" in timed.json()["starts"]
         wrong = {"hash": shown, "set": [{"path": "steps.a.worker", "text": "nowhere"}]}
         refused = client.post(f"/runs/{run}/review/preview", json=wrong).json()
         assert "nowhere" in refused["errors"][0]

@@ -58,7 +58,8 @@ class Rerun(NamedTuple):
     what: Goal | Doc
     params: Doc
     origin: Doc
-    """Recorded with the plan: `rerun_of`, `rerun_from`, `carried`, `left_out`, and the context."""
+    """Recorded with the plan: `rerun_of`, `rerun_from`, `carried`, `left_out`, `untrusted`, and the
+    context."""
     review: bool
     """Whether the first run was started with a review of every plan."""
     budget: float | None
@@ -106,6 +107,8 @@ def rerun_of(
     doc = standalone(revision.doc, revision.heirs, {})
     kept = ("context", "bound", *(("library",) if revision.number == 1 else ()))
     origin = _origin(state, kept)
+    if state.permits.tainted and revision.number > 1:  # written after such data was read
+        origin["untrusted"] = True
     return _rerun(state, doc, given_params(state, doc.get("params", {})), origin)
 
 
@@ -120,7 +123,7 @@ def _origin(state: State, kept: Sequence[str]) -> Doc:
     If that run is a re-run itself, what it took over is taken over again, with its first origin.
     """
     known = origin_of(state.started)
-    kept = (*kept, "carried", "left_out")
+    kept = (*kept, "carried", "left_out", "untrusted")
     return {**{key: known[key] for key in kept if key in known}, "rerun_of": state.run}
 
 
@@ -207,6 +210,8 @@ def _from_step(
     left = [name for name in cut.steps if name not in cut.again and name not in carrying.carried]
     origin = _origin(state, ("context", "bound"))
     origin["rerun_from"] = from_step
+    if state.permits.tainted:
+        origin["untrusted"] = True
     if carrying.carried:
         now = msgspec.to_builtins(carrying.carried)
         origin["carried"] = {**origin.get("carried", {}), **now}

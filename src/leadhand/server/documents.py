@@ -168,6 +168,8 @@ class AmendPreview(Struct, kw_only=True):
     """Why the amendment would be refused; empty: it would be accepted."""
     summary: str
     """The steps after it in one line; "" where it would be refused."""
+    starts: list[str]
+    """When the steps would start after an approval, with the instants of clock times."""
     findings: list[ReviewFinding]
     """What to consider about the steps after it."""
 

@@ -33,6 +33,7 @@ ORIGIN_KEYS = (
     "rerun_from",
     "carried",
     "left_out",
+    "untrusted",
     "request",
 )
 """The fields in which a run records the origin of its plan; not part of the plan."""

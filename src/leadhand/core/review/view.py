@@ -26,6 +26,7 @@ from leadhand.core.review.consequences import (
     Approved,
     Consequence,
     StepFacts,
+    consequence_line,
     consequences,
     step_facts,
 )
@@ -287,6 +288,13 @@ def amended_assessment(state: State, add: list[Doc], after: Doc) -> Assessment:
     planned = started is not None and started.planner != "document"
     wanted, budget = reach_of(state, add), state.policy.budget
     return assess(add, head_of(started), after, state.catalog, wanted, budget, planned=planned)
+
+
+def amended_starts(state: State, add: list[Doc], now: Now) -> list[str]:
+    """Return when the steps that an amendment would leave to be approved would start, in words."""
+    known = _approved(state, add, reach_of(state, add), None, now)
+    found = consequences(known, step_facts(known))
+    return [consequence_line(each) for each in found if each.topic == "start"]
 
 
 def _approved(

@@ -1130,7 +1130,10 @@ def _run_started(state: State, event: ev.RunStarted, at: int) -> None:
     state.consults_reports = event.consult == "every_report"
     state.catalog = Catalog(event.catalog)
     state.permits.untrusted = frozenset(spec.name for spec in event.catalog if not spec.trusted)
-    state.permits.tainted = any(each.untrusted for each in carried_results(event.plan).values())
+    carried = carried_results(event.plan).values()
+    state.permits.tainted = event.plan.get("untrusted") is True or any(
+        each.untrusted for each in carried
+    )
     state.params = with_secrets(event.plan, event.params)
 
 

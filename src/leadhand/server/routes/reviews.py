@@ -15,7 +15,12 @@ from leadhand.core.plan.diff import differences
 from leadhand.core.plan.revisions import held_by, plan_of
 from leadhand.core.review.approval import binding
 from leadhand.core.review.step_form import StepForm, step_form
-from leadhand.core.review.view import ReviewDocument, amended_assessment, review_document
+from leadhand.core.review.view import (
+    ReviewDocument,
+    amended_assessment,
+    amended_starts,
+    review_document,
+)
 from leadhand.core.state.model import REPLACEABLE
 from leadhand.core.views.run import run_status
 from leadhand.engine.approvals import approval_words
@@ -137,10 +142,16 @@ async def preview(request: Request, run: str, form: AmendForm) -> Response:
             Command("amend", person.name, {"revision": revision})(state, now())
         except PlanInvalid as problem:
             errors = [str(each) for each in problem.findings]
-            return documents.AmendPreview(changes=changes, errors=errors, summary="", findings=[])
+            return documents.AmendPreview(
+                changes=changes, errors=errors, summary="", starts=[], findings=[]
+            )
         known = amended_assessment(state, revision["steps"], after)
         return documents.AmendPreview(
-            changes=changes, errors=[], summary=known.summary, findings=known.findings
+            changes=changes,
+            errors=[],
+            summary=known.summary,
+            starts=amended_starts(state, revision["steps"], now()),
+            findings=known.findings,
         )
 
     return answer(await app_state_of(request).cached_readers.read(make))

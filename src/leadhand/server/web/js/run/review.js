@@ -199,7 +199,7 @@ function Preview({ live, review, body, title, onSent, onClose }) {
   };
   return html`<${Modal} title=${title} wide=${true} onClose=${onClose}><form onSubmit=${submit}>
     ${!doc && !error && html`<${Loading} what="Checking the changes" />`}<${Trouble} error=${error} />
-    ${doc && html`<${Changes} changes=${doc.changes} />${doc.errors.length > 0 ? html`<p class="note tone-bad"><${Glyph} shape="cross" /><span>The amended plan would be refused:</span></p><${Findings} findings=${doc.errors} />` : html`<p class="summary"><${Txt} v=${doc.summary} /></p><${Findings} findings=${doc.findings} />`}`}
+    ${doc && html`<${Changes} changes=${doc.changes} />${doc.errors.length > 0 ? html`<p class="note tone-bad"><${Glyph} shape="cross" /><span>The amended plan would be refused:</span></p><${Findings} findings=${doc.errors} />` : html`<p class="summary"><${Txt} v=${doc.summary} /></p><p>If approved now:</p><ul>${doc.starts.map((each) => html`<li><${Txt} v=${label(each)} /></li>`)}</ul><${Findings} findings=${doc.findings} />`}`}
     <label class="field">Reason (optional)<input value=${reason} autocomplete="off" onInput=${(event) => setReason(event.target.value)} /></label>
     <p class="muted">Becomes one new revision by you, in place of revision ${review.revision}, and needs approval.</p>
     <div class="actions end"><button type="button" onClick=${onClose}>Cancel</button><button type="submit" class="primary" disabled=${!doc || doc.errors.length > 0}>Amend plan</button></div></form></${Modal}>`;
