@@ -70,13 +70,16 @@ def test_each_task_is_in_the_column_that_it_has_reached():
         "old": "planned",
         "done": "merged",
         "stuck": "blocked",
+        "dropped": "ended",
     }
     works = cards(found)["works"]
     assert (works["coder"], works["model"], works["words"]) == ("c", "m", "make check")
     assert (works["cost"], works["since"][:19]) == (0.75, "1970-01-01T00:00:03")
     assert cards(found)["stuck"]["reason"] == "no such"
     assert found["columns"]["merged"] == found["columns"]["blocked"] == 1
-    assert found["dropped"] == 1
+    assert cards(found)["dropped"]["reason"] == "Cancelled."
+    assert cards(found)["tested"]["cost"] == 0.1, "its agent has ended, and its attempt has not"
+    assert sum(found["columns"].values()) == 7, "all but the one that was replaced"
     assert found["lanes"][0]["columns"]["planned"] == 1
 
 
@@ -99,7 +102,7 @@ def test_each_task_is_in_the_column_that_it_has_reached():
         (
             {"status": "backing_off", "until": 9, "failures": [(5, "transient")], "why": "cut off"},
             {},
-            "Tries again after a failure: cut off",
+            "Tries again: cut off",
         ),
         ({"status": "ready"}, {}, "Ready."),
     ],

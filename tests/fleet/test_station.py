@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from leadhand.errors import UsageError
+from leadhand.fleet.epics import parse_epic
 from leadhand.fleet.pause import pause_of
 from leadhand.fleet.station import Station
 from leadhand.fleet.status.task_detail import change_of, commit_of, failing_tests
@@ -94,3 +95,30 @@ async def test_a_result_that_names_no_commit_is_never_given_to_git(hub, tmp_path
 )
 def test_the_failing_tests_of_common_runners_are_named(log, names):
     assert failing_tests(log) == names
+
+
+async def test_who_stopped_an_agent_and_why_is_kept_and_is_no_failure(tmp_path, user):
+    opened = standing(tmp_path, user, '{"slow": {"a": 3}}')
+    text = epic(tmp_path, "first", "a").read_text()
+    async with opened() as fleet, Station(fleet) as station:
+        run = station.submit(text, "", None, "ada")["run"]
+
+        async def works():
+            return any(each.words for each in fleet.shop.at_work.values())
+
+        await until(works)
+        station.order("stop", f"{run}/a", "wrong\nbranch", "ann")
+        await settled(fleet)
+        first, second = (await station.task(run, "a"))["attempts"]
+        assert (first["outcome"], first["class"]) == ("stopped", "")
+        assert first["message"] == "stopped by ann: wrong branch"
+        assert second["outcome"] == "merged"
+        assert station.transcript(run, "a", 1)["lines"][-1]["text"] == first["message"]
+        assert (await station.figures(0.0))["recovery"]["failed"] == 0
+        assert [note["text"] for note in noted(tmp_path, "ordered")[1:]] == ["wrong\nbranch"]
+
+
+def test_a_task_that_is_no_mapping_is_refused_in_plain_words():
+    text = "# Sort\n\nSort.\n\n```yaml\ntasks:\n  - sort the words\n```\n"
+    with pytest.raises(UsageError, match=r"tasks\[0\] must be a mapping with id, goal and writes"):
+        parse_epic(text, "epic", "the epic")

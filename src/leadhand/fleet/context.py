@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from leadhand.fleet.agents.base import Assignment, Coder
+    from leadhand.fleet.agents.transcripts import Transcript
     from leadhand.fleet.gate.gate import Gate
     from leadhand.fleet.governor import Governor
     from leadhand.fleet.merge.conductor import Conductor
@@ -43,6 +44,9 @@ class AtWork:
     cost: float = 0.0
     heard: float = 0.0
     """When it was last heard of; 0: not yet."""
+    stopped: str = ""
+    """Who stopped it, and why."""
+    transcript: Transcript | None = None
 
 
 @dataclass(slots=True)

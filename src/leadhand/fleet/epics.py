@@ -123,7 +123,8 @@ def parse_epic(text: str, name: str, place: str) -> Epic:
             doc = read_document(block[1].encode(), name=f"{place}, its yaml block", form=HEAD)
             head = msgspec.convert(doc, _Head)
         except msgspec.ValidationError as error:
-            raise UsageError(f"{place}: in its yaml block: {error}") from None
+            words = _wrong_task(doc.get("tasks")) or str(error)
+            raise UsageError(f"{place}: in its yaml block: {words}") from None
     title = _TITLE.search(text)
     words = (text[: block.start()] + text[block.end() :] if block else text).strip()
     if not words:
@@ -143,6 +144,16 @@ def parse_epic(text: str, name: str, place: str) -> Epic:
     if wrong:
         raise UsageError("\n".join(wrong))
     return epic
+
+
+def _wrong_task(tasks: Any) -> str:
+    """Return which of the tasks is no task, in plain words; empty if each looks like one."""
+    if not isinstance(tasks, list):
+        return "tasks must be a list" if tasks else ""
+    for at, task in enumerate(tasks):
+        if not isinstance(task, dict) or not {"id", "goal"} <= task.keys():
+            return f"tasks[{at}] must be a mapping with id, goal and writes"
+    return ""
 
 
 def commands(given: list[str | list[str]], place: str) -> tuple[Command, ...]:

@@ -23,9 +23,11 @@ from typing import TYPE_CHECKING, Any, Self
 from leadhand.core.calendar import iso
 from leadhand.errors import Conflict, LeadhandError, UsageError
 from leadhand.fleet.agents import transcripts
+from leadhand.fleet.agents.transcripts import TEXT_CHARS
 from leadhand.fleet.background import watch
 from leadhand.fleet.pause import end_pause, write_pause
 from leadhand.fleet.status.evidence import Evidence, live_of, write_live
+from leadhand.models.secret_patterns import scrub
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,6 +66,7 @@ class Station:
         """Set when the fleet is asked to end."""
         self._looking: asyncio.Task[None] | None = None
         self._held = ""
+        self._drained: Doc | None = None
         self._counting = asyncio.Lock()
         self._counted: dict[float, tuple[float, Doc]] = {}
         """The last figures: pages that ask for them at the same time get the same ones."""
@@ -125,6 +128,8 @@ class Station:
             "held_back": self.fleet.held_back,
             "locked": shop.boundaries.waits(LOCKED_SHOWN),
             "draining": shop.governor.stopped,
+            "drained": self._drained,
+            "planner": self.lead.planner is not None,
             "paused": paused._asdict() if (paused := shop.governor.paused) else None,
             "refused": {**self.fleet.refused, **self._trouble},
             "train": shop.conductor.status(),
@@ -159,7 +164,10 @@ class Station:
         self._counted.clear()
         with contextlib.suppress(OSError):
             write_live(self.folder, self.live())
-        self.fleet.shop.note("ordered", verb=verb, name=told.get("task", ""), actor=actor)
+        about = {"name": told.get("task", ""), "actor": actor}
+        if "task" in told:
+            about |= {"number": told["attempt"], "text": scrub(text[:TEXT_CHARS])}
+        self.fleet.shop.note("ordered", verb=verb, **about)
         return told
 
     def submit(self, text: str, name: str, priority: int | None, actor: str) -> Doc:
@@ -175,6 +183,7 @@ class Station:
         governor, agents = self.fleet.shop.governor, len(self.fleet.shop.at_work)
         if verb == "drain":
             governor.stop()
+            self._drained = {"by": actor, "at": iso(time.time_ns() // 1000)}
             self.drained.set()
             return {"draining": True, "agents": agents}
         if verb == "pause":
@@ -189,10 +198,16 @@ class Station:
         name, agent = self._find(task)
         if verb == "stop":
             done = agent.coder.stop(agent.assignment)
+            if done:
+                why = " ".join(text.split())
+                agent.stopped = f"stopped by {actor or 'a person'}{why and ': '}{why}"
         elif not text.strip():
             raise UsageError("say what the agent is to be told")
         else:
             done = agent.coder.message(agent.assignment, text)
+            if done and agent.transcript is not None:
+                sent = scrub(text[:TEXT_CHARS])
+                agent.transcript.note(f"message from {actor or 'a person'}", text=sent)
         if not done:
             raise Conflict(f"the agent of {name} {_REFUSED[verb]}")
         return {"task": name, "attempt": agent.assignment.attempt, verb: True}

@@ -147,7 +147,7 @@ def wrong_with(taken: CapturedWork, given: PlannedTask) -> str:
     beyond = outside(sorted(taken.changed), given.writes)
     if beyond:
         named = ", ".join(map(printable_name, beyond[:5]))
-        return f"it changed {named}, which is outside of {given.writes}"
+        return f"it changed {named}, which is outside of {', '.join(given.writes)}"
     if taken.left_out:
         path, why = next(iter(taken.left_out.items()))
         return f"{printable_name(path)} cannot be taken: {why}"

@@ -289,6 +289,8 @@ class CoderWorker:
             "by": self.spec.name,
             "conversation": "same" if assignment.session else "new",
         }
+        if result.stopped:
+            handoff["stopped"] = True
         if result.failure:
             why = scrub(result.why or result.ended)
             # A model that refuses is answered by another one, and only then by a person.
@@ -479,7 +481,8 @@ class CoderWorker:
     async def _work(self, assignment: Assignment, slot: Slot, context: Context) -> CoderResult:
         shop, name = self.shop, f"{assignment.run}/{assignment.task}"
         transcript = self._transcript(assignment)
-        at_work = shop.at_work[name] = AtWork(self.coder, assignment, time.time())
+        at_work = AtWork(self.coder, assignment, time.time(), transcript=transcript)
+        shop.at_work[name] = at_work
         shop.note("agent", **assignment.about, coder=self.coder.name, model=self.model)
 
         def heard(event: CoderEvent) -> None:
@@ -507,11 +510,14 @@ class CoderWorker:
             result = CoderResult(ended="timeout", failure="timeout", why=late, cost=at_work.cost)
         finally:
             shop.at_work.pop(name, None)
+            result = _as_ordered(result, at_work.stopped)
             cost = max(result.cost, at_work.cost)
             how = {"ended": result.ended, "failure": result.failure, "cost": cost}
             shop.note("agent ended", **assignment.about, coder=self.coder.name, **how)
             if transcript is not None:
-                transcript.note("ended", text=f"{result.ended} {scrub(result.why)}".strip())
+                said = scrub(result.why)
+                said = said if at_work.stopped else f"{result.ended} {said}".strip()
+                transcript.note("ended", text=said)
                 transcript.close()
         if result.ended != "stopped":  # by a person: no sign of trouble
             shop.governor.heard(self.coder.name, result.failure, result.retry_after_s)
@@ -583,6 +589,13 @@ class CoderWorker:
 
     async def close(self) -> None:
         """Do nothing: the service that opened the fleet's resources closes them."""
+
+
+def _as_ordered(result: CoderResult, stopped: str) -> CoderResult:
+    """Return the result of an agent that a person stopped; one that was done before stays so."""
+    if not stopped or result.ended != "stopped":
+        return result
+    return replace(result, failure=result.failure or "transient", why=stopped, stopped=True)
 
 
 def _failed(kind: str, words: str, retry_after_s: float) -> Report:

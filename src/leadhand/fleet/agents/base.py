@@ -129,6 +129,8 @@ class CoderResult:
     changed: bool = False
     """Whether the slot is another than before."""
     seconds: float = 0.0
+    stopped: bool = False
+    """Whether a person stopped it."""
 
 
 Price = Callable[[str, Usage], float]

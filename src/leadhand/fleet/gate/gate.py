@@ -71,6 +71,7 @@ if TYPE_CHECKING:
 
 Command = tuple[str, ...]
 
+SILENT = "(the command printed nothing)\n"
 TIME_S = 900.0
 GRACE_S = 2.0
 OUTPUT_BYTES = 256 << 10
@@ -520,7 +521,7 @@ class _Check:
     async def _prepared(self, argv: Command) -> bool:
         rules = self.gate.rules
         code, text = await self.gate.run(argv, self.slot, self.home, network=rules.setup_network)
-        self.log.append(f"$ {shlex.join(argv)}\n{text}exit {code}\n")
+        self.log.append(f"$ {shlex.join(argv)}\n{text or SILENT}exit {code}\n")
         return code == 0
 
     async def _one(self, argv: Command) -> tuple[bool, Ran]:
@@ -535,7 +536,7 @@ class _Check:
             )
         green = code == 0 and not against
         notes = "".join(f"{each}\n" for each in against)
-        self.log.append(f"$ {shlex.join(argv)}\n{text}exit {code}\n{notes}")
+        self.log.append(f"$ {shlex.join(argv)}\n{text or SILENT}exit {code}\n{notes}")
         names = () if green else self._names(argv, ran)
         self.gate.compare((self.tree, shlex.join(argv)), names, green=green)
         return green, ran

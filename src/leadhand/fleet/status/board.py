@@ -1,6 +1,7 @@
 """The fleet's board: a card for each task, in the column it has reached, with the reason. PURE.
 
     planned ─► working ─► gate ─► merge_queue ─► merged        blocked: a person has to act
+                                                               ended: skipped or cancelled
 
 The log says what a task waits for, the journal which attempt has an agent, a gate or a place in the
 merge queue, and the fleet itself (`live`) who holds a path and why no agent starts. A board is read
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 
-COLUMNS = ("planned", "working", "gate", "merge_queue", "merged", "blocked")
+COLUMNS = ("planned", "working", "gate", "merge_queue", "merged", "blocked", "ended")
 CARDS = {"planned": 100, "working": 200, "gate": 100, "merge_queue": 100, "merged": 60}
 """The most cards of a column that are sent."""
 CARDS_MAX = 200
@@ -59,22 +60,27 @@ class Journalled(NamedTuple):
     """By attempt; only attempts of the fleet that is at work."""
     agents: dict[str, tuple[str, str]]
     """By task: the coder and the model of its last agent."""
+    costs: dict[str, float]
+    """By attempt: what its agent cost, which the log knows only when the attempt has ended."""
 
 
 def journalled(notes: Iterable[Doc]) -> Journalled:
     """Return what the journal knows of tasks."""
     stages: dict[str, Stage] = {}
     agents: dict[str, tuple[str, str]] = {}
+    costs: dict[str, float] = {}
     for note in notes:
         what = note["what"]
         if what == "opened":
             stages.clear()
         elif what in _STAGES:
             stages[attempt_name(note)] = Stage(_STAGES[what], note["at"])
+        if what == "agent ended":
+            costs[attempt_name(note)] = float(note.get("cost") or 0.0)
         if what == "agent":
             name = f"{note.get('run', '')}/{note.get('task', '')}"
             agents[name] = (str(note.get("coder", "")), str(note.get("model", "")))
-    return Journalled(stages, agents)
+    return Journalled(stages, agents, costs)
 
 
 def board(sources: Sources, live: Mapping[str, Any] | None, only: str = "") -> Doc:
@@ -84,7 +90,6 @@ def board(sources: Sources, live: Mapping[str, Any] | None, only: str = "") -> D
     at_work = {f"{each['run']}/{each['task']}": each for each in (live or {}).get("agents", ())}
     cards: dict[str, list[Doc]] = {name: [] for name in COLUMNS}
     counts: dict[str, Counter[str]] = {}
-    dropped = 0
     for epic in sources.epics:
         counts[epic.run] = Counter()
         for task in epic.tasks.values():
@@ -92,7 +97,6 @@ def board(sources: Sources, live: Mapping[str, Any] | None, only: str = "") -> D
             if column and only in ("", task.task):
                 counts[epic.run][column] += 1
                 cards[column].append({"task": task, "epic": epic, "at": at})
-            dropped += column == "" and task.status != REPLACED
     shown: list[Doc] = []
     for column, rows in cards.items():
         if column == "merged":
@@ -104,14 +108,13 @@ def board(sources: Sources, live: Mapping[str, Any] | None, only: str = "") -> D
             shown.append({k: v for k, v in {**more, **agent}.items() if v not in ("", None, 0, [])})
     return {
         "columns": {name: len(cards[name]) for name in COLUMNS},
-        "dropped": dropped,
         "cards": shown,
         "lanes": [_lane(epic, counts[epic.run]) for epic in sources.epics],
     }
 
 
 def _column(task: TaskFacts, known: Journalled, *, alive: bool) -> tuple[str, int]:
-    """Return the column of a task and since when it is there; empty: none of them."""
+    """Return the column of a task and since when it is there; empty: it was replaced."""
     if task.status == DONE:
         return "merged", task.ended
     if task.status == REPLACED:
@@ -119,7 +122,7 @@ def _column(task: TaskFacts, known: Journalled, *, alive: bool) -> tuple[str, in
     if is_dead(task) or task.held_by:
         return "blocked", task.failures[-1][0] if task.failures else task.planned
     if task.settled or task.status in OVER:
-        return "", 0
+        return "ended", task.ended
     if task.status == "running" and alive:
         stage = known.stages.get(f"{task.name}/{task.attempts}")
         return (stage.column, stage.at) if stage is not None else ("planned", task.tried)
@@ -159,7 +162,8 @@ def _agent(
         return {"coder": at_work["coder"], "model": at_work["model"], **words}
     if landing is not None and not coder:
         coder, _, model = landing.by.partition(":")
-    return {"coder": coder, "model": model}
+    paid = known.costs.get(f"{task.name}/{task.attempts}", 0.0) if task.status == "running" else 0.0
+    return {"coder": coder, "model": model, "cost": round(task.cost + paid, 6)}
 
 
 def reason_of(epic: EpicFacts, task: TaskFacts, column: str, live: Mapping[str, Any] | None) -> str:
@@ -168,6 +172,9 @@ def reason_of(epic: EpicFacts, task: TaskFacts, column: str, live: Mapping[str, 
         return _blocked(epic, task)
     if column == "planned":
         return _waiting(epic, task, live)
+    if column == "ended":
+        why = _first_line(task.why)
+        return f"{task.status.capitalize()}{f': {why}' if why else '.'}"
     return ""
 
 
@@ -194,8 +201,8 @@ def _waiting(epic: EpicFacts, task: TaskFacts, live: Mapping[str, Any] | None) -
         stuck = [name for name in task.waits if _is_stuck(epic, name)]
         more = f" ({_names(stuck)} is blocked)" if stuck else ""
         return f"Depends on {_names(task.waits)}{more}."
-    if task.until and task.failures:
-        return f"Tries again after a failure: {_first_line(task.why)}"
+    if task.until and task.why:
+        return f"Tries again: {_first_line(task.why)}"
     if epic.paused:
         return "The epic is paused."
     if live is None:

@@ -305,7 +305,7 @@ def _take(found: EpicFacts, asked: dict[str, str], at: int, event: ev.Event) -> 
             task = found.tasks.get(event.step)
             if task is not None and event.met:
                 task.ended = at
-            elif task is not None:
+            elif task is not None and not was_stopped(event.failure):
                 kind = (event.failure or {}).get("class") or "criteria_unmet"
                 task.failures.append((at, str(kind)))
         case ev.AttemptLost():
@@ -330,6 +330,12 @@ def _take(found: EpicFacts, asked: dict[str, str], at: int, event: ev.Event) -> 
             found.ended = 0
         case _:
             pass
+
+
+def was_stopped(failure: Mapping[str, Any] | None) -> bool:
+    """Return whether a person stopped the agent: that is no failure of it."""
+    details = (failure or {}).get("details")
+    return isinstance(details, dict) and bool(details.get("stopped"))
 
 
 def _paid(found: EpicFacts, event: ev.AttemptReported | ev.ReportIgnored, at: int) -> None:

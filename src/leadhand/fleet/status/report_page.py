@@ -109,8 +109,8 @@ def _epic(each: Doc) -> tuple[object, ...]:
 
 def _train(doc: Doc) -> Iterator[tuple[object, ...]]:
     train, queue = doc["train"], doc["queue"]
-    yield "Gate runs", train["tests"]
-    yield "Failed gate runs", train["red"]
+    yield "Gate runs of the merge queue", train["tests"]
+    yield "Failed gate runs of the merge queue", train["red"]
     yield "Bisections", train["bisections"]
     yield "Changes per batch, mean", train["batch_mean"]
     yield "Changes per batch, max", train["batch_max"]

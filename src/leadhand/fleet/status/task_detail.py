@@ -13,6 +13,7 @@ from leadhand.core import events as ev
 from leadhand.core.calendar import iso
 from leadhand.fleet.repository.git import Git, GitFailed, read_log
 from leadhand.fleet.repository.hub import MAIN, ref_of
+from leadhand.fleet.status.figures import was_stopped
 from leadhand.models.secret_patterns import scrub
 
 if TYPE_CHECKING:
@@ -64,7 +65,8 @@ def attempts_of(
                 }
             case ev.AttemptReported():
                 row = found.setdefault(event.attempt, {"attempt": event.attempt})
-                row |= {"ended": iso(at), "outcome": "merged" if event.met else "failed"}
+                outcome = "stopped" if was_stopped(event.failure) else "failed"
+                row |= {"ended": iso(at), "outcome": "merged" if event.met else outcome}
                 row |= {"cost": round(event.cost or 0.0, 6), **_failure(event.failure)}
             case ev.AttemptLost():
                 row = found.setdefault(event.attempt, {"attempt": event.attempt})
@@ -85,7 +87,8 @@ def _failure(failure: Mapping[str, Any] | None) -> Doc:
         return {}
     head, _, log = str(failure.get("message", "")).partition("\n")
     log = log[-MESSAGE_CHARS:].strip("\n")
-    found = {"class": str(failure.get("class", "")), "message": head[:MESSAGE_CHARS].rstrip(":")}
+    kind = "" if was_stopped(failure) else str(failure.get("class", ""))
+    found = {"class": kind, "message": head[:MESSAGE_CHARS].rstrip(":")}
     return {**found, "log": log, "tests": failing_tests(log)}
 
 

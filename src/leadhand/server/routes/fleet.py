@@ -77,7 +77,7 @@ class TaskDocument(Struct, kw_only=True):
     status: str
     """The status of its step."""
     card: dict[str, Any] | None
-    """Its card on the board; null for a task that was replaced or dropped."""
+    """Its card on the board; null for a task that was replaced."""
     planned: dict[str, Any]
     """Its goal, paths and acceptance."""
     attempts: list[dict[str, Any]]
