@@ -30,7 +30,7 @@ async function call(method, path, body, options = {}) {
     });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new ApiError(0, { title: "No connection", detail: "The server does not answer. Is `leadhand serve` running?" });
+    throw new ApiError(0, { title: "No connection", detail: "The server does not answer. Is `leadhand serve` or `leadhand fleet start` running?" });
   }
   if (response.ok) return read(response);
   if (response.status === 401) signedOut.value = true;

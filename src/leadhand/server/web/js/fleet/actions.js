@@ -11,6 +11,7 @@ import { count } from "../text.js";
 /** What was typed of an epic stays until it is submitted. */
 const draft = signal({ text: "", name: "", priority: "" });
 const HINT = "# Add a search\n\nWhat is wanted, in a few sentences.";
+const TASKS = "\n\n```yaml\ntasks:\n  - {id: index, goal: build the index, writes: [index.py]}\n```";
 
 export function Actions({ live, refresh }) {
   const [open, setOpen] = useState(false);
@@ -24,13 +25,13 @@ export function Actions({ live, refresh }) {
   const pause = () => (live.paused ? order("resume", "The fleet starts agents again") : order("pause", "Paused: no new agents start"));
   useKeys("Fleet", mine ? { e: ["Submit epic", () => setOpen(true)], p: [live.paused ? "Resume the fleet" : "Pause the fleet", pause] } : {}, [mine, live?.paused?.at]);
   if (!mine) return null;
-  return html`<button type="button" class="primary" onClick=${() => setOpen(true)}>Submit epic</button>
+  return html`<button type="button" class="primary" disabled=${live.draining} onClick=${() => setOpen(true)}>Submit epic</button>
     <button type="button" disabled=${live.draining} onClick=${pause}>${live.paused ? "Resume" : "Pause"}</button>
     <button type="button" class="bad" disabled=${live.draining} onClick=${drain}>Drain</button>
-    ${open && html`<${Submit} onClose=${() => setOpen(false)} refresh=${refresh} />`}`;
+    ${open && html`<${Submit} planner=${live.planner} onClose=${() => setOpen(false)} refresh=${refresh} />`}`;
 }
 
-function Submit({ onClose, refresh }) {
+function Submit({ planner, onClose, refresh }) {
   const [error, setError] = useState(null);
   const [busy, setBusy] = useState(false);
   const { text, name, priority } = draft.value;
@@ -54,10 +55,10 @@ function Submit({ onClose, refresh }) {
     }
   };
   return html`<${Modal} title="Submit epic" onClose=${onClose} wide><form class="stack" onSubmit=${send}>
-    <p class="muted">An epic describes a change in Markdown. Without a list of tasks, the planner proposes them in waves.</p>
-    <label class="field">Epic<textarea class="epic-input" rows="12" required spellcheck="false" placeholder=${HINT} value=${text} onInput=${(event) => put({ text: event.target.value })}></textarea></label>
+    <p class="muted">An epic describes a change in Markdown. ${planner ? "Without a list of tasks, the planner proposes them in waves." : "This fleet has no planner: list the tasks, each with id, goal and the paths it writes."}</p>
+    <label class="field">Epic<textarea class="epic-input" rows="12" required spellcheck="false" placeholder=${planner ? HINT : HINT + TASKS} value=${text} onInput=${(event) => put({ text: event.target.value })}></textarea></label>
     <div class="bar"><label class="field">Markdown file<input type="file" accept=".md,.markdown,text/markdown" onChange=${file} /></label>
-      <label class="field">Priority<input type="number" min="-1000" max="1000" step="1" placeholder="0" value=${priority} onInput=${(event) => put({ priority: event.target.value })} /></label></div>
+      <label class="field">Priority (higher is sooner)<input type="number" min="-1000" max="1000" step="1" placeholder="0" value=${priority} onInput=${(event) => put({ priority: event.target.value })} /></label></div>
     <${Trouble} error=${error} />
     <div class="actions end"><button type="button" onClick=${onClose}>Cancel</button><button type="submit" class="primary" disabled=${busy || !text.trim()}>Submit epic</button></div></form></${Modal}>`;
 }
@@ -66,7 +67,7 @@ function Submit({ onClose, refresh }) {
 export function AgentActions({ run, task, refresh }) {
   if (!may("operator")) return null;
   const stop = async () => {
-    const what = { title: `Stop the agent of ${task}?`, body: "The agent's changes are saved. Recovery decides how the task continues.", action: "Stop agent", tone: "bad", field: "Reason (optional)" };
+    const what = { title: `Stop the agent of ${task}?`, body: "The attempt ends with your name and reason, and its changes are saved. Recovery usually starts the next attempt.", action: "Stop agent", tone: "bad", field: "Reason (optional)" };
     if (await confirmed(what, (said) => api.fleetStop(run, task, said.text), `Stopping the agent of ${task}`)) refresh();
   };
   const tell = async () => {

@@ -2,12 +2,14 @@
 import { html, useMemo, useState } from "../lib.js";
 import { ask, route, to } from "../router.js";
 import { Ago, Empty, Meter, Search, Status, Tag, Title, Took, Txt } from "../ui/parts.js";
-import { now } from "../store.js";
+import { may, now } from "../store.js";
+import { connection } from "../stream.js";
 import { authorName, count, duration, millis, money, words } from "../text.js";
 import { Actions } from "./actions.js";
 import { Figures } from "./figures.js";
 
-const COLUMNS = [["planned", "Planned", "quiet"], ["working", "Working", "live"], ["gate", "Gate", "live"], ["merge_queue", "Merge queue", "live"], ["merged", "Merged", "good"]];
+const COLUMNS = [["planned", "Planned", "quiet"], ["working", "Working", "live"], ["gate", "Gate", "live"], ["merge_queue", "Merge queue", "live"], ["merged", "Merged", "good"], ["blocked", "Blocked", "bad"], ["ended", "Skipped or cancelled", "quiet"]];
+const ALWAYS = 5;
 const ENDED_SHOWN = 10;
 const SILENT_S = 60;
 const place = (each) => to(["fleet", each.run, each.task]);
@@ -38,7 +40,8 @@ export function Board({ fleet, since, refresh }) {
 function Notes({ fleet }) {
   const { live, disagreements: wrong } = fleet;
   const refused = Object.entries(live?.refused ?? {});
-  return html`${live?.draining && html`<p class="fleet-note tone-warn" role="status"><b>Draining.</b> No new agents start. The fleet and this dashboard end when the running agents have ended.</p>`}
+  const over = connection.value === "lost";
+  return html`${live?.draining && html`<p class="fleet-note tone-warn" role="status">${over ? html`<b>Drained.</b> The fleet has ended, and the board shows its last state. Start it again with <code>leadhand fleet start</code>.` : html`<b>Draining.</b> No new agents start. The fleet and this dashboard end when the running agents have ended.`}</p>`}
     ${live?.paused && !live.draining && html`<p class="fleet-note tone-warn" role="status"><b>Paused</b> by <${Txt} v=${live.paused.by} /> <${Ago} at=${live.paused.at} />. Running agents continue; no new agents start.</p>`}
     ${live?.held_back && !live.paused && !live.draining && html`<p class="muted fleet-delay" role="status">New agents delayed: <${Txt} v=${live.held_back} />.</p>`}
     ${wrong.length > 0 && html`<div class="fleet-note tone-bad" role="alert"><b>The log and git disagree in ${count(wrong.length, "place")}.</b><ul>${wrong.slice(0, 20).map((each) => html`<li><${Txt} v=${each} /></li>`)}</ul></div>`}
@@ -59,7 +62,7 @@ function Blocked({ cards, fleet }) {
 
 /** The action that unblocks a task. */
 export function Way({ card }) {
-  if (card.question) return html`<a class="button" href=${to(["inbox"])}>Answer in the inbox</a>`;
+  if (card.question && may("operator")) return html`<a class="button" href=${to(["inbox"])}>Answer in the inbox</a>`;
   if (card.held_by) return html`<a class="button" href=${to(["runs", card.run], { step: card.task })}>Release in the run</a>`;
   return html`<a class="button" href=${place(card)}>Show details</a>`;
 }
@@ -93,7 +96,7 @@ function Plan({ lane }) {
 
 function Columns({ counts, cards, fleet, run }) {
   const all = fleet.board.columns;
-  return html`<div class="columns">${COLUMNS.map(([name, label, tone]) => {
+  return html`<div class="columns">${COLUMNS.filter(([name], at) => at < ALWAYS || all[name]).map(([name, label, tone]) => {
     const mine = cards.filter((card) => card.column === name);
     const more = counts[name] - mine.length;
     return html`<section class="column ${all[name] ? "" : "none"} ${counts[name] ? "" : "zero"}" aria-label=${`${label}: ${count(counts[name], "task")}`}><h4 class="tone-${counts[name] ? tone : "quiet"}">${label} <b>${counts[name]}</b></h4>
