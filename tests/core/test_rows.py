@@ -7,8 +7,7 @@ from leadhand.codec.events import decode
 from leadhand.core import events as ev
 from leadhand.core.views.rows import OPEN, RowFold, rows_document
 from tests.golden.test_replay import NAMES, events
-from tests.simulation.simulator import simulate_seed
-from tests.simulation.world import World
+from tests.simulation.logs import simulated_logs
 
 SEEDS = range(100, 125)
 
@@ -17,22 +16,8 @@ SEEDS = range(100, 125)
 def logs():
     """Recorded histories, and the logs of simulated worlds full of faults: (at, event)."""
     found = {name: [(at, event) for at, _batch, event in events(name)] for name in NAMES}
-    kept = []
-    made = World.__init__
-
-    def noted(self, *args, **more):
-        made(self, *args, **more)
-        kept.append(self)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(World, "__init__", noted)
-        for seed in SEEDS:
-            simulate_seed(seed)
-    for world in kept:
-        for run, entries in world.disk.logs.items():
-            if not run.startswith("$") and entries:
-                name = f"seed {world.scenario.seed} {run}"
-                found[name] = [(e.at, decode(e.version, e.body)) for e in entries]
+    for name, entries in simulated_logs(SEEDS).items():
+        found[name] = [(e.at, decode(e.version, e.body)) for e in entries]
     return found
 
 

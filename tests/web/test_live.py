@@ -17,8 +17,7 @@ from leadhand.ports import Entry
 from leadhand.server.npm_assets import ready
 from leadhand.server.stream import Board
 from tests.golden.test_replay import NAMES, read
-from tests.simulation.simulator import simulate_seed
-from tests.simulation.world import World
+from tests.simulation.logs import simulated_logs
 from tests.support.need import need
 from tests.test_house import ROOT
 
@@ -76,23 +75,7 @@ def recorded(name):
 @pytest.fixture(scope="module")
 def logs():
     """The recorded histories, and what happened in some simulated worlds full of faults."""
-    found = {name: recorded(name) for name in NAMES}
-    kept = []
-    made = World.__init__
-
-    def noted(self, *args, **more):
-        made(self, *args, **more)
-        kept.append(self)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(World, "__init__", noted)
-        for seed in SEEDS:
-            simulate_seed(seed)
-    for world in kept:
-        for run, entries in world.disk.logs.items():
-            if not run.startswith("$") and entries:
-                found[f"seed {world.scenario.seed} {run}"] = list(entries)
-    return found
+    return {name: recorded(name) for name in NAMES} | simulated_logs(SEEDS)
 
 
 @pytest.mark.parametrize("joins", [1, 7])

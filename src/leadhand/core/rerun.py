@@ -11,7 +11,8 @@ Laws:
 3. Each result that is taken over is recorded in `carried`, with the attempt and the log entry that
    it comes from and the digest of the data, so that `leadhand verify` can compare both logs.
 4. Once a run has read untrusted data, every result that is taken over from it is untrusted,
-   whoever made it: the new run counts as having read such data.
+   by whichever worker it was made, and so is a plan that was revised afterwards: the new run counts
+   as having read such data.
 """
 
 from __future__ import annotations

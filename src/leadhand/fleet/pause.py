@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from leadhand.core.calendar import iso
+from leadhand.stores.sqlite.connection import sync_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +22,7 @@ NAME = "paused.json"
 
 
 class Pause(NamedTuple):
-    """Who paused the fleet, and when."""
+    """The person who paused the fleet, and the time in ISO 8601."""
 
     by: str
     at: str
@@ -39,15 +41,19 @@ def pause_of(folder: Path) -> Pause | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
-        return Pause("a person", "")  # it was paused, and nobody resumed it
+        return Pause("a person", "")  # an unreadable pause is still a pause
 
 
 def write_pause(folder: Path, by: str) -> Pause:
-    """Pause the fleet of a folder."""
+    """Pause the fleet of a folder; return once the pause is on the disk."""
     made = Pause(by or "a person", iso(time.time_ns() // 1000))
     fresh = folder / f".{NAME}"
-    fresh.write_text(json.dumps(made._asdict()), encoding="utf-8")
+    with fresh.open("w", encoding="utf-8") as file:
+        json.dump(made._asdict(), file)
+        file.flush()
+        os.fsync(file.fileno())
     fresh.replace(folder / NAME)
+    sync_folder(folder)
     return made
 
 
@@ -55,3 +61,4 @@ def end_pause(folder: Path) -> None:
     """Let agents start again."""
     with contextlib.suppress(FileNotFoundError):
         (folder / NAME).unlink()
+        sync_folder(folder)

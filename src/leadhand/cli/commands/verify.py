@@ -90,7 +90,7 @@ def _rebuild(settings: Settings) -> None:
     from leadhand.app.store_factory import open_store
 
     if not there(settings.store):
-        return  # reading it says so
+        return  # opening it for reading raises the error with its reason
     store, lock = open_store(settings.store, for_service=True)
     try:
         store.rebuild_lists()

@@ -42,7 +42,7 @@ class StepForm(Struct, kw_only=True):
     step: str
     """The id of the step."""
     fields: list[StepField]
-    """Its parameters first, then what holds for any step."""
+    """The parameters of the step first, then the fields that every step has."""
 
 
 def step_form(step: Doc, others: list[str], catalog: Catalog) -> StepForm:

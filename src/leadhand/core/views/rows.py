@@ -113,10 +113,13 @@ class PlanRow(Struct, kw_only=True):
     """How its time was spent, in order."""
 
 
+DeviationKind = Literal["revision", "worker", "retry", "left_out", "tolerated", "redo"]
+
+
 class Deviation(Struct, kw_only=True):
     """Something that the first approved plan did not say."""
 
-    kind: Literal["revision", "worker", "retry", "left_out", "tolerated", "redo"]
+    kind: DeviationKind
     """What was otherwise."""
     steps: list[str]
     """The steps that it concerns."""
@@ -213,7 +216,7 @@ class RowFold:
         self.approved = 0
         self.revisions: dict[int, tuple[ev.RevisionProposed, str]] = {}
         self._proposed: ev.RevisionProposed | None = None
-        self._shown: dict[str, tuple[str | int, ...]] = {}
+        self._shown: dict[str, tuple[str | int | None, ...]] = {}
         self._changed: dict[str, int] = {}
         self._going: dict[str, _Open] = {}
         self._revised_at = 0
@@ -241,7 +244,8 @@ class RowFold:
 
     def _look(self, step: StepState, at: int, event: ev.Event) -> None:
         """Note what a step does now, if that is something else than before the event."""
-        now = (_kind(step, at), step.attempts)
+        kind = _kind(step, at)
+        now = (kind, step.attempts)
         shown = (*now, shown_status(step), step.reason, step.superseded_by)
         if self._shown.get(step.id) == shown:
             return
@@ -252,10 +256,10 @@ class RowFold:
         found = self.segments.setdefault(step.id, [])
         if found and found[-1].end == OPEN:
             self._close(found, step, at, event)
-        if found and found[-1].kind == now[0] == "queued" and found[-1].end == at:
+        if found and found[-1].kind == kind == "queued" and found[-1].end == at:
             found[-1].end = OPEN  # it waits on
-        elif now[0]:
-            found.append(_begun(now[0], step, at, event))
+        elif kind is not None:
+            found.append(_begun(kind, step, at, event))
 
     def _close(self, found: list[_Open], step: StepState, at: int, event: ev.Event) -> None:
         last = found[-1]
@@ -362,9 +366,9 @@ class RowFold:
                 return
         self._deviate("retry", [step.id], told)
 
-    def _deviate(self, kind: str, steps: list[str], text: str) -> None:
+    def _deviate(self, kind: DeviationKind, steps: list[str], text: str) -> None:
         if len(self.deviations) < DEVIATIONS_MAX:
-            found = Deviation(kind=kind, steps=steps, text=text[:TEXT_MAX])  # type: ignore[arg-type]
+            found = Deviation(kind=kind, steps=steps, text=text[:TEXT_MAX])
             self.deviations.append(found)
 
     def document(self, after: int = 0) -> RowsDocument:
@@ -475,10 +479,10 @@ WAITS: dict[str, Kind] = {
 }
 
 
-def _kind(step: StepState, at: int) -> str:
-    """Return what a step does; empty once it has ended."""
+def _kind(step: StepState, at: int) -> Kind | None:
+    """Return the kind of segment that a step is in; None once the step has ended."""
     if step.status in SETTLED:
-        return ""
+        return None
     if step.status in WAITS:
         return WAITS[step.status]
     if step.held:
@@ -488,9 +492,9 @@ def _kind(step: StepState, at: int) -> str:
     return "start_time" if step.not_before > at else "queued"
 
 
-def _begun(kind: str, step: StepState, at: int, event: ev.Event) -> _Open:
+def _begun(kind: Kind, step: StepState, at: int, event: ev.Event) -> _Open:
     """Return the segment that begins with an event."""
-    found = _Open(kind, at)  # type: ignore[arg-type]
+    found = _Open(kind, at)
     match kind:
         case "attempt" | "probe":
             found.attempt, found.worker = step.attempts, step.worker

@@ -102,7 +102,7 @@ CREATE TRIGGER artifacts_no_truncate BEFORE TRUNCATE ON leadhand.artifacts
 FOR EACH STATEMENT EXECUTE FUNCTION leadhand.refuse_change();
 
 -- What lists and totals need, so that they read no log and no summary. All of it follows from the
--- summaries: the triggers below keep it, in the commit that writes a summary; nobody else writes
+-- summaries: the triggers below keep it, in the commit that writes a summary; nothing else writes
 -- here. `verify` compares both, and rebuilds what differs.
 
 -- One row for each run.
