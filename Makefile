@@ -19,7 +19,7 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fast check docs pictures bench bench-temporal calibrate evals hostile sim audit mutants reference lock clean python run-env dev-env docs-env
+.PHONY: help demo test fast check docs pictures image image-rootfs bench bench-temporal calibrate evals hostile sim audit mutants reference lock clean python run-env dev-env docs-env
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -45,6 +45,12 @@ docs: dev-env docs-env ## build the documentation site: build/site/index.html
 
 pictures: dev-env ## make the pictures of the documentation from real runs
 	@$(BIN)/python scripts/pictures.py $(ARGS)
+
+image: run-env ## build the image of deploy/Dockerfile, with docker, podman or buildah
+	@$(PYTHON) scripts/image.py build
+
+image-rootfs: run-env ## build it on Debian's packages (mmdebstrap), run it by podman and check it; minutes
+	@$(PYTHON) scripts/image.py rootfs
 
 bench: dev-env ## measure, beside the peers, in one run
 	@$(BIN)/python -m bench $(ARGS)
@@ -87,7 +93,8 @@ lock: python ## resolve the requirements again, with hashes
 	@$(PYTHON) scripts/environment.py lock
 	$(COMPILE) --output-file requirements/base.txt pyproject.toml
 	$(COMPILE) --output-file requirements/build.txt requirements/build.in
-	$(COMPILE) --extra fleet --extra models --extra mcp --extra postgres --extra server --extra sign --extra telemetry --extra temporal --output-file requirements/dev.txt pyproject.toml requirements/dev.in
+	$(COMPILE) --extra fleet --extra map --extra models --extra mcp --extra postgres --extra server --extra slack --extra sign --extra telemetry --extra temporal --output-file requirements/dev.txt pyproject.toml requirements/dev.in
+	$(COMPILE) --constraint requirements/dev.txt --extra mcp --extra models --extra postgres --extra server --extra slack --extra sign --extra telemetry --extra temporal --output-file requirements/image.txt pyproject.toml
 	$(COMPILE) --output-file requirements/model.txt requirements/model.in
 	@$(PYTHON) scripts/keep_named.py requirements/model.txt requirements/model.in
 	$(COMPILE) --output-file requirements/coders.txt requirements/coders.in
@@ -99,12 +106,13 @@ lock: python ## resolve the requirements again, with hashes
 	$(COMPILE) --output-file requirements/suite.txt requirements/suite.in
 	@$(PYTHON) scripts/keep_named.py requirements/suite.txt requirements/suite.in
 	$(COMPILE) --output-file requirements/bench.txt requirements/bench.in
+	$(COMPILE) --output-file requirements/deploy.txt requirements/deploy.in
 	$(COMPILE) --output-file requirements/docs.txt requirements/docs.in
 	$(COMPILE) --output-file requirements/node.txt requirements/node.in
 	$(COMPILE) --output-file requirements/lock.txt requirements/lock.in
 
 clean: ## remove environments, caches and builds
-	@rm -rf .venv .venv-bench .venv-coders .venv-docs .venv-lock .venv-model .venv-node .venv-postgres .venv-suite .venv-temporal .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
+	@rm -rf .venv .venv-bench .venv-coders .venv-deploy .venv-docs .venv-lock .venv-model .venv-node .venv-postgres .venv-suite .venv-temporal .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Environments are built once, and again only when a lock file, the project or Python changes.

@@ -10,6 +10,7 @@ import fcntl
 import hashlib
 import importlib.util
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -44,6 +45,7 @@ ENVIRONMENTS = {
     "temporal": Environment(".venv-temporal", ("temporal",), project=False, alone=True),
     "suite": Environment(".venv-suite", ("suite",), project=False, sources=True),
     "bench": Environment(".venv-bench", ("bench",), project=False),
+    "deploy": Environment(".venv-deploy", ("deploy",), project=False),
     "docs": Environment(".venv-docs", ("docs",), project=False),
     "lock": Environment(".venv-lock", ("lock",), project=False),
     "node": Environment(".venv-node", ("node",), project=False),
@@ -73,6 +75,8 @@ def main(name: str) -> None:
         if wanted.project:
             furnish(tests=name == "dev")
         prepare(wanted)
+        if name == "dev":
+            conformance()
 
 
 def furnish(*, tests: bool) -> None:
@@ -92,6 +96,34 @@ def furnish(*, tests: bool) -> None:
         npm_assets.HOME = ROOT / ENVIRONMENTS["node"].folder / "bin"
     for each in wanted:
         npm_assets.fetch_if_possible(say, *each)
+
+
+def conformance() -> None:
+    """Have the conformance suite of MCP, by the hashes of its lock; soft, since one test needs it.
+
+    It wants a newer Node than many machines have, so it gets the one of `.venv-node`.
+    """
+    lock, into = ROOT / "tests" / "mcp" / "conformance", ROOT / "build" / "mcp-conformance"
+    texts = {name: (lock / name).read_text() for name in ("package.json", "package-lock.json")}
+    known = fingerprint(*texts.values())
+    if read(into).locks == {"npm": known}:
+        return
+    say("fetching the conformance suite of MCP (locked packages; this happens once)")
+    prepare(ENVIRONMENTS["node"])
+    shutil.rmtree(into, ignore_errors=True)
+    into.mkdir(parents=True)
+    for name, text in texts.items():
+        (into / name).write_text(text)
+    home = ROOT / ENVIRONMENTS["node"].folder / "bin"
+    command = [str(home / "npm"), "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
+    path = os.pathsep.join((str(home), os.environ.get("PATH", "")))
+    done = subprocess.run(
+        command, cwd=into, env={**os.environ, "PATH": path}, capture_output=True, check=False
+    )
+    if done.returncode:
+        say(f"it could not be fetched: {done.stderr.decode(errors='replace')[-500:]}")
+        return
+    write(into, Record(locks={"npm": known}))
 
 
 def prepare(wanted: Environment) -> None:

@@ -43,6 +43,7 @@ from leadhand.server import problems, prometheus
 from leadhand.server.rules import RULES as ROUTES
 from leadhand.server.settings import Member
 from leadhand.settings.models import ModelTable
+from leadhand.settings.notify import EmailTable, NtfyTable, SlackTable
 from leadhand.settings.schema import SCHEMAS
 from leadhand.settings.sections import section_of
 from leadhand.workers.agent.declared import AgentTable
@@ -201,6 +202,9 @@ def settings() -> str:
     parts: list[str] = []
     for name, schema in SCHEMAS.items():
         parts += _settings_table(name, schema)
+        if name == "notify":
+            for key, inner in (("email", EmailTable), ("slack", SlackTable), ("ntfy", NtfyTable)):
+                parts += _settings_table(f"notify.{key}", inner)
         if name == "review":
             parts += _settings_table("review.rules", Rule, "Each entry of `rules`", heading=False)
     parts += ["## [approvers]", _APPROVERS]

@@ -43,6 +43,8 @@ TARGETS = [
     "fast",
     "help",
     "hostile",
+    "image",
+    "image-rootfs",
     "lock",
     "mutants",
     "pictures",

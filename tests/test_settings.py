@@ -112,7 +112,7 @@ def test_variables(tmp_path):
     assert (found.actor, found.planner) == ("42", "")
     assert (found.policy.timeout_s, found.policy.review) == (90, True)
     assert found.policy.resources == {"gpu": 2}
-    assert found.notify_command == ("tell", "{text}")
+    assert found.notify.command == ("tell", "{text}")
 
 
 WRONG = {
@@ -134,6 +134,27 @@ WRONG = {
     "bad risk": ("[policy]\nauto_risk = 'some'\n", "must be one of low, medium, high, critical"),
     "shell string": ("[notify]\ncommand = 'rm -rf x'\n", "must be a list of arguments"),
     "webhook": ("[notify]\nwebhook = 'ftp://x'\n", "https://"),
+    "secret in place of a reference": (
+        "[notify]\nwebhook_secret = 'hunter2'\n",
+        "webhook_secret must name where the secret is",
+    ),
+    "password in place of a reference": (
+        "[notify.email]\nserver='a:1'\nsender='b'\npassword='hunter2'\n",
+        "email.password must name where the secret is",
+    ),
+    "mail server without a port": (
+        "[notify.email]\nserver='smtp'\nsender='b'\n",
+        "email.server must be a name with a port",
+    ),
+    "public address without TLS": (
+        "[server]\naddress='http://leadhand.example'\n",
+        "address must begin with https://",
+    ),
+    "public address with a path": ("[server]\naddress='https://x.example/y'\n", "address must be"),
+    "slack name": (
+        "[server.people.ann]\nrole='viewer'\ntoken='sha256:" + "0" * 64 + "'\nslack='@ann'\n",
+        "a member id of Slack",
+    ),
     "jitter": ("[policy]\njitter = 2\n", "from 0 to 1"),
     "factor": ("[policy]\nbackoff_factor = 0.5\n", "from 1"),
     "resources": ("[policy]\nresources = {gpu = 0}\n", "whole number from 1"),
@@ -147,6 +168,7 @@ def test_what_makes_no_sense_is_refused_with_its_file(tmp_path, case):
     path = write(tmp_path, "leadhand.toml", text)
     with pytest.raises(UsageError) as caught:
         load(tmp_path)
+    assert "hunter2" not in str(caught.value)
     assert str(path) in str(caught.value)
     assert words in str(caught.value)
 
@@ -206,7 +228,14 @@ def test_every_policy_key_fills_a_field(tmp_path):
     filled = [each.name for each in keys(SCHEMAS["policy"]).values()]
     assert set(filled) <= fields
     assert len(set(filled)) == len(filled)
-    assert fields - set(filled) == {"inline_bytes", "rules", "reviewers", "approvers", "approval_s"}
+    assert fields - set(filled) == {
+        "inline_bytes",
+        "rules",
+        "reviewers",
+        "approvers",
+        "agent_risk",
+        "approval_s",
+    }
 
 
 # --- review --------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ STRICT: tuple[str, ...] = ("page", "server", "audit", "fleet", "terminal", "docs
 
 ALLOWED: dict[str, str] = dict.fromkeys(
     ("AGENTS.md: nobody", "AGENTS.md: whoever"), "the rule that names the words to avoid"
-)
+) | {"src/leadhand/notify/channels.py: From": "a header of mail"}
 """`FILE: PHRASE` -> why it stays."""
 
 

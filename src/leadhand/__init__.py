@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from leadhand.app import Lead, Outcome
+    from leadhand.app.callers import HandedStep, NextStep, StepLease, StepReceipt
     from leadhand.core.plan.model import Goal, Plan, Step
     from leadhand.core.policy import Policy, Rule
     from leadhand.core.report import (
@@ -63,6 +64,7 @@ _HOMES = {
     "GiveUp": "core.report",
     "Goal": "core.plan.model",
     "GoalPlanner": "planners.goal.planner",
+    "HandedStep": "app.callers",
     "Human": "workers.human",
     "Hybrid": "planners.hybrid",
     "InvalidOutput": "errors",
@@ -71,6 +73,7 @@ _HOMES = {
     "McpServer": "workers.mcp.server",
     "ModelPlanner": "planners.model.planner",
     "NeedsInfo": "errors",
+    "NextStep": "app.callers",
     "NotAllowed": "errors",
     "Outcome": "app",
     "Permanent": "errors",
@@ -84,6 +87,8 @@ _HOMES = {
     "Rule": "core.policy",
     "ScriptPlanner": "planners.script",
     "Step": "core.plan.model",
+    "StepLease": "app.callers",
+    "StepReceipt": "app.callers",
     "TooComplex": "errors",
     "Transient": "errors",
     "Unavailable": "errors",
@@ -108,6 +113,7 @@ __all__ = [
     "GiveUp",
     "Goal",
     "GoalPlanner",
+    "HandedStep",
     "Human",
     "Hybrid",
     "InvalidOutput",
@@ -116,6 +122,7 @@ __all__ = [
     "McpServer",
     "ModelPlanner",
     "NeedsInfo",
+    "NextStep",
     "NotAllowed",
     "Outcome",
     "Permanent",
@@ -129,6 +136,8 @@ __all__ = [
     "Rule",
     "ScriptPlanner",
     "Step",
+    "StepLease",
+    "StepReceipt",
     "TooComplex",
     "Transient",
     "Unavailable",

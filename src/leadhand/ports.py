@@ -69,7 +69,7 @@ class RunQuery(NamedTuple):
     text: str = ""
     """A text in the id, the goal or the plan id; upper and lower case are the same."""
     plan: str = ""
-    """The `plan_id` of the plan."""
+    """The `plan_id` of the plan; with `*` at its end, what the `plan_id` begins with."""
     actor: str = ""
     """The person who started it."""
     label: str = ""

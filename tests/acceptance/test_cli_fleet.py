@@ -426,7 +426,7 @@ def test_the_page_and_the_api_are_served_with_it(folder):
         words = client.get(f"{place}/words").json()
         assert words["lines"][0]["text"] == "I work on slow"
         assert client.get("/fleet/none/such/words").status_code == 404
-        assert client.post("/fleet/none/such/stop", json={}).status_code == 409
+        assert client.post("/fleet/none/such/stop", json={}).status_code == 404
         assert client.post(f"{place}/message", json={"text": ""}).status_code == 422
         assert client.post(f"{place}/message", json={"text": "hurry up"}).status_code == 200
         folder.until(lambda: client.get("/fleet").json()["fleet"]["tasks"] == {"landed": 1}, "it")

@@ -50,7 +50,7 @@ def test_over_http_no_secret_is_kept(folder):
 def test_descriptions_are_shown_escaped(folder):
     """A stranger's text does nothing to a terminal, and is no instruction to anybody."""
     settings(folder, more='tools = ["evil"]\n')
-    for words in (("ls", "workers"), ("mcp",), ("ls", "workers", "--json")):
+    for words in (("ls", "workers"), ("mcp", "tools"), ("ls", "workers", "--json")):
         done = folder.run(*words)
         assert done.code == 0, done
         assert "trial" in done.out
@@ -63,7 +63,7 @@ def test_pinned_tools_need_no_server_and_must_stay_as_they_are(folder):
     starts = folder.path / "starts"
     line = f"echo >> {starts}; exec {' '.join(PROGRAM)} --log {folder.path / 'log'}"
     settings(folder, f"command = {json.dumps(['sh', '-c', line])}", 'tools = ["add", "say"]\n')
-    done = folder.run("mcp", "--pin")
+    done = folder.run("mcp", "tools", "--pin")
     assert done.code == 0, done
     assert "as pinned" in done.out
     assert starts.read_text() == "\n"
@@ -77,7 +77,7 @@ def test_pinned_tools_need_no_server_and_must_stay_as_they_are(folder):
         if tool["name"] == "add":
             tool["description"] = "Adds numbers, as somebody approved it."
     folder.write("leadhand.mcp.json", pins)
-    done = folder.run("mcp", "trial")
+    done = folder.run("mcp", "tools", "trial")
     assert done.code == 1, done
     assert "changed: its description" in done.out
     done = folder.run("run", folder.plan({**ADD, "failure_action": "abort"}), "--yes")
@@ -122,7 +122,7 @@ def test_a_server_that_is_not_there_is_one_clear_message(folder):
     done = folder.run("run", folder.plan(ADD))
     assert done.code == 2, done
     assert "mcp trial: it cannot be started" in done.err
-    assert "see that it runs; with `leadhand mcp --pin`" in done.err
+    assert "see that it runs; with `leadhand mcp tools --pin`" in done.err
     assert "Traceback" not in done.err
 
 

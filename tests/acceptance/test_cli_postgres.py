@@ -278,3 +278,23 @@ def test_doctor_says_what_a_server_lacks(folder, postgres):
     refused = folder.run("run", "plan.json", "--store", reader)
     assert refused.code == 4, refused
     assert "--writer" in refused.err
+
+
+def test_an_agent_carries_out_its_steps(folder):
+    """Without a host the commands drive the run; with one they reach it through the database."""
+    mine = {"id": "a", "worker": "caller", "success_criteria": "data > 1"}
+    folder.plan(mine, {"id": "b", "worker": "caller", "depends_on": ["a"]})
+    run = folder.run("run", "plan.json", "--json").doc["run"]
+    words = ("--caller", "bot", "--json")
+    assert folder.run("step", "next", run, *words).doc["step"]["id"] == "a"
+    report = ("step", "report", run, "a", "--attempt", "1", "--data", "2", *words)
+    assert folder.run(*report).doc["met"]
+    assert folder.run(*report).doc["repeated"]
+    other = folder.run("step", "next", run, "--caller", "other", "--json").doc["step"]
+    assert (other["id"], other["caller"]) == ("b", "agent:other")
+    live = detached(folder, "plan.json")["run"]
+    step = folder.run("step", "next", live, "--wait", "20", *words).doc["step"]
+    assert (step["id"], step["attempt"]) == ("a", 1)
+    bad = folder.run("step", "report", live, "a", "--attempt", "1", "--data", "0", *words)
+    assert (bad.code, bad.doc["findings"]) == (1, ["data > 1 does not hold"])
+    assert folder.run("verify", "--all").code == 0

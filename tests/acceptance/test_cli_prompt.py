@@ -166,7 +166,7 @@ def test_two_people_are_two(folder):
     assert "count as one person" in screen.text
     assert ASKS not in screen.text
     with Screen(folder, "resume", run, LEADHAND_ACTOR="bob") as screen:
-        assert "Approvals: 1 of 2" in screen.expect(ASKS)
+        assert "1 of 2 given (by ann): another person must" in screen.expect(ASKS)
         screen.type("y\n")
         assert screen.ends() == 0, screen.text
 
@@ -416,6 +416,9 @@ def plan(view):
 """
 
 
+ON_STEP = "On one step, STEP=TEXT (Enter sends): "
+
+
 def test_a_goal_is_asked_about_at_each_revision_that_needs_it(folder):
     """The planner reads what is asked for; its later revision is outside of what was approved."""
     folder.write("planning.py", PLANNER)
@@ -427,7 +430,19 @@ def test_a_goal_is_asked_about_at_each_revision_that_needs_it(folder):
         screen.type("c\n")
         screen.expect("Requested changes: ")
         screen.type("v5\n")
+        screen.expect(ON_STEP)
+        screen.type("nowhere=x\n")
+        assert "Not a comment on a step of this plan: nowhere=x" in screen.expect(ON_STEP)
+        screen.type("\n")
         assert "version: v5" in screen.expect(asks)
+        screen.type("c\n")
+        screen.expect("Requested changes: ")
+        screen.type("\n")  # nothing in general
+        screen.expect(ON_STEP)
+        screen.type("first=v6\n")
+        screen.expect(ON_STEP)
+        screen.type("\n")
+        assert "step first: v6" in screen.expect(asks)
         screen.type("y\n")
         later = screen.expect(asks)
         assert "new: worker danger" in later

@@ -122,7 +122,7 @@ def test_two_people_have_to_be_two(folder):
     run = folder.run("run", "plan.json", "--yes", "--json").doc["run"]
     shown = folder.run("review", run).out
     assert 'allowed by "ann"' in shown
-    assert "Approvals: 1 of 2" in shown
+    assert "1 of 2 given (by ann): another person must approve" in shown
     assert "four eyes" in shown
     assert folder.run("review", run, "approve").code == 7, "ann again"
     assert folder.run("review", run, "approve", LEADHAND_ACTOR="bob").code == 0
@@ -195,7 +195,7 @@ def test_a_replan_inside_the_envelope_does_not_ask_and_one_outside_does(folder):
     assert "+ steps.pay" in shown, "different from what was approved last"
     told = folder.run("logs", run, "--intent").out
     assert "Revision 2 approved by the policy: within the approval by ann" in told
-    assert 'Approve revision 3 of plan "' in told
+    assert 'Approval requested: Approve revision 3 of plan "' in told
     assert "its risk is high; new: worker pay" in told
     assert folder.run("review", run, "approve").code == 0
     assert folder.run("resume", run).code == 0

@@ -200,5 +200,5 @@ def test_a_webhook_is_told(folder):
         server.shutdown()
     assert done.code == 0, done
     (notice,) = told
-    assert (notice["kind"], notice["run"]) == ("ended", done.doc["run"])
+    assert (notice["type"], notice["data"]["run"]) == ("run.ended", done.doc["run"])
     assert "notify" not in done.err

@@ -80,7 +80,7 @@ EXECUTES = [
     ("review", "plan.json", "approve"),
     ("serve", "--port", "0"),
     ("worker", "--engine"),
-    ("mcp",),
+    ("mcp", "tools"),
     ("fleet", "start", "--repo", "."),
 ]
 

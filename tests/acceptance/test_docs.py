@@ -249,6 +249,7 @@ SPOKEN = sorted(
 )
 """Everything that tells people what to type."""
 FOREIGN = {
+    "--build-arg": "docker build",
     "--config": "any program",
     "--oneline": "git",
     "--out": "any program",

@@ -211,6 +211,10 @@ def check_commands(text: str, at: str) -> None:
             check_line(shlex.join(rest), at)
 
 
+ELSEWHERE = ("docs/how-to/containers.md", "docs/how-to/github-action.md")
+"""Guides to other machines: tests/deploy runs what they show."""
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("page", GUIDES, ids=name)
 def test_a_guide_does_what_it_says(page, tmp_path, request):
@@ -229,7 +233,7 @@ def test_a_guide_does_what_it_says(page, tmp_path, request):
             follow(reader, language, more, body, at)
     finally:
         reader.end()
-    assert reader.typed, "nothing was run"
+    assert reader.typed or name(page) in ELSEWHERE, "nothing was run"
 
 
 def follow(reader: Reader, language: str, more: str, body: str, at: str) -> None:

@@ -11,7 +11,7 @@ again on the way (no aliasing), and is kept in `log`.
 import msgspec
 
 from leadhand.codec.events import decode, encode
-from leadhand.core import commands
+from leadhand.core import callers, commands
 from leadhand.core import events as ev
 from leadhand.core.catalog import Offer, WorkerSpec
 from leadhand.core.decide.decide import UNLIMITED, decide
@@ -213,6 +213,16 @@ class Drive:
         """A step reports a failure."""
         return self.report(ident, met=False, failure=failure(kind, effect, **more), cost=cost)
 
+    def claim(self, caller, lease_s=900.0):
+        """A caller asks for its next step."""
+        return self.hear(callers.claim(self.state, self.now, caller, lease_s))
+
+    def extend(self, ident, caller, lease_s=900.0, attempt=None):
+        """A caller extends its lease."""
+        attempt = self.state.steps[ident].attempts if attempt is None else attempt
+        move = callers.extend(self.state, self.now, ident, attempt, caller, lease_s)
+        return self.hear(move)
+
     def probed(self, ident, outcome, **more):
         """The probe's answer."""
         known = self.state.steps[ident]
@@ -295,7 +305,16 @@ def fold(log):
     return state
 
 
-AGENDA = {"agenda_built", "ready", "timers", "calendar", "catalog", "limits", "open_circuits"}
+AGENDA = {
+    "agenda_built",
+    "ready",
+    "offered",
+    "timers",
+    "calendar",
+    "catalog",
+    "limits",
+    "open_circuits",
+}
 """What is built from the rest when somebody asks: no part of what is known."""
 
 

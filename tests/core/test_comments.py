@@ -72,6 +72,8 @@ def test_a_planner_that_knows_nothing_of_comments_leaves_them_not_answered():
         ({"comments": [{"step": "nowhere", "text": "x"}]}, "has no step nowhere"),
         ({"comments": [{"step": "a", "text": " "}]}, "has no text"),
         ({"comments": ["x"]}, "a list of objects"),
+        ({"comments": [{"step": "a", "text": "x"}] * 51}, "at most 50"),
+        ({"comments": [{"step": "a", "text": "x" * 2001}]}, "2,001 characters"),
     ],
 )
 def test_a_comment_is_about_a_step_and_says_something(data, said):
@@ -98,3 +100,17 @@ def test_a_model_is_told_how_to_answer_comments_and_only_then():
     }
     decision, _notes = answers.read(reply, {"risky"})
     assert decision.answers == ({"comment": "c1", "addressed": True, "reason": "r"},)
+
+
+def test_a_review_shows_a_bounded_number_of_comments_the_newest():
+    """However often a plan is sent back; a planner is told every comment on its last proposal."""
+    run = drive(bare=True).go()
+    many = {"comments": [{"step": "a", "text": f"{'x' * 1990} {n}"} for n in range(50)]}
+    for _round in range(3):
+        run.answer(propose(step("a", worker="risky"))).reply("request_changes", data=many)
+    view = planner_view(run.state, 4, "")
+    told = prompt.state_parts(view, 10_000)["now"]
+    assert f"- c150 (step a): {'x' * 1990} 49" in told
+    run.answer(propose(step("a", worker="risky")))
+    shown = comment_rows(run.state)
+    assert (len(shown), shown[0].id, shown[-1].id) == (100, "c51", "c150")

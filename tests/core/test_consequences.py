@@ -1,6 +1,14 @@
 """What an approval leads to, and the checklist: the same for the page and the terminal."""
 
 from leadhand.core.catalog import Catalog, Offer, WorkerSpec
+from leadhand.core.review.consequences import (
+    NOT_VERIFIED,
+    Approved,
+    consequence_line,
+    consequences,
+    in_short,
+    step_facts,
+)
 from leadhand.core.review.view import plan_review
 from leadhand.core.state.model import Now
 
@@ -42,8 +50,8 @@ SHIP = {"id": "ship", "worker": "deploy", "depends_on": ["look"], "timeout": "5m
 def test_a_step_that_uses_a_result_does_not_start_at_once():
     use = {"id": "use", "worker": "fetch", "parameters": {"x": "${{ steps.look.data }}"}}
     assert told(review(LOOK, use), "start") == [
-        ("starts at once", ["look"]),
-        ("starts after the steps before it", ["use"]),
+        ("at once", ["look"]),
+        ("then", ["use"]),
     ]
 
 
@@ -51,15 +59,21 @@ def test_it_says_what_starts_changes_asks_costs_and_can_be_undone():
     sign = {"id": "sign", "worker": "ann", "depends_on": ["ship"], "failure_action": "abort"}
     doc = review(LOOK, SHIP, sign, limits={"budget": 5})
     assert told(doc, "start") == [
-        ("starts at once", ["look"]),
-        ("starts after the steps before it", ["ship", "sign"]),
+        ("at once", ["look"]),
+        ("then", ["ship"]),
+        ("then", ["sign"]),
     ]
-    assert told(doc, "changes") == [("changes cluster", ["ship"])]
-    assert told(doc, "asks") == [
-        ("runs without asking again", ["look", "ship"]),
-        ("asks a person to carry it out", ["sign"]),
-        ("asks a person if it fails and no recovery is left", ["look", "ship"]),
+    assert told(doc, "changes") == [("cluster", ["ship"])]
+    assert told(doc, "asks") == [("a person carries it out", ["sign"])]
+    assert told(doc, "failure") == [
+        ("a person is asked", ["look", "ship"]),
+        ("the run stops", ["sign"]),
     ]
+    assert doc.in_short == (
+        "3 steps run once it is approved. Side effects: cluster; cannot be rolled back: ship. "
+        "Cost limit: 5."
+    )
+    assert not told(doc, "approvals") + told(doc, "reject")  # the policy decides when it runs
     assert told(doc, "cost") == [("at most 5, the budget of the run; the steps declare 2", [])]
     assert told(doc, "undo") == [("cannot be rolled back", ["ship"])]
     assert check(doc, "rollback") == ("warning", ["ship"])
@@ -81,10 +95,20 @@ def test_a_start_time_and_an_undo_are_told():
     undo = {"worker": "fetch"}
     later = {**SHIP, "depends_on": [], "not_before": "2099-01-01T02:00:00Z", "undo": undo}
     doc = review({**later, "timeout": None}, limits={"approval_s": 3600, "budget": None})
-    assert told(doc, "start") == [("starts at 2099-01-01 02:00:00 UTC or later", ["ship"])]
+    when = "at 2099-01-01 02:00:00 UTC, or at once if that has passed"
+    assert told(doc, "start") == [(when, ["ship"])]
+    assert ("an approval expires 1h after it was given", True) in [
+        (text.partition(":")[0], "held" in text) for text, _ in told(doc, "covers")
+    ]
     assert told(doc, "undo") == [("can be rolled back, undo by fetch", ["ship"])]
     assert check(doc, "rollback")[0] == "ok"
     assert check(doc, "expiry") == ("warning", ["ship"])
+
+
+def test_a_start_time_that_has_passed_is_not_to_come():
+    doc = review({**SHIP, "depends_on": [], "not_before": "2020-01-01T02:00:00Z"})
+    assert told(doc, "start") == [("at once", ["ship"])]
+    assert "not before" not in doc.in_short
 
 
 def test_a_plan_that_was_not_linted_is_not_said_to_have_timeouts():
@@ -96,4 +120,95 @@ def test_a_plan_that_was_not_linted_is_not_said_to_have_timeouts():
 
 def test_a_planner_that_may_revise_is_named():
     doc = review(LOOK, planner="goal")
-    assert told(doc, "asks")[-1][0].startswith("planner goal may revise the plan: within this")
+    assert told(doc, "asks")[-1][0].startswith("only if planner goal goes beyond this approval")
+    assert told(doc, "failure") == [("planner goal may revise the plan", [])]
+
+
+def test_steps_are_told_in_the_order_in_which_they_start():
+    """Each wave has a line; from the fifth on they share one."""
+    chain = [
+        {"id": f"s{number}", "worker": "fetch", "depends_on": [f"s{number - 1}"] * bool(number)}
+        for number in range(8)
+    ]
+    found = told(review(*chain), "start")
+    assert found[:2] == [("at once", ["s0"]), ("then", ["s1"])]
+    more = ("then, each after the steps that it depends on", ["s4", "s5", "s6", "s7"])
+    assert found[4:] == [more]
+
+
+def test_a_rollback_plan_is_told_by_its_steps():
+    back = [
+        {"id": "data", "worker": "deploy", "action": "restore", "depends_on": ["slot"]},
+        {"id": "slot", "worker": "deploy", "action": "switch"},
+    ]
+    doc = review(SHIP, LOOK, rollback_plan={"steps": back})
+    assert told(doc, "undo") == [
+        (f"can be rolled back, by the rollback plan, {NOT_VERIFIED}", ["ship"]),
+        ("the rollback plan runs slot (deploy switch), data (deploy restore)", []),
+    ]
+    assert "can be rolled back (not verified)" in doc.in_short
+    checked = [back[0] | {"success_criteria": "data.ok"}, back[1]]
+    doc = review(SHIP, LOOK, rollback_plan={"steps": checked})
+    assert told(doc, "undo")[0] == ("can be rolled back, by the rollback plan", ["ship"])
+    assert "can be rolled back." in doc.in_short
+
+
+KNOWN = Approved(
+    [SHIP],
+    {},
+    CATALOG,
+    {},
+    2.0,
+    None,
+    NOON,
+    kept=[{"id": "tidy", "worker": "fetch", "depends_on": ["old"]}],
+    heirs={"old": "ship"},
+    people=2,
+    done=1,
+)
+
+
+def lines(known):
+    found = consequences(known, step_facts(known))
+    return [f"{each.topic} {consequence_line(each)}" for each in found]
+
+
+def test_nothing_starts_before_the_second_approval():
+    """A step that was approved before waits for the one that replaces what it depends on."""
+    found = lines(KNOWN)
+    assert found[0] == (
+        "approvals 0 of 2 given: 2 different people must approve before anything starts"
+    )
+    assert found[1:4] == [
+        "start after the second approval: ship",
+        "start then: tidy",
+        "start of these, approved before and unchanged: tidy",
+    ]
+    assert found[-1].endswith("the run ends as rejected; what 1 finished step did stays")
+    tell = {"id": "tell", "worker": "deploy"}
+    apart = lines(KNOWN._replace(kept=[tell]))
+    assert "start approved before, do not wait for this approval: tell" in apart
+    assert "changes cluster: ship" in apart
+    back = lines(KNOWN._replace(kept=[{**tell, "depends_on": ["old"]}]))
+    assert "changes cluster: ship, tell" in back, "an effect of what was approved before"
+    assert in_short(KNOWN, step_facts(KNOWN)).startswith(
+        "2 steps run after the second approval (1 to approve, 1 approved before). "
+    )
+
+
+def test_the_missing_approval_and_those_who_may_give_it_are_named():
+    first = KNOWN._replace(given=["ann"], approvers=["ann", "bob"])
+    assert lines(first)[0] == (
+        "approvals 1 of 2 given (by ann): another person must approve before anything starts; "
+        "approvers: ann, bob"
+    )
+    assert lines(KNOWN._replace(people=1))[0] == "approvals one is enough"
+
+
+def test_who_started_the_run_counts_only_as_the_first():
+    begun = KNOWN._replace(starter="ann")
+    assert lines(begun)[0].endswith("; ann, who started the run, counts only as the first")
+    other = lines(begun._replace(given=["bob"]))[0]
+    assert other.endswith("; not ann, who started the run and can only be the first")
+    assert "started" not in lines(begun._replace(given=["ann"]))[0]
+    assert "started" not in lines(begun._replace(approvers=["bob", "eve"]))[0]

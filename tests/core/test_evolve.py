@@ -47,7 +47,8 @@ from tests.core.driver import (
 def test_a_fresh_state():
     """Nothing is known, and nothing is taken for granted."""
     fresh = vars(State())
-    kept = ("catalog", "policy", "planner", "ready", "permits", "models", "end_snapshot", "tally")
+    kept = ("catalog", "policy", "planner", "ready", "offered", "permits", "models")
+    kept += ("end_snapshot", "tally")
     made = {key: fresh.pop(key) for key in kept}
     assert made["catalog"].workers == {}
     assert made["policy"] == Policy()

@@ -38,7 +38,7 @@ TABLE = [
     ([StopAllRequested("ann"), StopAllLifted("bob")], HostState(0, 1000, False, "", 2)),
     ([ApprovalUsed("a", "r1", "ann")], HostState(seq=1, used={"a": "r1"})),
     ([StopAllLifted("bob")], HostState(0, 1000, False, "", 1)),
-    ([PersonChanged("bob", "ann", "viewer")], HostState(seq=1)),
+    ([PersonChanged("bob", "ann", "viewer")], HostState(seq=1, people={"bob": "viewer"})),
     ([THERE], HostState(seq=1, temporal=THERE)),
     ([THERE, HostOpened(1, 42, "0.1")], HostState(1, 1000, seq=2, temporal=THERE)),
     ([THERE, TemporalLeft("ann", "home")], HostState(seq=2)),

@@ -30,6 +30,7 @@ class Log:
         offer = Offer(idempotent=worker.pop("idempotent", True), **worker)
         described = {"w": ("function", offer), "other": ("function", Offer())}
         described["hand"] = ("human", Offer(idempotent=True, risk="low"))
+        described["caller"] = ("caller", Offer(risk="low"))
         self.specs = {
             name: WorkerSpec(name=name, version="1", kind=kind, offers={"": each})
             for name, (kind, each) in described.items()
@@ -102,6 +103,15 @@ class Log:
             step, attempt, self.epoch, worker, self.at + 3600 * SECOND, spec, ""
         )
         return self.add(msgspec.structs.replace(event, **changed), later=later)
+
+    def hand_out(self, step, attempt=1, lease=100, **changed):
+        until = self.at + lease * SECOND
+        more = {"caller": "agent:bot", "deadline": until, "limit": self.at + 3600 * SECOND}
+        return self.start(step, attempt, worker="caller", **(more | changed))
+
+    def extend(self, step, lease=100, attempt=1, **more):
+        until = self.at + lease * SECOND
+        return self.add(ev.LeaseExtended(step, attempt, self.epoch, until), **more)
 
     def report(self, step, attempt=1, *, epoch=None, data=None, **more):
         event = ev.AttemptReported(step, attempt, epoch or self.epoch, True, data)
@@ -194,7 +204,16 @@ def reviewed(log, actor):
     return allowed(log, actor).add(approved)
 
 
+MINE = {"id": "a", "worker": "caller"}
+"""A step of the agent that drives the run."""
+
 CLEAN = {
+    "handed out": lambda: (
+        Log(MINE, B).hand_out("a").extend("a").add(ev.RunHosted(2)).report("a", said="d")
+    ),
+    "lease ended": lambda: (
+        Log(MINE).hand_out("a").extend("a", later=50).lose("a", kind="timeout", later=101)
+    ),
     "empty": lambda: Log().ask(),
     "chain": lambda: Log(A, B).run("a").run("b").done(),
     "reference": lambda: using(Log(A, USING).run("a", data={"v": 7}), 7).report("b").done(),
@@ -364,6 +383,21 @@ def asked(log, attempt=1, kind="permanent"):
     return log.decide("a", "ask", attempt, kind=kind).question("a")
 
 
+def sent_back(*comments):
+    """A revision was proposed, and a person asked for changes of it."""
+    log = Log(replans=True).ask().answer().propose(A)
+    revision = log.proposed
+    log.add(ev.ChangesRequested(revision.number, revision.hash, "ann", "x", list(comments)))
+    log.revision = revision.number
+    return log
+
+
+def answering(*answers):
+    """A comment c1 on a plan, and the next revision with its answers."""
+    log = sent_back(ev.StepComment("c1", "x", "a")).ask().answer().propose(A)
+    return changed(log, answers=list(answers))
+
+
 def probed(log, outcome, **more):
     """An attempt timed out, and its worker was asked whether it took effect."""
     log.start("a").lose("a", kind="timeout", later=4000).decide("a", "probe", kind="timeout")
@@ -422,6 +456,14 @@ BAD = {
     "no start": ("I5", lambda: without(Log(A).run("a").done(), 0)),
     "two starts": ("I5", lambda: Log(A).add(Log().entries[0][1]).run("a").done()),
     "after the end": ("I5", lambda: Log(A).run("a").done().add(ev.RunPaused("me"))),
+    "one link for two answers": (
+        "I57",
+        lambda: Log(A).add(*2 * [ev.LinkUsed("l", "q1", "me", "email")]).run("a").done(),
+    ),
+    "a link without a person": (
+        "I57",
+        lambda: Log(A).add(ev.LinkUsed("l", "q1", "", "email")).run("a").done(),
+    ),
     "two ends": ("I5", lambda: Log(A).run("a").done().done()),
     "reopened, though it goes on": (
         "I5",
@@ -483,6 +525,32 @@ BAD = {
         "I12",
         lambda: Log().ask().add(ev.PlannerFailed(1, 1, "x", lost=True)),
     ),
+    "caller lost for no reason": ("I12", lambda: Log(MINE).hand_out("a").lose("a")),
+    "caller lost with a host": (
+        "I12",
+        lambda: Log(MINE).hand_out("a").add(ev.RunHosted(2)).lose("a"),
+    ),
+    "another attempt of a caller": (
+        "I12",
+        lambda: Log(MINE).hand_out("a").report("a", epoch=1, said="d"),
+    ),
+    "lease of nothing": ("I12", lambda: Log(MINE).extend("a")),
+    "started without a caller": ("I56", lambda: Log(MINE).start("a", worker="caller")),
+    "handed out to a function": (
+        "I56",
+        lambda: Log(A).start("a", caller="agent:bot", limit=9999 * SECOND),
+    ),
+    "handed out to a person": ("I56", lambda: Log(MINE).hand_out("a", caller="ann")),
+    "lease beyond the timeout": ("I56", lambda: Log(MINE).hand_out("a", lease=9999)),
+    "lease of a function": ("I56", lambda: Log(A).start("a").extend("a")),
+    "lease extended too late": ("I56", lambda: Log(MINE).hand_out("a").extend("a", later=101)),
+    "lease extended for ever": ("I56", lambda: Log(MINE).hand_out("a").extend("a", lease=9999)),
+    "lease made shorter": ("I56", lambda: Log(MINE).hand_out("a").extend("a", lease=10)),
+    "reported after the lease": (
+        "I56",
+        lambda: Log(MINE).hand_out("a", lease=2).add(ev.RunPaused("ann")).report("a", said="d"),
+    ),
+    "reported by nobody": ("I56", lambda: Log(MINE).hand_out("a").report("a")),
     "spawned for nothing": ("I12", lambda: Log(A).add(ev.AttemptSpawned("a", 5, 1, 1, "b"))),
     "too early": ("I14", lambda: Log(A, B).start("b")),
     "before its dependency is done": ("I14", lambda: Log(A, B).start("a").start("b")),
@@ -808,6 +876,19 @@ BAD = {
         "I54",
         lambda: Log(A, plan={"carried": TAKEN_OVER["carried"]}, params={"p": 1}).run("a").done(),
     ),
+    "a comment with the id of another": (
+        "I55",
+        lambda: sent_back(ev.StepComment("c1", "x"), ev.StepComment("c1", "y")),
+    ),
+    "a comment on a step that is not there": (
+        "I55",
+        lambda: sent_back(ev.StepComment("c1", "x", "nowhere")),
+    ),
+    "a comment answered twice": (
+        "I55",
+        lambda: answering(*[ev.CommentAnswer("c1")] * 2),
+    ),
+    "an answer to no comment": ("I55", lambda: answering(ev.CommentAnswer("c2"))),
     "a protected change, asked about as any failure": (
         "I53",
         lambda: (

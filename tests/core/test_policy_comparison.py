@@ -46,6 +46,8 @@ def test_more_of_a_number_is_looser(name):
     [
         ({"auto_risk": "low"}, {"auto_risk": "high"}),
         ({"review": True}, {"review": False}),
+        ({}, {"agent_risk": "low"}),
+        ({"agent_risk": "low"}, {"agent_risk": "medium"}),
         ({"reviewers": ("a", "b")}, {"reviewers": ("a",)}),
         ({"approvers": {"ann": "k"}}, {"approvers": {}}),
         ({"approvers": {"ann": "k"}}, {"approvers": {"ann": "other"}}),
@@ -71,6 +73,8 @@ def test_one_way_is_looser(before, after):
     [
         ({"auto_risk": "high"}, {"auto_risk": "low"}),
         ({}, {"review": True}),
+        ({"agent_risk": "medium"}, {"agent_risk": "low"}),
+        ({"agent_risk": "medium"}, {}),
         ({"reviewers": ("a",)}, {"reviewers": ("b", "a")}),
         ({}, {"approvers": {"ann": "k"}}),
         ({"approvers": {"ann": "k", "bob": "b"}}, {"approvers": {"ann": "k"}}),

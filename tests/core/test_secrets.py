@@ -12,7 +12,7 @@ TEXT = {"type": "object", "properties": {"t": {"type": "string"}}, "required": [
 CATALOG = Catalog(
     [
         WorkerSpec(name=kind, kind=kind, offers={"": Offer(parameters=TEXT)})
-        for kind in ("function", "command", "human")
+        for kind in ("function", "command", "human", "caller")
     ]
 )
 
@@ -97,6 +97,7 @@ def test_one_that_is_nowhere_is_missing():
 def test_where_a_secret_cannot_stand():
     assert rules(plan("${{ params.token.part }}")) == ["reference-unresolved"]
     assert rules(plan(worker="human")) == ["secret-misplaced"]
+    assert rules(plan(worker="caller")) == ["secret-misplaced"]
     assert rules(plan(worker="command")) == ["secret-exposed"]
     misplaced = plan(success_criteria="data == '${{ params.token }}'")
     assert "reference-misplaced" in rules(misplaced)

@@ -36,7 +36,7 @@ STEP = {
 
 
 def fields(step=STEP, others=("look", "bill")):
-    return {each.label: each for each in step_form(step, list(others), CATALOG).fields}
+    return {each.label: each for each in step_form(step, list(others), CATALOG, 3600).fields}
 
 
 def test_each_field_has_its_kind_and_its_choices():
@@ -85,3 +85,9 @@ def test_what_is_typed_is_read_by_the_type_of_its_field(label, text, value):
     found = edit(plan, [(path, typed_value(plan, path, text, None, CATALOG))])["steps"][0]
     key = label.replace(" ", "_")
     assert found["parameters"].get(key, found.get(key)) == value
+
+
+def test_a_hint_is_not_taken_for_a_value_and_names_the_timeout_that_holds():
+    hint = fields()["timeout"].hint
+    assert hint == "default: 1h"
+    assert fields()["not before"].hint.startswith("such as ")

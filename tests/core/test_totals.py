@@ -32,10 +32,15 @@ def test_a_run_without_people():
 
 
 def test_an_open_run_counts_as_open_and_is_told_nothing_of():
-    """Its totals are folded when they are wanted, and stand in no summary."""
+    """Its totals are folded when they are wanted; of one that waits, the summary says them."""
     run = Drive(step("a"))
     assert (told(run)["open"], told(run)["duration_us"]) == (1, 0)
     assert not summary(run.state).totals
+    assert not summary(run.state).so_far
+    waits = Drive(step("a"), policy=Policy(review=True))
+    found = summary(waits.state)
+    assert (found.status, found.so_far, found.seq) == ("waiting", told(waits), waits.state.seq)
+    assert not found.totals
 
 
 def test_how_long_people_took():
@@ -45,6 +50,7 @@ def test_how_long_people_took():
     )
     found = told(run)
     assert (found["questions"], found["answers"], found["human_wait_us"]) == (1, 1, 30_000_000)
+    assert (found["answers_30"], found["plan::answers_30"], found["answers_60"]) == (1, 1, 0)
     assert (found["needed_person"], found["origin:person"] + found["origin:execution"]) == (1, 1)
     found = told(asking("left", "right", default="left", within_s=5).later(5))
     assert (found["answered_by_default"], found["answers"], found["needed_person"]) == (1, 0, 0)
@@ -84,3 +90,19 @@ def test_names_beyond_a_bound_are_counted_together(monkeypatch, most):
     assert workers["w"]["attempts"] == 2
     assert workers[totals.OTHER]["attempts"] == 4 - most
     assert sum(each["attempts"] for each in workers.values()) == 5
+
+
+@pytest.mark.parametrize(
+    ("answers", "median", "p95"),
+    [
+        ({}, None, None),
+        ({"answers_10": 1}, 10, 10),
+        ({"answers_10": 1, "answers_3600": 1}, 10, 3600),
+        ({"answers_10": 94, "answers_300": 1, "answers_inf": 5}, 10, 300),
+        ({"answers_10": 1, "answers_inf": 19}, None, None),
+    ],
+)
+def test_within_which_time_most_answers_came(answers, median, p95):
+    """Rounded up to an edge, never down; nothing is said beyond the last."""
+    assert totals.quantile(answers, 0.5) == median
+    assert totals.quantile(answers, 0.95) == p95

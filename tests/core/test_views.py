@@ -435,7 +435,9 @@ def test_the_summary():
     """What `leadhand ls` shows."""
     run = Drive(step("a"), step("b"), goal="g" * 600, plan={"plan_id": "p1"})
     run.fail("a", "permanent").done("b", cost=2.0)
-    assert msgspec.to_builtins(views.summary(run.state)) == {
+    found = msgspec.to_builtins(views.summary(run.state))
+    assert (found.pop("seq"), found.pop("so_far")["open"]) == (run.state.seq, 1)
+    assert found == {
         "status": "waiting",
         "goal": "g" * 500,
         "plan": "p1",
@@ -584,7 +586,7 @@ LEDGER = [
         ),
         "Revision 2 by p: 0 steps, cancels a, b, to be continued, risk low",
     ),
-    (ev.ReviewRequested(2, "h", "look at it"), "look at it"),
+    (ev.ReviewRequested(2, "h", "look at it"), "Approval requested: look at it"),
     (ev.RevisionApproved(2, "h", "ann", "fine"), "Revision 2 approved: fine"),
     (
         ev.RevisionApproved(2, "h", "ann", instants={"a": 1_700_006_400_000_000}),
@@ -607,6 +609,14 @@ LEDGER = [
         "Question q1 answered by ann: x: so",
     ),
     (ev.AttemptStarted("a", 2, 9, "w", 0, "", ""), "a: attempt 2 started by w"),
+    (
+        ev.AttemptStarted("a", 2, 9, "caller", 5, "", caller="agent:bot", limit=9),
+        "a: attempt 2 handed out to agent:bot",
+    ),
+    (
+        ev.LeaseExtended("a", 2, 9, 90_000_000),
+        "a: lease of attempt 2 extended to 1970-01-01 00:01:30 UTC",
+    ),
     (ev.AttemptSpawned("a", 9, 4711, 0, ""), "a: process 4711"),
     (ev.AttemptReported("a", 2, 9, True), "a: attempt 2 verified"),
     (ev.AttemptReported("a", 2, 9, True, surprise="odd"), "a: attempt 2 verified, but odd"),
@@ -653,6 +663,7 @@ LEDGER = [
         ),
         "a: change cccccccccccc approved by ann: fine",
     ),
+    (ev.LinkUsed("l1", "q1", "ann", "email"), "ann answers q1 through a signed link (email)"),
     (ev.StepsHeld(["a", "b"], "wait", "ann", "q1"), "Steps a, b held by ann: wait"),
     (ev.ReleaseGiven(question="q1", actor="ann", binding="h"), "Release of q1 by ann"),
     (ev.StepsReleased(["a"], "ann"), "Step a released by ann"),
@@ -685,6 +696,10 @@ LEDGER = [
     (ApprovalUsed("a1", "r1", "ann"), "Approval a1 by ann used by run r1"),
     (PersonChanged("bob", "ann", "viewer"), "bob may sign in as viewer, by ann"),
     (PersonChanged("bob", "ann"), "bob removed by ann"),
+    (
+        PersonChanged("bob", "ann", "viewer", "the disk was full"),
+        "bob may sign in as viewer, by ann: the disk was full",
+    ),
     (TemporalOpened("t:7", "ns", "p"), "Runs hosted by Temporal at t:7 (ns)"),
     (TemporalLeft("ann", "home"), "Runs moved back from Temporal by ann: home"),
     (

@@ -1,11 +1,12 @@
 """The calendar is set back or forward by a day while a run goes on, and across a restart."""
 
 import asyncio
+import time
 from itertools import pairwise
 
 import pytest
 
-from leadhand import Transient, worker
+from leadhand import Lead, Transient, worker
 from leadhand.core import events as ev
 from leadhand.testing import check, simulate, simulation
 from leadhand.testing.clock import Calendar
@@ -84,3 +85,21 @@ def test_a_run_goes_on_as_if_nothing_had_happened(by_s, crash_after, monkeypatch
     if not crash_after:
         assert times[-1] - times[0] < 60 * SECOND
     assert not check(done.events)
+
+
+async def test_lists_and_logs_follow_the_log_when_the_calendar_is_set_back(tmp_path, monkeypatch):
+    """Also after a restart: what came later is created later."""
+    lead = Lead([jumpless], store=tmp_path / "runs.db", actor="ann")
+    plan = {"steps": [{"id": "a", "worker": "jumpless"}]}
+    first = await lead.run(plan)
+    real = time.time_ns
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "time_ns", lambda: real() - DAY_S * 10**9)
+        second = await lead.run(plan)
+    assert [row.run for row in lead.list()] == [second.run, first.run]
+    assert lead.verify()["violations"] == []
+
+
+@worker
+async def jumpless() -> int:
+    return 1

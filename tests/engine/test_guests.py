@@ -250,3 +250,12 @@ async def test_a_guest_that_does_not_answer_holds_up_nobody(tmp_path, monkeypatc
         assert await run.live("a") is None
         await ended(line)
         await listening
+
+
+def test_the_socket_of_a_long_path_is_short_and_the_same_for_every_process(tmp_path, monkeypatch):
+    store = tmp_path / ("long" * 30) / "leadhand.db"
+    first = socket_path(store)
+    monkeypatch.setenv("TMPDIR", str(tmp_path / ("other" * 30)))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    assert socket_path(store) == first
+    assert len(os.fsencode(first)) <= 100

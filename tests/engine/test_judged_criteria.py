@@ -22,6 +22,15 @@ def test_without_a_report_of_success_there_is_no_judgement():
     assert set(judged(reported(kind="denied")).values()) == {"not judged"}
 
 
+def test_what_a_worker_itself_finds_unmet_is_named_first():
+    failure = {"class": "criteria_unmet", "message": "nothing has changed\nmore"}
+    (own, *rest) = judged_criteria(
+        STEP, OFFER, "w", ev.AttemptReported("s", 1, 1, False, failure=failure)
+    )
+    assert (own.criterion, own.outcome) == ("nothing has changed", "unmet")
+    assert (own.judged_by, {row.outcome for row in rest}) == ("worker w itself", {"not judged"})
+
+
 def test_a_verified_report_met_all():
     met = ev.AttemptReported("s", 1, 1, True)
     assert set(judged(met).values()) == {"met"}

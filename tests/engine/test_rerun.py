@@ -5,15 +5,15 @@ import copy
 import pytest
 
 from leadhand import Goal, Lead, Permanent, worker
-from leadhand.app.reader import reading
+from leadhand.app.reader import Reader, reading
 from leadhand.core.carried import carried_results, result_digest
 from leadhand.core.logcheck.checker import check
-from leadhand.core.policy import Policy
+from leadhand.core.policy import Policy, Rule
 from leadhand.core.state.evolve import evolve
 from leadhand.core.state.model import State
 from leadhand.core.views.ledger import describe
 from leadhand.engine.fold import fold
-from leadhand.errors import Conflict, UsageError
+from leadhand.errors import Conflict, NotAllowed, UsageError
 from leadhand.workers.declared import declared_workers
 
 CALLS: list[str] = []
@@ -360,4 +360,79 @@ async def test_a_plan_that_was_revised_after_untrusted_data_stays_untrusted(tmp_
         with reading(lead._readable()) as reader:
             started = fold(reader.store.read(again.run)[:1])
         assert started.permits.tainted is tainted
+    assert lead.verify()["violations"] == []
+
+
+async def test_verify_reads_the_log_of_the_first_run_once(lead, monkeypatch):
+    """However many results were taken over: not once for each."""
+    many = [{"id": f"n{i}", "worker": "note", "parameters": {"text": str(i)}} for i in range(20)]
+    last = {"id": "last", "worker": "note", "parameters": {"text": "x"}}
+    last["depends_on"] = [step["id"] for step in many]
+    first = (await lead.run({"steps": [*many, last]})).run
+    again = await lead.rerun(first, from_step="last")
+    assert len(carried_results(started_of(lead, again.run).plan)) == 20
+    read: list[str] = []
+    real = Reader.entries
+    monkeypatch.setattr(Reader, "entries", lambda *at: read.append(at[1]) or real(*at))
+    assert lead.verify(again.run)["violations"] == []
+    assert read.count(first) == 1
+
+
+@worker
+async def login(key: str) -> dict[str, str]:
+    return {"token": f"of {key}"}
+
+
+async def test_a_secret_in_a_result_is_its_mark_in_both_runs(tmp_path, monkeypatch):
+    """No result holds a secret, so a later step of the first run got the mark as well."""
+    CALLS.clear()
+    monkeypatch.setenv("SHOP_KEY", "sup3r-s3cret-value-77")
+    lead = Lead([login, note], store=tmp_path / "runs.db", actor="ann")
+    steps = [
+        {"id": "a", "worker": "login", "parameters": {"key": "${{ params.key }}"}},
+        {"id": "b", "worker": "note", "parameters": {"text": "${{ steps.a.data.token }}"}},
+    ]
+    plan = {"params": {"key": {"type": "secret"}}, "steps": steps}
+    first = await lead.run(plan, params={"key": "env:SHOP_KEY"})
+    again = await lead.rerun(first.run, from_step="b")
+    assert again.ok
+    assert CALLS == ["note of [secret:key]"] * 2
+    said = started_of(lead, again.run).plan["params"]["result_a"]["description"]
+    assert said.endswith("It holds [secret:key] in place of a secret, as in that run")
+
+
+async def test_the_label_of_a_rerun_cannot_be_given_by_hand(lead):
+    """Lists find re-runs by it. It does not count among the 20 labels of a run."""
+    plan = {"steps": [STEPS[1]]}
+    with pytest.raises(UsageError, match="rerun_of is given to re-runs only"):
+        await lead.run(plan, labels=["rerun_of=other"])
+    first = await lead.run(plan, labels=[f"l{i}" for i in range(20)])
+    again = await lead.rerun(first.run, labels=["rerun_of=other"])
+    assert again.ok
+    labels = started_of(lead, again.run).labels
+    assert len(labels) == 21
+    assert f"rerun_of={first.run}" in labels
+
+
+async def test_a_rerun_needs_two_people_again(lead, tmp_path):
+    """Neither approval of the first run counts, and one person is not two."""
+    policy = Policy(rules=(Rule(risk="high", then="two"),))
+    people = {
+        name: Lead([build, deploy, note], store=tmp_path / "runs.db", actor=name, policy=policy)
+        for name in ("ann", "bob")
+    }
+    first = await people["ann"].run(PLAN, params={"version": "7"})
+    for name, one in people.items():
+        await one.answer(first.run, "review-1", "approve", text=name)
+    assert (await people["ann"].resume(first.run)).ok
+    CALLS.clear()
+    for from_step in ("", "deploy"):
+        again = await people["ann"].rerun(first.run, from_step=from_step, approve=True)
+        assert again.status == "waiting", "ann approved, and is one person"
+        with pytest.raises((Conflict, NotAllowed)):
+            await people["ann"].answer(again.run, "review-1", "approve")
+        assert CALLS == []
+        await people["bob"].answer(again.run, "review-1", "approve")
+        assert (await people["bob"].resume(again.run)).ok
+        CALLS.clear()
     assert lead.verify()["violations"] == []

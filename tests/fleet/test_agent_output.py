@@ -1,6 +1,7 @@
 """What coders print and how their troubles are named: lines, documents, failure classes."""
 
 import os
+import re
 import time
 from contextlib import suppress
 
@@ -20,6 +21,7 @@ from leadhand.fleet.agents.process import (
     fingerprint,
     retry_after,
 )
+from tests.models.limit_messages import MESSAGES
 
 # --- lines ---------------------------------------------------------------------------------
 
@@ -187,13 +189,48 @@ def test_every_class_is_one_of_the_cores():
         ("try again in 250ms", 0.25),
         ("Try again in 3 hours", 10_800.0),
         ("retry in 2 minutes", 120.0),
-        ("Retry-After: in 20", 20.0),
+        ("Retry-After: 20", 20.0),
         ("no idea", None),
     ],
 )
 def test_how_long_to_wait_is_read_from_words(message, seconds):
     """Where no header says it."""
-    assert retry_after(message) == seconds
+    assert retry_after(message) == (seconds if seconds is None else pytest.approx(seconds, abs=0.1))
+
+
+@pytest.mark.parametrize("said", MESSAGES, ids=lambda said: f"{said.source}: {said.message[:40]}")
+def test_every_known_message_of_a_reached_limit_is_a_rate_limit(said):
+    """A wall that is taken for anything else uses up attempts, or ends the task."""
+    elsewhere = {
+        "spend limit": "budget",
+        "Overloaded": "transient",
+        "your current quota,": "budget",
+    }
+    expected = next((kind for word, kind in elsewhere.items() if word in said.message), None)
+    if expected is None and not re.search(
+        r"% (?:used|left)|RetryInfo|^Limit|^you can", said.message
+    ):
+        expected = "rate_limited"
+    assert expected is None or classify(said.message) == expected
+
+
+def claude_limit(**told):
+    return {"type": "rate_limit_event", "rate_limit_info": {"rateLimitType": "five_hour", **told}}
+
+
+def test_claude_tells_of_a_limit_in_a_field():
+    """Warnings and limits beyond which usage is paid do not stop an agent."""
+    ends = time.time() + 7200
+    (event,) = ClaudeReading().read(claude_limit(status="rejected", resetsAt=ends))
+    assert (event.kind, event.failure) == ("limit", "rate_limited")
+    assert event.retry_after_s == pytest.approx(7200, abs=5)
+    for told in (
+        {"status": "allowed_warning", "resetsAt": ends},
+        {"status": "rejected", "resetsAt": ends, "isUsingOverage": True},
+        {"status": "rejected"},
+    ):
+        (event,) = ClaudeReading().read(claude_limit(**told))
+        assert event.kind == "other"
 
 
 # --- progress ------------------------------------------------------------------------------

@@ -74,7 +74,8 @@ def test_each_task_is_in_the_column_that_it_has_reached():
     }
     works = cards(found)["works"]
     assert (works["coder"], works["model"], works["words"]) == ("c", "m", "make check")
-    assert (works["cost"], works["since"][:19]) == (0.75, "1970-01-01T00:00:03")
+    assert (works["cost"], works["running_cost"]) == (0.25, 0.5), "counted when it has ended"
+    assert works["since"][:19] == "1970-01-01T00:00:03"
     assert cards(found)["stuck"]["reason"] == "no such"
     assert found["columns"]["merged"] == found["columns"]["blocked"] == 1
     assert cards(found)["dropped"]["reason"] == "Cancelled."

@@ -92,6 +92,8 @@ def test_landings_are_counted_by_the_commits_times():
     assert sum(number for _hour, number in landed["by_hour"]) == 4
     recent = sources(landings=[landing("a", now - 60)], now=now, since=(now * SECOND - 2 * HOUR))
     assert figures(recent)["landed"]["per_hour"] == 0.5
+    young = sources(landings=[landing("a", now - 60)], now=now, since=(now * SECOND - HOUR // 2))
+    assert figures(young)["landed"]["per_hour"] is None, "no rate from less than an hour"
 
 
 def test_the_trains_figures_are_those_of_the_journal():
@@ -100,6 +102,9 @@ def test_the_trains_figures_are_those_of_the_journal():
         note(1, "queued", "b"),
         note(2, "tested", size=2, ok=False, seconds=1.0),
         note(3, "tested", size=1, ok=True, seconds=2.0, search=True),
+        note(3, "checked", "c", ok=False, seconds=9.0),
+        note(3, "looked", ok=True),
+        note(3, "tested", size=1, ok=True, seconds=0.0, reused=True),
         note(4, "moved", size=1),
         note(4, "landed", "a", waited_s=3.0),
         note(5, "ejected", "b", kind="conflict"),
@@ -108,7 +113,9 @@ def test_the_trains_figures_are_those_of_the_journal():
     found = figures(sources(notes=notes, now=16, alive=True))
     train, queue = found["train"], found["queue"]
     assert (train["tests"], train["red"], train["bisections"], train["conflicts"]) == (2, 1, 1, 1)
-    assert (train["batch_mean"], train["ejected"]) == (1.0, {"conflict": 1})
+    assert (train["reused"], train["batch_mean"]) == (1, 1.0)
+    assert train["ejected"] == {"conflict": 1}
+    assert found["gate"] == {"runs": 4, "failed": 2, "seconds": {"p50": 2.0, "p95": 9.0}}
     assert (queue["waiting"], queue["oldest_s"], queue["wait_s"]["p50"]) == (1, 10.0, 3.0)
 
 

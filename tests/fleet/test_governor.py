@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from leadhand.fleet.governor import Governor, Needs, Room, room_of
+from leadhand.fleet.governor import Governor, Needs, Room, Ticket, room_of
 
 PLENTY = Room(1e6, 1e6, 0.1)
 
@@ -110,8 +110,8 @@ async def test_a_kind_that_fails_again_and_again_is_tried_one_at_a_time():
         chief.heard("bad", "unavailable")
     chief.limit = 8
     async with chief.place("bad"):
-        assert "fails again and again" in chief._not_now("bad")
-        assert chief._not_now("good") == ""
+        assert "fails again and again" in chief._not_now(Ticket(0, 1, "bad", "bad"))
+        assert chief._not_now(Ticket(0, 1, "good", "good")) == ""
 
 
 async def test_who_is_of_a_kind_that_works_goes_past_those_of_one_that_fails():

@@ -546,3 +546,19 @@ def test_names_can_be_shown():
     """Whatever bytes they are."""
     assert printable_name("a\nb\udcff") == "a\\nb\\xff"
     assert printable_name("grün") == "grün"
+
+
+async def test_a_partial_clone_is_refused_until_it_has_its_objects(tmp_path):
+    """One message with the fix, which mends it; nothing is downloaded by the fleet itself."""
+    make_repo(tmp_path / "origin")
+    write(tmp_path / "origin", {"a.txt": "again\n"})
+    commit_all(tmp_path / "origin", "more")
+    run_git(tmp_path / "origin", "config", "uploadpack.allowfilter", "true")
+    source, part = f"file://{tmp_path}/origin", tmp_path / "part"
+    run_git(tmp_path, "clone", "-q", "--filter=blob:none", source, "part")
+    with pytest.raises(UsageError, match=r"a partial clone, .* missing \(1\)\. Fix: ") as told:
+        await Hub.open(tmp_path / "fleet", part)
+    for line in str(told.value).partition("Fix: ")[2].split("; "):
+        run_git(tmp_path, *line.split()[1:])
+    async with await Hub.open(tmp_path / "fleet", part) as hub:
+        assert hub.main() == run_git(part, "rev-parse", "HEAD")

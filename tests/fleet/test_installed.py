@@ -1,5 +1,6 @@
 """Of the disk a coder's program shows itself and its own package, wherever it was installed."""
 
+import json
 import subprocess
 
 import pytest
@@ -59,6 +60,33 @@ def test_a_link_leads_to_the_program_and_not_to_what_is_beside_it(tmp_path, laun
     assert launch.argv[0] == str(file), "the link is not to be seen inside"
     assert launch.readable == (file.parent,)
     assert launched(str(link), "none").argv[0] == str(link)
+
+
+def test_packages_that_a_program_needs_are_shown_where_npm_puts_them(tmp_path, launched):
+    """Codex of npm: the program for this machine is a package of its own, beside it."""
+    file = put(tmp_path, f"{PACKAGES}/@openai/codex/bin/codex.js")
+    needed = {"@openai/codex-linux-x64": "1", "not-installed": "1", "../../../secret": "1"}
+    manifest = {"dependencies": {"small": "1"}, "optionalDependencies": needed}
+    put(tmp_path, f"{PACKAGES}/@openai/codex/package.json", json.dumps(manifest))
+    put(tmp_path, f"{PACKAGES}/@openai/codex-linux-x64/vendor/codex")
+    put(tmp_path, f"{PACKAGES}/@openai/codex-linux-x64/package.json", "[broken")
+    put(tmp_path, f"{PACKAGES}/small/package.json", '{"dependencies": {"smaller": "1"}}')
+    put(tmp_path, f"{PACKAGES}/smaller/package.json", '{"dependencies": {"small": "1"}}')
+    put(tmp_path, f"{PACKAGES}/other/secret")
+    put(tmp_path, "home/secret")
+    names = ("@openai/codex", "small", "@openai/codex-linux-x64", "smaller")
+    assert launched(str(file)).readable == tuple(tmp_path / PACKAGES / name for name in names)
+
+
+def test_packages_that_are_links_are_shown_with_what_they_lead_to(tmp_path, launched):
+    """As pnpm installs them."""
+    store = f"{PACKAGES}/.pnpm"
+    file = put(tmp_path, f"{store}/agent@1/node_modules/agent/run.js")
+    put(file.parent, "package.json", '{"optionalDependencies": {"native": "1"}}')
+    real = put(tmp_path, f"{store}/native@1/node_modules/native/bin").parent
+    link = file.parent.parent / "native"
+    link.symlink_to(real)
+    assert launched(str(file)).readable == (file.parent, link, real)
 
 
 @pytest.mark.parametrize("inner", ["home", "fleet/homes"])

@@ -54,7 +54,7 @@ async def test_an_epic_in_words_is_planned_in_two_waves_and_lands(planned, tmp_p
     first, second, third = script.told
     assert first["why"] == "start"
     assert "We want modules." in first["epic"]["text"]
-    assert {each["path"] for each in first["repository"]["tree"]} == {"a.txt", "src/b.txt"}
+    assert {each["path"] for each in first["repository"]["map"]} == {"a.txt", "src/b.txt"}
     assert first["repository"]["history"][0]["subject"] == "The beginning"
     assert [each["status"] for each in second["tasks"]] == ["landed", "landed"]
     assert third["record"] == [{"size": "1 path", "tasks": 3, "landed": 3, "first_pass": 3}]

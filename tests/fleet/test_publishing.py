@@ -49,7 +49,7 @@ async def test_each_epic_that_is_done_is_offered_once_by_the_users_own_command(
         ident = fleet.submit(epic(tmp_path, "first", "a", "b"))
         await settled(fleet)
         ((branch, title, _file, base, run, commit), body, known) = pulls(tmp_path)[0]
-    assert (branch, title, base, run) == ("leadhand/main", "first", "main", ident)
+    assert (branch, title, base, run) == (f"leadhand/main-{ident}", "first", "main", ident)
     assert commit == run_git(user, "rev-parse", "leadhand/main")
     assert known == {"MINE": "a token of the user's"}
     assert f"Leadhand-Run: {ident}" in body
@@ -57,7 +57,15 @@ async def test_each_epic_that_is_done_is_offered_once_by_the_users_own_command(
     assert (note["code"], note["said"]) == (0, "https://localhost/pulls/7")
     async with standing(tmp_path, user, **more)() as fleet:
         await settled(fleet)
-    assert len(pulls(tmp_path)) == 1
+        assert len(pulls(tmp_path)) == 1
+        second = fleet.submit(epic(tmp_path, "second", "c"))
+        await settled(fleet)
+    branches = [each[0][0] for each in pulls(tmp_path)]
+    assert branches == [f"leadhand/main-{each}" for each in (ident, second)], "one of its own"
+    assert [run_git(user, "rev-parse", each) for each in branches] == [
+        commit,
+        run_git(user, "rev-parse", "leadhand/main"),
+    ]
 
 
 async def test_an_epic_that_ends_while_the_branch_moves_waits_for_the_next_look(tmp_path):

@@ -158,10 +158,10 @@ async def test_a_repository_that_stays_unreadable_is_a_question(planned, tmp_pat
 def _broken(monkeypatch, troubles):
     """Looking at the repository ends with these troubles, one after the other."""
 
-    async def looks(hub):
+    async def looks(hub, cache):
         if troubles:
             raise troubles.pop(0)
-        return await survey(hub)
+        return await survey(hub, cache)
 
     with monkeypatch.context() as patch:
         patch.setattr("leadhand.fleet.planning.planner.survey", looks)

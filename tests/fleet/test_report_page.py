@@ -25,7 +25,7 @@ def figures(*texts):
         },
         "spend": {"per_landed": 0.01, "in_window": 5.5},
         "train": {
-            "conflicts": 1, "tests": 2, "red": 1, "bisections": 0, "batch_mean": 1.5,
+            "conflicts": 1, "tests": 2, "reused": 0, "red": 1, "bisections": 0, "batch_mean": 1.5,
             "batch_max": 3, "counted": 0, "gate_s": {"p50": None},
             "ejected": dict.fromkeys(texts, 1),
         },

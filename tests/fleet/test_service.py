@@ -9,9 +9,11 @@ from leadhand.errors import UsageError
 from leadhand.fleet.agents.base import Assignment
 from leadhand.fleet.configuration import coder_price, config_of, crew_of
 from leadhand.fleet.settings import CoderSettings
+from leadhand.fleet.workspace.slots import make_checkouts_folder
 from leadhand.models.messages import Usage
 from leadhand.settings import load_settings
 from leadhand.workers.sandbox.sandbox import Sandbox
+from tests.fleet.places import make_repo, run_git
 
 FLEET = '[fleet]\ngate = ["true"]\nsandbox = "{sandbox}"\n'
 CLAUDE = f'[coders.fast]\nkind = "claude"\nprogram = "{sys.executable}"\nkey = "MY_KEY"\n'
@@ -109,6 +111,52 @@ def test_settings_reach_the_fleet(tmp_path):
     assert config.limits[:2] == (60.0, 300.0)
     assert (config.limits.turns, config.limits.cost) == (7, 2.0)
     assert config.epics == tmp_path / "wishes"
+
+
+def test_checkouts_lie_below_no_folder_with_a_dot_unless_that_is_said(tmp_path):
+    """Suites of real projects fail there."""
+    for name, more, place in (
+        ("a", "", "leadhand-checkouts"),
+        ("b", 'checkouts = "here"\n', "here"),
+        ("c", 'folder = "all"\n', "all"),
+    ):
+        (tmp_path / name).mkdir()
+        config, _crew = made(tmp_path / name, more + CLAUDE, "auto")
+        assert config.checkouts == tmp_path / name / place
+    (tmp_path / "d").mkdir()
+    with pytest.raises(UsageError, match="checkouts is the repository itself"):
+        made(tmp_path / "d", 'checkouts = "repo"\n' + CLAUDE, "auto")
+
+
+def test_the_folder_of_checkouts_is_left_out_by_git(tmp_path):
+    """Nobody's `git status` shows it, and what is in a folder already stays as it is."""
+    make_repo(tmp_path / "repo")
+    make_checkouts_folder(tmp_path / "repo" / "leadhand-checkouts")
+    assert run_git(tmp_path / "repo", "status", "--porcelain", "-uall") == ""
+    (tmp_path / "mine").mkdir()
+    make_checkouts_folder(tmp_path / "mine")
+    assert not list((tmp_path / "mine").iterdir())
+
+
+def test_certificates_are_shown_and_named_in_the_variables_of_tools(tmp_path):
+    """To set-up, gates and agents; what `env` says comes first."""
+    file = tmp_path / "company.pem"
+    file.write_text("# ours\n-----BEGIN CERTIFICATE-----\n")
+    more = 'certificates = "company.pem"\nenv = {PIP_CERT = "/own"}\n'
+    config, crew = made(tmp_path, more + CLAUDE, "auto")
+    assert file in config.readable
+    own = crew[0][1]._env
+    for name in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "NPM_CONFIG_CAFILE"):
+        assert (config.gate.env[name], own[name]) == (str(file), str(file))
+    assert config.gate.env["PIP_CERT"] == "/own"
+
+
+@pytest.mark.parametrize(("text", "words"), [(None, "cannot be read"), ("no", "has no certif")])
+def test_a_file_without_certificates_is_refused(tmp_path, text, words):
+    if text is not None:
+        (tmp_path / "company.pem").write_text(text)
+    with pytest.raises(UsageError, match=rf"\[fleet\] certificates: .*{words}.*Fix: "):
+        made(tmp_path, 'certificates = "company.pem"\n' + CLAUDE, "auto")
 
 
 @pytest.mark.parametrize(

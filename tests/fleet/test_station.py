@@ -9,6 +9,7 @@ from leadhand.fleet.epics import parse_epic
 from leadhand.fleet.pause import pause_of
 from leadhand.fleet.station import Station
 from leadhand.fleet.status.task_detail import change_of, commit_of, failing_tests
+from tests.fleet.planned import say
 from tests.fleet.standing import epic, noted, settled, standing
 
 
@@ -116,6 +117,29 @@ async def test_who_stopped_an_agent_and_why_is_kept_and_is_no_failure(tmp_path, 
         assert station.transcript(run, "a", 1)["lines"][-1]["text"] == first["message"]
         assert (await station.figures(0.0))["recovery"]["failed"] == 0
         assert [note["text"] for note in noted(tmp_path, "ordered")[1:]] == ["wrong\nbranch"]
+
+
+async def test_an_agent_that_is_stopped_for_good_leaves_the_task_to_a_decision(tmp_path, user):
+    opened = standing(tmp_path, user, '{"slow": {"a": 3}}')
+    text = epic(tmp_path, "first", "a").read_text()
+    async with opened() as fleet, Station(fleet) as station:
+        run = station.submit(text, "", None, "ada")["run"]
+
+        async def works():
+            return any(each.words for each in fleet.shop.at_work.values())
+
+        async def asked():
+            return (await station.task(run, "a"))["card"]["column"] == "blocked"
+
+        await until(works)
+        station.order("end", f"{run}/a", "not needed", "ann")
+        await until(asked)
+        found = await station.task(run, "a")
+        assert [each["outcome"] for each in found["attempts"]] == ["stopped"]
+        asked_of = fleet._runs[run].state.questions[found["card"]["question"]]
+        await say(fleet._runs[run], asked_of, "skip")
+        await settled(fleet)
+        assert (await station.task(run, "a"))["card"]["column"] == "ended"
 
 
 def test_a_task_that_is_no_mapping_is_refused_in_plain_words():

@@ -1,7 +1,10 @@
 """A trial of the fleet through the command line: all land, nothing twice, nothing red."""
 
+import os
+
 import pytest
 
+from leadhand.fleet.governor import Needs
 from tests.support.cli import Folder
 
 pytestmark = [pytest.mark.slow, pytest.mark.real]
@@ -42,9 +45,12 @@ def test_a_fleet_with_faults_loses_nothing(tmp_path, more):
     failed = found["recovery_by_class"].values()
     assert sum(row["times"] for row in failed) >= 4
     assert all(row["recovered"] == row["times"] and row["rate"] == 1.0 for row in failed)
-    assert 6 <= found["peak_agents"] <= 8
+    assert found["peak_agents"] <= 8
+    if max(os.getloadavg()) < Needs().load * (os.cpu_count() or 1) / 2:
+        assert found["peak_agents"] >= 6, "on a machine with a high load agents start one by one"
     assert found["per_hour"] > 0
     assert found["tested_again"] > 0
+    assert found["gate_runs"] > found["queue_gate_runs"] >= 0 <= found["reused_verdicts"]
     assert found["semantic_pairs"] == 1
     answered = found["catalogue"]
     assert sum(row["handled"] for row in answered.values()) == found["faults"]

@@ -24,6 +24,8 @@ from leadhand.core import events as ev  # noqa: E402
 from leadhand.core.decide.effects import Move  # noqa: E402
 from leadhand.core.policy import Policy, Rule  # noqa: E402
 from leadhand.core.review import holds  # noqa: E402
+from leadhand.core.review.answer_link import item_digest  # noqa: E402
+from leadhand.workers.caller import Caller  # noqa: E402
 from tests.core.driver import Drive, finished, propose, spec, step  # noqa: E402
 from tests.golden.meaning import digest_of  # noqa: E402
 
@@ -304,7 +306,39 @@ def distrusted_change():
     return run.reply("approve", actor="bob", **seen).done("a")
 
 
+def handed_out():
+    """Steps of a caller: extended over the end of a host, lost with its lease, asked for again."""
+    run = Drive(
+        step("a", worker="caller"),
+        step("b", "a", worker="caller", idempotent=True, retry=2),
+        catalog=[Caller().spec],
+        actor="ann",
+    )
+    run.claim("agent:bot", 60).later(40).extend("a", "agent:bot", 60).say(ev.RunHosted(2))
+    run.later(50).done("a", data={"text": "x"}, said="1" * 64, recommendations=("check it",))
+    run.claim("agent:bot", 30).later(30).reply("retry").later(5)
+    run.claim("agent:other", 600).later(5)
+    return run.done("b", said="2" * 64)
+
+
+def answered_by_link():
+    """Two people approve a plan through signed links, and one retries a step through another."""
+    policy = Policy(rules=(Rule(then="two"),))
+    run = Drive(step("a"), policy=policy)
+    for person in ("ann", "bob"):
+        run.later(1).reply("approve", actor=person, link=link_words(run.state, "review-1", person))
+    run.fail("a", "permanent").later(1)
+    return run.reply("retry", link=link_words(run.state, "q1", "ann")).done("a")
+
+
+def link_words(state, ident, person):
+    """The details of an answer through a signed link."""
+    item = item_digest(state, state.questions[ident])
+    return {"id": f"{ident}-{person}", "item": item, "channel": "email"}
+
+
 STORIES = (
+    handed_out,
     models,
     control_story,
     reopened,
@@ -328,6 +362,7 @@ STORIES = (
     distrusted,
     protected,
     distrusted_change,
+    answered_by_link,
 )
 
 

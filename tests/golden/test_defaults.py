@@ -32,6 +32,7 @@ POLICY = {
     "wall_s": None,
     "budget": None,
     "auto_risk": "medium",
+    "agent_risk": "",
     "review": False,
     "rules": (),
     "reviewers": (),

@@ -52,8 +52,8 @@ class History(Reader):
     def find_runs(self, query):
         return choose(self.runs(), query)
 
-    def totals(self, first, last):
-        return summed(self.runs(), first, last)
+    def totals(self, first, last, *, plans=False):
+        return summed(self.runs(), first, last, plans=plans)
 
     def snapshot(self):
         return nullcontext()

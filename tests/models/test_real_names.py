@@ -72,7 +72,7 @@ DONE = {"kind": "finish", "because": "it is written", "result": "Kestrel asks 9.
 TOLD = {
     "epic": {"title": "tidy up", "text": "Tidy the house up.", "acceptance": []},
     "limits": {"wave": 3},
-    "repository": {"guides": [], "files": 0, "tree": [], "history": []},
+    "repository": {"guides": [], "files": 0, "map": [], "history": []},
     "why": "start",
     **{key: [] for key in ("matters", "tasks", "record", "answers")},
     "notes": "",

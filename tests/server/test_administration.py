@@ -4,11 +4,13 @@ import time
 
 import pytest
 
+from leadhand.app import verification
 from leadhand.app.reader import Reader
 from leadhand.core.host_events import HOST_STREAM, PersonChanged
-from leadhand.errors import Conflict
+from leadhand.core.views.ledger import describe
+from leadhand.errors import Conflict, NotAllowed, Unreachable
 from leadhand.server.accounts import token_file
-from leadhand.server.member_file import change_role, remove_member
+from leadhand.server.member_file import FileEdit, change_role, remove_member
 from leadhand.server.settings import server_of
 from tests.support.cli import Folder
 from tests.support.serving import SECOND, TOKENS, ended, plan_of, project, served, settings_in
@@ -232,3 +234,74 @@ def test_an_edit_keeps_what_others_wrote(tmp_path):
     with pytest.raises(Conflict, match="changed by someone else"):
         late.write()
     assert sorted(each.name for each in tmp_path.iterdir()) == ["leadhand.toml", "real.toml"]
+
+
+@pytest.mark.parametrize(
+    "head", ["[server.people.bob] # b", "[ server . people.'bob' ]#b", "[server.people.bob]"]
+)
+def test_a_table_is_found_however_its_head_is_written(tmp_path, head):
+    """Spaces, quotes and a comment; the comment beside a role stays."""
+    file = tmp_path / "leadhand.toml"
+    token = f'token = "sha256:{"1" * 64}"'
+    file.write_text(f"# head\n{head}\nrole = 'viewer' # for now\n{token}\n\n[review]\n")
+    change_role(settings_in(tmp_path), "bob", "operator").write()
+    assert f'{head}\nrole = "operator" # for now\n' in file.read_text()
+    remove_member(settings_in(tmp_path), "bob").write()
+    assert file.read_text() == "# head\n[review]\n"
+
+
+def test_a_change_that_was_not_written_is_not_believed(tmp_path, monkeypatch):
+    """The log says so at once; after a crash between log and file, from the next start on."""
+    project(tmp_path)
+    with served(tmp_path) as up:
+        with owner_of(up) as owner:
+            assert owner.post("/people", json={"name": "ann", "role": "viewer"}).status_code == 201
+
+            def full(_edit):
+                raise NotAllowed("leadhand.toml: cannot be written: No space left on device")
+
+            with monkeypatch.context() as patch:
+                patch.setattr(FileEdit, "write", full)
+                asked = owner.put("/people/ann", json={"role": "approver"})
+                assert asked.status_code == 403, asked.text
+            with monkeypatch.context() as patch:  # as if the process ended between both
+                patch.setattr(FileEdit, "write", None)
+                assert owner.delete("/people/ann").status_code == 500
+        roles = [(event.role, event.reason[:8]) for event in recorded(up)]
+        assert roles == [("viewer", ""), ("approver", ""), ("viewer", "the chan"), ("", "")]
+    with served(tmp_path) as up:
+        last = recorded(up)[-1]
+        assert (last.person, last.actor, last.role) == ("ann", "leadhand.toml", "viewer")
+        assert "the server ended before it could write a change" in describe(last)
+    with served(tmp_path) as up:
+        assert len(recorded(up)) == 5
+
+
+def test_verify_compares_with_the_service_that_hosts_runs(server, monkeypatch):
+    """What differs is a violation; a service that does not answer is said, not passed over."""
+
+    class Service:
+        name = "Temporal"
+
+        def __init__(self, found):
+            self.found = found
+
+        def status(self, _reader):
+            return self
+
+        async def forks(self, run):
+            if not self.found:
+                raise Unreachable("no answer")
+            return {run: "the log holds what its workflow did not write"}
+
+    with server.client("operator") as client:
+        run = started(client, SAY)
+        service = Service(found=True)
+        monkeypatch.setattr(verification, "hosting_service", lambda _settings: service)
+        told = client.post(f"/runs/{run}/verify", json={}).json()
+        assert [(each["run"], each["rule"]) for each in told["violations"]] == [(run, "fork")]
+        service.found = False
+        told = client.post(f"/runs/{run}/verify", json={}).json()
+        assert told["valid"] is True
+        said = "that the log agrees with Temporal's histories: no answer"
+        assert said in told["cannot_be_shown"]

@@ -2,7 +2,9 @@
 
 import json
 import time
+from functools import partial
 
+import httpx2
 import pytest
 
 from leadhand.app.reader import Reader
@@ -108,6 +110,15 @@ def test_etags_spare_what_is_known(server):
         assert client.head(f"/runs/{run}").status_code == 200
 
 
+def test_a_review_with_a_start_time_follows_the_clock(server):
+    """Nothing happens in the run, and yet a time passes: such a review is made anew each time."""
+    with server.client("operator") as client:
+        for more, status in (({}, 304), ({"not_before": "2099-01-01T00:00:00Z"}, 200)):
+            path = f"/runs/{begin(client, DANGER | {'depends_on': []} | more)}/review"
+            tag = client.get(path).headers["etag"]
+            assert client.get(path, headers={"If-None-Match": tag}).status_code == status
+
+
 def test_an_approval_is_by_whoever_is_signed_in_and_of_what_was_shown(server):
     """The log names the person; another hash is refused; an operator may not."""
     with server.client("operator") as operator, server.client("approver") as approver:
@@ -187,7 +198,9 @@ def test_an_amendment_is_previewed_without_a_change(server):
         assert seen["findings"]
         later = [{"path": "steps.a.not_before", "value": "2126-03-02T09:00:00Z"}]
         timed = client.post(f"/runs/{run}/review/preview", json={"hash": shown, "set": later})
-        assert "starts at 2126-03-02 09:00:00 UTC or later: a" in timed.json()["starts"]
+        assert (
+            "at 2126-03-02 09:00:00 UTC, or at once if that has passed: a" in timed.json()["starts"]
+        )
         wrong = {"hash": shown, "set": [{"path": "steps.a.worker", "text": "nowhere"}]}
         refused = client.post(f"/runs/{run}/review/preview", json=wrong).json()
         assert "nowhere" in refused["errors"][0]
@@ -489,3 +502,19 @@ def test_prometheus_counts_what_the_log_holds(server):
         assert "leadhand_streams" in text
     with server.client("") as client:
         assert client.get(f"{server.url}/metrics").status_code == 401
+
+
+def test_a_server_that_drains_is_alive_and_not_ready(tmp_path):
+    """Nor one whose log cannot be written fast enough; a load balancer takes it out."""
+    project(tmp_path)
+    with served(tmp_path) as up:
+        ask = partial(httpx2.get, f"{up.url}/readyz")
+        host = up.up.app_state.host
+        assert (ask().status_code, ask().text) == (200, "ready\n")
+        room, host.store.room = host.store.room, lambda: False
+        assert (ask().status_code, ask().text) == (503, "not ready\n")
+        host.store.room = room
+        assert ask().status_code == 200
+        up.call(host.drain())
+        assert ask().status_code == 503
+        assert httpx2.get(f"{up.url}/livez").text == "ok\n"

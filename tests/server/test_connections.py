@@ -13,7 +13,9 @@ from leadhand.server import connections
 from leadhand.server.accounts import digest_of
 from leadhand.server.gate import RequestLimits
 from leadhand.server.routes import events
-from tests.support.serving import TOKENS, project, served
+from leadhand.server.service import Serve
+from leadhand.server.service import listening as open_socket
+from tests.support.serving import TOKENS, project, served, settings_in
 
 SITE = {"Sec-Fetch-Site": "same-origin"}
 
@@ -285,3 +287,11 @@ def test_what_is_no_http_is_told_so(tmp_path, capfd):
                 assert sock.recv(100)[:12] in (b"HTTP/1.1 400", b"")
         assert httpx2.get(f"{server.url}/livez").status_code == 200
     assert capfd.readouterr().err == ""
+
+
+def test_the_body_of_a_response_does_not_wait_for_its_headers_to_be_acknowledged(tmp_path):
+    """asyncio sets TCP_NODELAY only on sockets whose protocol is named."""
+    project(tmp_path)
+    wanted = Serve(settings=settings_in(tmp_path), actor="owner", bind="127.0.0.1", port=0)
+    with open_socket(wanted) as sock:
+        assert sock.proto == socket.IPPROTO_TCP

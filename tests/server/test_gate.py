@@ -17,6 +17,8 @@ from tests.support.serving import TOKENS
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "ODD")
 BODY = b"{}"
+FIELDS = b"choice=approve"
+TABLE = RouteRules()
 HOST = "127.0.0.1:8787"
 OWNERS = "o" * 40
 
@@ -55,9 +57,13 @@ def sample(path):
 
 def ask(gate, method, path, headers=None, body=None, query=b"", raw=None, kind="http"):
     """Send one request through; the status, the headers and the body of the answer."""
+    rule = TABLE.find(path).get(method)
+    form = rule is not None and rule.form
     if body is None:
-        body = BODY if method in ("POST", "PUT") else b""
-    given = {"host": HOST, **({"content-type": "application/json"} if body else {})}
+        body = (FIELDS if form else BODY) if method in ("POST", "PUT") else b""
+    media = "application/x-www-form-urlencoded" if form else "application/json"
+    given = {"host": HOST, **({"content-type": media} if body else {})}
+    given |= {"origin": f"http://{HOST}"} if rule is not None and rule.links else {}
     given |= {"content-length": str(len(body))} if body else {}
     given |= headers or {}
     pairs = [
@@ -162,7 +168,7 @@ def test_bodies_are_json_or_nothing(path, gate, spy):
     """Forms, plain text, compressed, doubled keys, too deep: none is handed on."""
     kinds = ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "")
     for method in ("POST", "PUT"):
-        if method not in BY_PATH[path]:
+        if method not in BY_PATH[path] or BY_PATH[path][method].form:
             continue
         for kind in kinds:
             status, _, _ = ask(gate, method, sample(path), bearer("owner") | {"content-type": kind})
@@ -175,6 +181,18 @@ def test_bodies_are_json_or_nothing(path, gate, spy):
     for method in ("GET", "DELETE"):
         if method in BY_PATH[path]:
             assert ask(gate, method, sample(path), bearer("owner"), BODY)[0] == 400
+    assert spy.passed == []
+
+
+@pytest.mark.parametrize("path", [rule.path for rule in RULES if rule.form])
+def test_forms_are_few_fields_of_bounded_size(path, gate, spy):
+    for kind in ("text/plain", "application/json", "multipart/form-data", ""):
+        assert ask(gate, "POST", sample(path), {"content-type": kind})[0] == 415
+    assert ask(gate, "POST", sample(path), {"content-encoding": "gzip"})[0] == 415
+    many = b"&".join(b"f%d=1" % number for number in range(30))
+    for body in (b"a=1&a=2", b"a", b"&&", b"a=%ff", b"\xff=1", many):
+        assert ask(gate, "POST", sample(path), body=body)[0] == 400, body
+    assert ask(gate, "POST", sample(path), body=b"a=" + b"x" * 70_000)[0] == 413
     assert spy.passed == []
 
 
@@ -191,6 +209,7 @@ def test_a_public_ending_is_not_public(gate, spy):
     for path in (
         "/api/v1/runs/livez",
         "/api/v1/livez",
+        "/api/v1/readyz",
         "/x/livez",
         "/livez/",
         "//livez",
@@ -404,7 +423,11 @@ def test_only_what_is_meant_to_be_is_public():
         ("GET", "/"),
         ("GET", "/assets/{version}/{file:path}"),
         ("GET", "/livez"),
+        ("GET", "/readyz"),
         ("POST", "/api/v1/session"),
+        ("GET", "/answer/{link}"),
+        ("POST", "/answer/{link}"),
+        ("POST", "/api/v1/slack"),
     }
     assert all(RouteRules().find(sample(path)) for path in PATHS)
 
@@ -417,6 +440,9 @@ OPERATORS = {
     "POST /fleet/resume",
     "POST /fleet/{run}/{task}/message",
     "POST /fleet/{run}/{task}/stop",
+    "POST /runs/{run}/next-step",  # hands out what was approved, and nothing else
+    "POST /runs/{run}/steps/{step}/extend",
+    "POST /runs/{run}/steps/{step}/report",
     "POST /inbox/{run}/{question}/answer",  # not a release, a review, or a protected change
     "POST /plans/draft",
     "POST /plans/lint",

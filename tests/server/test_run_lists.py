@@ -162,3 +162,13 @@ def test_a_cursor_that_was_not_given_out_is_refused(client, cursor):
     found = client.get("/runs", params={"cursor": cursor})
     assert found.status_code == 400
     assert "of no page that was given out" in found.json()["detail"]
+
+
+def test_dates_at_the_ends_of_the_calendar_are_dates(client):
+    """Both included; a list until 1969 is empty, and no figure is asked of the year 0."""
+    assert goals(client, **{"from": "0001-01-01", "to": "9999-12-31"}) == goals(client)
+    for day in ("1969-12-31", "0001-01-01"):
+        assert goals(client, to=day) == []
+        figures = client.get("/usage", params={"to": day, "by": "day"})
+        assert figures.status_code == 200, figures.text
+        assert figures.json()["total"]["runs"] == 0

@@ -19,6 +19,7 @@ from leadhand.core.catalog import Catalog
 from leadhand.core.report import Ask, Failure, Finish, GiveUp, Propose, Report, Wait
 from leadhand.ports import Spawned
 from leadhand.testing.loop import PROCESS
+from leadhand.workers.caller import Caller
 from leadhand.workers.human import Human
 from tests.simulation.scenario import Act, make_step, plan_steps
 
@@ -165,6 +166,9 @@ class SimWorkers:
         for spec in specs:
             if spec.kind == "human":
                 self._workers[spec.name] = Human(spec.name)
+                self._workers[spec.name].spec = spec
+            elif spec.kind == "caller":
+                self._workers[spec.name] = Caller()
                 self._workers[spec.name].spec = spec
         self._missing = missing
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from leadhand.core import events as ev
 from leadhand.core.review import protected_change
+from leadhand.core.review.answer_link import item_digest
 from leadhand.core.review.approval import binding
 from leadhand.engine.host_socket import perform_command
 from leadhand.errors import LeadhandError
@@ -146,7 +147,7 @@ async def attend(world: World, host: SimHost, run: Run) -> None:
         if run.state.paused:
             await _say(world, host, run, "resume", {})
         for question in list(run.state.questions.values()):
-            details = _sensible(world, run, question)
+            details = _through(world, run, question, _sensible(world, run, question))
             await _say(world, host, run, "answer", details)
         await asyncio.sleep(0.5)
 
@@ -159,6 +160,15 @@ def _looked(world: World, run: Run, question: Question) -> Doc:
         return {}
     world.looked.add((run.id, question.id))
     return {"shown": binding(run.state, revision, 0)}
+
+
+def _through(world: World, run: Run, question: Question, details: Doc) -> Doc:
+    """An answer, by some through a signed link. Has own dice."""
+    sent = len(world.log(run.id))
+    if Random(f"{world.scenario.seed}/{run.id}/{question.id}/{sent}").random() < 0.7:
+        return details
+    words = {"id": f"{question.id}-{sent}", "item": item_digest(run.state, question)}
+    return {**details, "link": {**words, "channel": "email"}}
 
 
 def _sensible(world: World, run: Run, question: Question) -> Doc:

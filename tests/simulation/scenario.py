@@ -12,9 +12,10 @@ from datetime import UTC, datetime
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from leadhand.core.catalog import Catalog, Offer, WorkerSpec
+from leadhand.core.catalog import NOT_CALLED, Catalog, Offer, WorkerSpec
 from leadhand.core.policy import Policy, Rule
 from leadhand.testing.clock import EPOCH_US
+from leadhand.workers.caller import Caller
 from leadhand.workers.human import Human
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ AUDITOR = "auditor"
 """The automatic reviewer."""
 HAND = "hand"
 """The worker that is a person."""
+CALLER = "caller"
+"""The worker that is an agent which drives the run."""
 
 IDLE_CRITERION = "status == 'succeeded'"
 """A criterion that every report meets which calls itself a success."""
@@ -144,6 +147,8 @@ def draw(seed: int, random: Random) -> Scenario:
     workers = [_worker(random, f"w{i}") for i in range(random.randint(1, 4))]
     if random.random() < 0.15:
         workers.append(Human(HAND, timeout=some(random, 0.3, 30.0, None)).spec)
+    if Random(f"{seed}/caller").random() < 0.12:  # dice of its own
+        workers.append(Caller().spec)
     count = random.choice((1, 1, 1, 2, 3))
     chaos_s = random.choice((5.0, 20.0, 60.0, 120.0))
     scenario = Scenario(
@@ -291,10 +296,10 @@ def make_step(
     random: Random, scenario: Scenario, ident: str, waits_for: list[str], resources: Doc
 ) -> Doc:
     """One step, with a few of the things a step may say."""
-    names = [spec.name for spec in scenario.workers if spec.kind != "human"]
+    names = [spec.name for spec in scenario.workers if spec.kind not in NOT_CALLED]
     step: Doc = {"id": ident, "worker": random.choice(names)}
     chance = random.random
-    if len(names) < len(scenario.workers) and chance() < 0.3:
+    if any(spec.kind == "human" for spec in scenario.workers) and chance() < 0.3:
         step = {"id": ident, "worker": HAND, "depends_on": waits_for}
         return {**step, "success_criteria": "data.v >= 0"} if chance() < 0.5 else step
     tolerant = [each for each in waits_for if chance() < 0.15]
@@ -325,7 +330,21 @@ def make_step(
     _overclaim(scenario, step)
     if _is_third(scenario) and ident[-1] in "0369":
         step["undo"] = {"worker": step["worker"]}
-    return step
+    return _handed_out(scenario, step)
+
+
+def _handed_out(scenario: Scenario, step: Doc) -> Doc:
+    """Give a step to the agent that drives the run, in some worlds. Has dice of its own."""
+    random = Random(f"{scenario.seed}/caller/{step['id']}")
+    if all(spec.name != CALLER for spec in scenario.workers) or random.random() > 0.5:
+        return step
+    if random.random() < 0.3:
+        return {**step, "alternatives": [CALLER]}
+    kept = ("id", "depends_on", "parameters", "context", "retry", "idempotent", "failure_action")
+    made = {key: step[key] for key in kept if key in step} | {"worker": CALLER}
+    if random.random() < 0.3:
+        made["timeout"] = random.choice((3, 30))
+    return made | {"success_criteria": "data.v >= 0"} if random.random() < 0.7 else made
 
 
 def _overclaim(scenario: Scenario, step: Doc) -> None:

@@ -25,6 +25,7 @@ from leadhand.stores.memory import MemoryDisk
 from leadhand.testing.clock import Calendar, SimClock
 from leadhand.testing.loop import PROCESS, SimLoop
 from tests.simulation.actors import SimPlanner, SimWorkers
+from tests.simulation.agents import Agents
 from tests.simulation.host import SimHost
 from tests.simulation.people import attend, say_something
 from tests.simulation.scenario import Act, draw, draw_act
@@ -121,6 +122,7 @@ class World:
                 self.later(random.random() * min(chaos_s, 20.0), what)
         for moment, verb in self.scenario.words:
             self.later(moment, say_something, self, verb)
+        Agents(self).begin()
 
     def boot(self) -> None:
         """A new host comes up on the same disk."""
@@ -391,6 +393,13 @@ class World:
         self.note(f"{task.run} {task.step} attempt {task.attempt} HAPPENS")
         if call.process == self.current:
             self.effects.setdefault((task.run, task.step), []).append(call)
+
+    def affect_outside(self, worker: str, task: Task) -> None:
+        """An agent outside of every host changes the world."""
+        self._count += 1
+        self.note(f"{task.run} {task.step} attempt {task.attempt} HAPPENS")
+        call = WorkerCall(self._count, self.current, worker, task)
+        self.effects.setdefault((task.run, task.step), []).append(call)
 
     def probe_begins(self, task: Task) -> None:
         """A probe is called: what it asks about must be over."""

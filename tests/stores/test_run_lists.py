@@ -61,7 +61,7 @@ queries = st.builds(
     RunQuery,
     status=st.lists(st.sampled_from([*OPEN, *ENDED]), max_size=2, unique=True).map(tuple),
     text=st.sampled_from(["", "deploy", "R1", "\nlines", "'y\\", "no such"]),
-    plan=st.sampled_from(NAMES),
+    plan=st.sampled_from([*NAMES, "a*", "*"]),
     actor=st.sampled_from(NAMES),
     label=st.sampled_from(["", "", "x", "x=1", "xy", "y"]),
     environment=st.sampled_from(NAMES),
@@ -100,7 +100,9 @@ class Model:
                 not query.status or told.get("status") in query.status,
                 not query.text or any(query.text.lower() in word.lower() for word in words),
                 *(not (v := getattr(query, k)) or told.get(k, "") == v for k in
-                  ("plan", "actor", "environment")),
+                  ("actor", "environment")),
+                not query.plan or told.get("plan", "") == query.plan
+                or (query.plan == "a*" and told.get("plan", "").startswith("a")),
                 not query.label or any(f"{each}=".startswith(f"{query.label}=") for each in labels),
                 not query.library or f"{library}@".startswith(f"{query.library}@")
                 or (query.library == "*" and library),
@@ -157,7 +159,9 @@ def check(store, model, asked):
     """Everything that a list can say."""
     for query in asked:
         assert found_in(store, query) == model.find(query), query
-    assert store.totals(0, 1 << 30) == model.totals()
+    assert store.totals(0, 1 << 30, plans=True) == model.totals()
+    whole = {key: n for key, n in model.totals().items() if not key.startswith("plan:")}
+    assert store.totals(0, 1 << 30) == whole
     daily = Counter()
     for _, key, number in store.daily_totals(0, 1 << 30):
         daily[key] += number

@@ -18,6 +18,7 @@ from leadhand.server.accounts import digest_of
 from leadhand.server.gate import RequestLimits
 from leadhand.server.service import Running, Serve, running
 from leadhand.settings import load_settings
+from leadhand.stores.location import home
 from tests.support import warm
 from tests.support.cli import WORKERS, begin
 
@@ -86,7 +87,7 @@ class Served:
 def served(path: Path, limits: RequestLimits | None = None, **more: Any) -> Iterator[Served]:
     """A server on a free port, for as long as it is needed."""
     settings = settings_in(path)
-    settings.store.parent.mkdir(exist_ok=True)
+    home(settings.store).parent.mkdir(exist_ok=True)
     box: dict[str, Any] = {}
     ready, over = threading.Event(), threading.Event()
 
@@ -168,11 +169,12 @@ def process(path: Path, *args: str, store: Path | None = None) -> Process:
 
 
 def ended(client: httpx2.Client, run: str, limit_s: float = 120) -> dict[str, Any]:
-    """A run once it has ended, or waits."""
+    """A run once it has ended, or waits; one that another run starts may not be there yet."""
     until = time.monotonic() + limit_s
     while time.monotonic() < until:
-        doc = client.get(f"/runs/{run}").json()
-        if doc["status"] not in ("running", "stopping"):
+        found = client.get(f"/runs/{run}")
+        doc = found.json()
+        if found.status_code != 404 and doc["status"] not in ("running", "stopping"):
             return doc
         time.sleep(0.05)
     raise AssertionError(f"run {run} did not end: {doc}")

@@ -28,6 +28,7 @@ from typing import Any, TextIO
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 PACKAGES = ("app", "audit", "cli", "codec", "core", "engine", "fleet", "models", "planners")
+PACKAGES += ("connect",)
 PACKAGES += ("server", "settings", "stores", "workers")
 """What commands import, all of it; `temporal` starts threads."""
 MESSAGE_BYTES_MAX = 1 << 18

@@ -49,6 +49,13 @@ def test_all_that_the_page_does_goes_to_temporal(distributed):
             assert ended(client, run)["status"] == "succeeded"
             streamed(client, run)
 
+            again = client.post(f"/runs/{run}/rerun", json={"from_step": "b"})
+            assert again.status_code == 201, again.text
+            assert ended(client, again.json()["run"])["status"] == "succeeded"
+            checked = client.post(f"/runs/{again.json()['run']}/verify", json={}).json()
+            assert checked["violations"] == []
+            assert "histories" not in str(checked["cannot_be_shown"])
+
             asked = client.post(
                 "/runs",
                 json={

@@ -57,7 +57,7 @@ class Stage:
     """What a story needs: a Lead of its making, on whichever host."""
 
     def __init__(self, host, temporal, place):
-        self.host, self._temporal, self._place = host, temporal, place
+        self.host, self._temporal, self.place = host, temporal, place
         self.logs = []
 
     async def play(self, tale) -> list[dict]:
@@ -66,8 +66,8 @@ class Stage:
 
     def lead(self, workers, planner=None, **more):
         if self.host == "temporal":
-            return on_temporal(self._temporal, self._place, workers, planner, actor="ann", **more)
-        return _Embedded(self._place, workers, planner, more)
+            return on_temporal(self._temporal, self.place, workers, planner, actor="ann", **more)
+        return _Embedded(self.place, workers, planner, more)
 
     def keep(self, here, *runs):
         for run in runs:
@@ -396,6 +396,42 @@ async def allowed_before(stage: Stage):
         with pytest.raises(Conflict, match="was used by run allowed, and is good for one"):
             await here.lead.run(plan, run_id="twice", approval=GIVEN[0])
         stage.keep(here, "allowed")
+
+
+FULL = []
+
+
+@worker
+async def publish(text: str) -> str:
+    if FULL:
+        raise Permanent("the shelf is full")
+    return f"published: {text}"
+
+
+@story
+async def run_again(stage: Stage):
+    """From the step that failed, with a result that is taken over; and all of it again."""
+    steps = [
+        {"id": "a", "worker": "note", "parameters": {"text": "one"}},
+        {"id": "b", "worker": "publish", "parameters": {"text": "${{ steps.a.data }}"}},
+    ]
+    steps[1]["failure_action"] = "abort"
+    async with stage.lead([note, publish]) as here:
+        FULL.append("shelf")
+        failed = await here.lead.run({"steps": steps}, run_id="first", labels=["nightly"])
+        assert failed.status == "failed"
+        FULL.clear()
+        part = await here.lead.rerun("first", from_step="b")
+        whole = await here.lead.rerun(part.run)
+        assert (part.result, whole.result) == ("published: one",) * 2
+        reading = Lead([], store=stage.place)
+        assert reading.verify()["violations"] == []
+        found = {row.run: row.labels for row in reading.list()}
+        assert [*found[part.run]] == ["nightly", "rerun_of=first"]
+        assert [*found[whole.run]] == ["nightly", f"rerun_of={part.run}"]
+        stage.keep(here, "first", part.run, whole.run)
+    for number, run in enumerate((part.run, whole.run)):  # ids are drawn by chance
+        stage.logs = json.loads(json.dumps(stage.logs).replace(run, f"again-{number}"))
 
 
 @pytest.mark.parametrize("name", STORIES)

@@ -44,6 +44,14 @@ def test_the_first_signal_ends_the_wait_for_an_engine(project, number):
     assert f"leadhand cancel {done.doc['run']}" in done.err, done
 
 
+def test_a_plan_with_steps_of_a_caller_is_refused(project):
+    """A workflow hands nothing out; the step is named, and nothing was started."""
+    project.plan({"id": "a", "worker": "say"}, {"id": "mine", "worker": "caller"})
+    done = project.run("run", "plan.json", "--json")
+    assert (done.code, "step mine: runs on Temporal hand out no steps" in done.err) == (2, True)
+    assert project.run("ls", "--json").doc == []
+
+
 IMPATIENT = """
 import sys
 from leadhand.temporal import run as temporal_run

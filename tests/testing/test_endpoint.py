@@ -1,5 +1,7 @@
 """The scripted endpoint, as the real SDKs see it: whole and streamed, in each protocol."""
 
+import json
+
 import pytest
 
 from leadhand.testing.endpoint import (
@@ -148,6 +150,21 @@ async def test_a_tool_that_takes_a_text_as_it_stands():
         assert [(each.type, each.input) for each in response.output] == [
             ("custom_tool_call", patch)
         ]
+
+
+async def test_tools_in_a_group_of_responses():
+    """As Codex offers those of an MCP server: `GROUP__NAME` in the script, apart on the wire."""
+    tool = {"type": "function", "name": "propose", "parameters": {"type": "object"}}
+    group = {"type": "namespace", "name": "mcp__x", "description": "", "tools": [tool]}
+    given = {"model": "m", "input": "go", "tools": [group]}
+    script = [Use("mcp__x__propose", {"a": 1})]
+    async with Endpoint(script) as endpoint, clients(endpoint.url) as both:
+        said = await both[1].responses.create(**given)
+        (request,) = endpoint.requests
+    (called,) = said.output
+    assert (called.namespace, called.name) == ("mcp__x", "propose")
+    assert json.loads(called.arguments) == {"a": 1}
+    assert [each.name for each in request.tools] == ["mcp__x__propose"]
 
 
 # --- what the script sees ------------------------------------------------------------------

@@ -21,6 +21,7 @@ from leadhand import (
     GiveUp,
     Goal,
     GoalPlanner,
+    HandedStep,
     Human,
     Hybrid,
     InvalidOutput,
@@ -29,6 +30,7 @@ from leadhand import (
     McpServer,
     ModelPlanner,
     NeedsInfo,
+    NextStep,
     NotAllowed,
     Outcome,
     Permanent,
@@ -42,6 +44,8 @@ from leadhand import (
     Rule,
     ScriptPlanner,
     Step,
+    StepLease,
+    StepReceipt,
     TooComplex,
     Transient,
     Unavailable,
@@ -196,6 +200,20 @@ async def review_it() -> str:
     released: list[str] = await lead.release(outcome.run, "deploy", reason=question)
     await lead.redo(outcome.run, released[0], "the disk was full")
     return shown.binding
+
+
+async def carry_out(lead: Lead, run: str) -> bool:
+    """Carry out the steps of a run as the agent that drives it."""
+    told: NextStep = await lead.next_step(run, caller="bot", lease="10m", wait_s=5)
+    step: HandedStep | None = told.step
+    if step is None:
+        return told.ended
+    mine = {"attempt": step.attempt, "caller": "bot"}
+    lease: StepLease = await lead.extend_step(run, step.id, attempt=step.attempt, caller="bot")
+    receipt: StepReceipt = await lead.report_step(
+        run, step.id, attempt=step.attempt, caller="bot", data={"until": lease.deadline, **mine}
+    )
+    return receipt.met
 
 
 @method("prices")

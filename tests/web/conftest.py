@@ -179,7 +179,7 @@ class Served:
         if self.process is not None and self.process.poll() is None:
             self.process.terminate()
             with suppress(subprocess.TimeoutExpired):
-                self.process.wait(10)
+                self.process.wait(2)  # a run at work would go on for its whole grace
             if self.process.poll() is None:
                 self.kill()
 

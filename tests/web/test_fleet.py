@@ -51,10 +51,10 @@ class Fleet:
         command = [sys.executable, "-I", "-S", str(folder / "agent.py"), *words]
         (folder / "leadhand.toml").write_text(
             f"[fleet]\ngate = {json.dumps([[sys.executable, '-c', GATE]])}\nagents = 4\n"
-            'sandbox = "none"\nstagger = 0\ndrain = "0.1 s"\ndaily_spend = 40\n'
+            'sandbox = "none"\nstagger = 0\nload = 1000\ndrain = "0.1 s"\ndaily_spend = 40\n'
             'silence = "30 minutes"\n'
             'publish = "leadhand/main"\n[policy]\nbackoff = "50 ms"\n'
-            '[coders.scripted]\nkind = "command"\nmodel = "none"\n'
+            '[coders.scripted]\nkind = "command"\n'
             f"command = {json.dumps(command)}\n"
             + "".join(
                 f'[server.people.{role}]\nrole = "{role}"\ntoken = "{digest_of(TOKENS[role])}"\n'
@@ -65,8 +65,12 @@ class Fleet:
         epic = "# Add a search\n\nFind words.\n\n```yaml\ntasks:\n" + "\n".join(lines) + "\n```\n"
         (folder / "search.md").write_text(epic)
         printed(self.folder, "fleet", "submit", "search.md")
+        self.start("0")
+
+    def start(self, port: str) -> None:
+        folder = self.folder
         self.process = subprocess.Popen(
-            [*PROGRAM, "fleet", "start", "--repo", "shop", "--port", "0", "--json"],
+            [*PROGRAM, "fleet", "start", "--repo", "shop", "--port", port, "--json"],
             cwd=folder,
             env=environment(folder),
             stdout=subprocess.PIPE,
@@ -100,6 +104,10 @@ class Fleet:
         while self.status()["tasks"] != wanted:
             assert time.monotonic() < end, self.status()["tasks"]
             time.sleep(0.2)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.communicate(timeout=60)
 
     def end(self) -> None:
         os.kill(self.process.pid, 15)
@@ -145,7 +153,18 @@ def test_a_fleet_at_work_is_seen_as_a_board(pages, fleet, theme, size):
     blocked = page.locator(".blocked li")
     expect(blocked).to_contain_text("hopeless")
     expect(blocked).to_contain_text("has changed nothing")
-    expect(blocked.get_by_role("link", name="Answer in the inbox")).to_be_visible()
+    expect(blocked.get_by_role("link", name="Answer")).to_be_visible()
+    # The gate's runs of single changes count too: one of shaky failed.
+    figures = page.locator(".figures").first
+    expect(figures).to_contain_text(re.compile(r"Runs of the gate\d+ passed, 1 failed"))
+    expect(figures).to_contain_text(re.compile("Merged3Recovered"), use_inner_text=False)
+    # One rule for cost: counted when an agent has ended; what runs is told beside it.
+    told = page.locator(".title .muted")
+    expect(told).to_contain_text("$0.96 of $40.00 spent today + $0.24 so far by running agents")
+    expect(page.locator(".epic-lane > summary")).to_contain_text("$0.96 + $0.24 so far")
+    expect(column(page, "Working").locator(".task").first).to_contain_text("$0.12 so far")
+    widths = page.locator(".column").evaluate_all("(all) => all.map((each) => each.offsetWidth)")
+    assert max(widths) - min(widths) <= 1 or size == "phone", widths
     expect(page.locator(".title")).to_contain_text(
         "shop · 1 open epic of 1 · 2 of 4 agents running · 3 merged"
     )
@@ -158,7 +177,10 @@ def test_a_fleet_at_work_is_seen_as_a_board(pages, fleet, theme, size):
     assert faults(page) == []
     assert too_wide(page) <= 0
     page.get_by_role("link", name="shaky").click()
-    expect(page.locator(".failure")).to_contain_text("does not pass")
+    expect(page.locator(".failure .output")).to_contain_text("(the command printed nothing)")
+    assert page.locator(".failure").inner_text().count("runpy.run_path") == 1, "it is quoted once"
+    expect(page.get_by_role("region", name="Attempts")).to_contain_text("attempt 2")
+    expect(page.locator(".task-now")).to_contain_text("Commit on leadhand/main")
     shot(page, f"fleet-task-{theme}-{size}")
     assert faults(page) == []
     assert too_wide(page) <= 0
@@ -170,6 +192,8 @@ def test_tasks_are_found_grouped_and_opened_with_the_keyboard(pages, fleet):
     page.keyboard.press("/")
     page.keyboard.type("slow-two")
     expect(page.locator(".task")).to_have_count(1)
+    expect(column(page, "Working").locator("h4")).to_contain_text("1 of 2")
+    expect(page.get_by_role("heading", name="Blocked: 1 task")).to_be_visible()
     page.keyboard.press("Escape")
     expect(page.locator(".task")).to_have_count(6)
     expect(page.locator(".epic-lane")).to_contain_text("3 of 6 merged")
@@ -187,6 +211,13 @@ def test_tasks_are_found_grouped_and_opened_with_the_keyboard(pages, fleet):
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="Transcript")).to_be_visible()
     expect(page).to_have_title(re.compile("slow-"))
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("heading", name="Tasks", level=2)).to_be_visible()
+    page.keyboard.press("Control+k")
+    page.get_by_role("combobox", name="Screen, run").fill("hopeless")
+    expect(page.get_by_role("option", name="Tasks hopeless")).to_be_visible()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="hopeless")).to_be_visible()
     page.keyboard.press("Escape")
     expect(page.get_by_role("heading", name="Tasks", level=2)).to_be_visible()
     page.keyboard.press("e")
@@ -235,6 +266,72 @@ def test_the_api_shows_and_orders_by_role(fleet):
     assert fleet.call("operator", "POST", "/fleet/resume", {})[1]["paused"] is False
 
 
+ODD = (
+    "..",
+    "%2e%2e",
+    "%2e%2e%2f%2e%2e",
+    "a%00b",
+    "%ff",
+    "a%0ab",
+    "x" * 300,
+    "%e2%80%ae",
+    "-rf",
+    "*",
+)
+
+
+def test_odd_ids_names_and_sizes_are_refused_by_a_running_fleet(fleet):
+    """No file beside the transcripts is read, no epic is written elsewhere, and nothing breaks."""
+    fleet.until(blocked=1, landed=3, running=2)
+    run = fleet.call("viewer", "GET", "/fleet")[1]["fleet"]["epics"][0]["run"]
+    bait = fleet.folder / ".leadhand" / "fleet" / "bait"
+    bait.mkdir(exist_ok=True)
+    (bait / "1.jsonl").write_text('{"kind": "says", "text": "bait"}\n')
+    before = sorted(path.name for path in fleet.folder.iterdir())
+    for odd in ODD:
+        for path in (
+            f"/fleet/{odd}/bait/words",
+            f"/fleet/{run}/{odd}",
+            f"/fleet/{odd}/{odd}/words",
+        ):
+            code, found = fleet.call("viewer", "GET", path)
+            assert (code in (400, 404, 414, 422), "bait" in str(found.get("lines"))) == (
+                True,
+                False,
+            ), path
+        for verb, body in (("stop", {}), ("message", {"text": "hi"})):
+            assert fleet.call("operator", "POST", f"/fleet/{run}/{odd}/{verb}", body)[0] in (
+                404,
+                409,
+                400,
+                422,
+            )
+            assert fleet.call("operator", "POST", f"/fleet/{odd}/slow-one/{verb}", body)[0] in (
+                404,
+                409,
+                400,
+                422,
+            )
+            assert fleet.call("viewer", "POST", f"/fleet/{run}/slow-one/{verb}", body)[0] == 403
+    for verb, body in (("stop", {}), ("message", {"text": "hi"})):
+        code, _ = fleet.call("operator", "POST", f"/fleet/{run[:-1]}/slow-one/{verb}", body)
+        assert code == 404, "an id over HTTP is whole"
+    for body, wanted in (
+        ({"text": "x" * 20_001}, 422),
+        ({"text": " "}, 422),
+        ({"texts": "x"}, 422),
+        ([], 422),
+    ):
+        assert fleet.call("operator", "POST", f"/fleet/{run}/slow-one/message", body)[0] == wanted
+    for name in ("../../evil.md", "/tmp/evil.md", "a\x00.md", "..", "x" * 201, "a/b.md"):
+        given = {"text": "# Sort\n\nSort.", "name": name}
+        assert fleet.call("operator", "POST", "/fleet/epics", given)[0] == 422, name
+    large = {"text": "# " + "x" * (1 << 20)}
+    assert fleet.call("operator", "POST", "/fleet/epics", large)[0] in (413, 422)
+    assert sorted(path.name for path in fleet.folder.iterdir()) == before
+    assert fleet.status()["tasks"] == {"blocked": 1, "landed": 3, "running": 2}
+
+
 def test_an_agent_is_read_told_and_stopped_by_an_operator(pages, fleet):
     fleet.until(blocked=1, landed=3, running=2)
     page = opened(pages, fleet)
@@ -246,15 +343,64 @@ def test_an_agent_is_read_told_and_stopped_by_an_operator(pages, fleet):
     page.locator("dialog").get_by_role("button", name="Send message").click()
     expect(page.get_by_text("Message sent to")).to_be_visible()
     expect(page.locator(".task-now")).to_contain_text("Merged")
+    expect(page.locator(".words")).to_contain_text("message from root hurry up")
     expect(page.locator(".file")).to_contain_text("+name = 'slow-one'")
     page.get_by_role("link", name="Fleet").last.click()
     expect(column(page, "Merged").locator(".task")).to_have_count(4)
     page.get_by_role("link", name="slow-two").click()
+    attempts = page.get_by_role("region", name="Attempts")
+    stop(page, "it takes too long")
+    expect(attempts).to_contain_text("2 coder")
+    expect(attempts).to_contain_text("stopped by root: it takes too long")
+
+
+def stop(page, why, then=None):
     page.get_by_role("button", name="Stop agent").click()
-    page.get_by_label("Reason").fill("it takes too long")
+    page.get_by_label("Reason").fill(why)
+    if then:
+        page.get_by_label("Then").select_option(then)
     page.locator("dialog").get_by_role("button", name="Stop agent").click()
-    expect(page.get_by_text("Stopping the agent")).to_be_visible()
-    expect(page.get_by_role("region", name="Attempts")).to_contain_text("2 coder")
+    expect(page.get_by_text("Stopping the agent").last).to_be_visible()
+
+
+def test_a_single_task_is_ended_from_the_page(pages, fleet):
+    """Its agent is stopped without another attempt; the task waits, and the answer ends it."""
+    page = opened(pages, fleet)
+    page.get_by_role("link", name="slow-two").click()
+    stop(page, "not needed", "No other attempt: the task waits for a decision")
+    expect(page.locator(".asked")).to_contain_text("stopped by root: not needed")
+    page.goto(f"{fleet.url}#/fleet")
+    blocked = page.locator(".blocked li").filter(has_text="slow-two")
+    blocked.get_by_role("link", name="Answer").click()
+    page.locator(".asked").get_by_role("button", name="Skip step").click()
+    expect(page.locator(".task-now")).to_contain_text("Skipped")
+    expect(page.locator(".asked")).to_have_count(0)
+    page.goto(f"{fleet.url}#/fleet")
+    expect(column(page, "Skipped or cancelled").locator(".task")).to_contain_text("slow-two")
+    shot(page, "fleet-ended")
+
+
+def test_an_open_board_is_right_after_what_others_did_and_after_a_restart(pages, fleet):
+    """Others pause, resume and submit; the fleet is killed and started again. Nobody reloads."""
+    page = opened(pages, fleet)
+    assert fleet.call("operator", "POST", "/fleet/pause", {})[0] == 200
+    expect(page.locator(".fleet-note")).to_contain_text("Paused by operator")
+    tasks = "```yaml\ntasks:\n  - {id: sort, goal: sort the words, writes: [sort.py]}\n```\n"
+    given = f"# Sort\n\nSort the words.\n\n{tasks}"
+    assert fleet.call("operator", "POST", "/fleet/epics", {"text": given})[0] == 200
+    expect(page.locator(".epic-lane")).to_have_count(2)
+    expect(column(page, "Planned").locator(".task").filter(has_text="sort")).to_be_visible()
+    fleet.kill()
+    expect(page.get_by_text("Reconnecting automatically")).to_be_visible()
+    expect(page.locator(".trouble")).to_have_count(0)
+    expect(page.locator(".fleet-note")).not_to_contain_text("Drained")
+    fleet.start(fleet.url.rstrip("/").rpartition(":")[2])
+    expect(page.get_by_text("Reconnecting automatically")).to_have_count(0)
+    expect(page.locator(".fleet-note")).to_contain_text("Paused by operator")  # it outlives it
+    assert fleet.call("operator", "POST", "/fleet/resume", {})[0] == 200
+    expect(page.locator(".fleet-note")).to_have_count(0)
+    merged = column(page, "Merged").locator(".task").filter(has_text="sort")
+    expect(merged).to_have_count(1, timeout=60_000)  # its epic has ended, and is folded up
 
 
 def test_a_server_without_a_fleet_says_how_to_start_one(pages, deploy):

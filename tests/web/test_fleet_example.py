@@ -99,8 +99,24 @@ def look_at_rank(page):
     output = failure.locator(".output")
     expect(output).to_contain_text("Traceback")
     assert "mono" in output.evaluate("(each) => getComputedStyle(each).fontFamily").lower()
-    expect(page.get_by_role("region", name="Attempts")).to_contain_text("reroute")
+    expect(page.get_by_role("region", name="Attempts")).to_contain_text(
+        re.compile(r"attempt \d by coder")
+    )
     shot(page, "fleet-example-task")
+
+
+def see_drained(page):
+    """Who drained it; the connection is told once, and the clocks of the last state stand still."""
+    expect(page.locator(".fleet-note")).to_contain_text("Drained by root")
+    expect(page.locator(".trouble")).to_have_count(0)
+    clock = """async () => {
+        const { now } = await import(document.scripts[1].src.replace("main", "store"));
+        const before = now.value;
+        document.dispatchEvent(new Event("visibilitychange"));
+        return now.value - before;
+    }"""
+    assert page.evaluate(clock) == 0
+    shot(page, "fleet-drained")
 
 
 def test_an_epic_is_submitted_watched_from_planned_to_merged_and_the_fleet_drained(pages, tmp_path):
@@ -140,4 +156,5 @@ def test_an_epic_is_submitted_watched_from_planned_to_merged_and_the_fleet_drain
         page.locator("dialog").get_by_role("button", name="Drain fleet").click()
         expect(page.get_by_text("The fleet is draining")).to_be_visible()
         assert finished(child).code == 0
+        see_drained(page)
     check_record(folder, before)

@@ -1,5 +1,6 @@
 """What the page does with hostile text, with those who have left, and with late answers."""
 
+import json
 import re
 
 import pytest
@@ -7,7 +8,8 @@ from playwright.sync_api import expect
 
 from tests.web.conftest import Served, shot
 from tests.web.steering import publishing
-from tests.web.test_stories import enter
+from tests.web.test_gallery import too_wide
+from tests.web.test_stories import PLAN, enter
 
 pytestmark = [pytest.mark.slow, pytest.mark.real]
 
@@ -77,6 +79,87 @@ def test_hostile_text_is_text_on_every_screen(pages, served):
     shot(page, "ledger-line")
     whole.get_by_role("button", name="Open step bad").click()
     expect(page.get_by_role("complementary", name="Step bad")).to_be_visible()
+
+
+BIDI = "\u202egnp.exe\u2066\u200b"
+GIANT = "W" * 150
+MACHINE = re.compile(r"[a-z0-9_.:@/#$-]{0,120}|\\d{4}-\\d\\d-\\d\\dT.*|[0-9a-f]{12,}")
+NAMES = {"worker", "plan", "plan_id", "actor", "person", "labels", "environment", "project"}
+NAMES |= {"model", "library", "author", "place", "value", "gives", "needs", "effects", "file"}
+KEPT = {
+    "run",
+    "id",
+    "by",
+    "status",
+    "kind",
+    "role",
+    "type",
+    "token",
+    "binding",
+    "hash",
+    "next",
+    "url",
+}
+UNSEEN = r"/[\u202a-\u202e\u2066-\u2069\u200b]/u"
+LOOK = (
+    """() => {
+    const bad = [], walker = document.createTreeWalker(document.body, NodeFilter.SHOW_ALL);
+    for (let at = walker.nextNode(); at; at = walker.nextNode()) {
+      if (at.parentElement?.closest("script, style, textarea")) continue;
+      const texts = at.nodeType === 3 ? [at.data]
+        : ["title", "aria-label", "alt", "href"].map((name) => at.getAttribute?.(name) ?? "");
+      for (const text of texts) if (UNSEEN.test(text))
+        bad.push(`${at.parentElement?.outerHTML.slice(0, 70)}: ${text.slice(0, 40)}`);
+    }
+    if (UNSEEN.test(document.title)) bad.push("title");
+    return [[...new Set(bad)], document.querySelectorAll("img, iframe, object, embed").length,
+      document.querySelectorAll('a[href^="javascript:" i]').length]; }"""
+).replace("UNSEEN", UNSEEN)
+
+
+def poisoned(value, key=""):
+    """Every text of a document with markup, marks of direction and a giant word after it."""
+    if isinstance(value, dict):
+        return {name: poisoned(item, name) for name, item in value.items()}
+    if isinstance(value, list):
+        return [poisoned(item, key) for item in value]
+    machine = MACHINE.fullmatch(value) and key not in NAMES if isinstance(value, str) else True
+    return value if machine or key in KEPT else f"{value} {EVIL} {LINK} {BIDI} {GIANT}"
+
+
+def test_every_text_of_every_answer_is_shown_as_text(pages, deploy):
+    """On all screens: nothing runs, nothing turns the direction of reading, nothing overflows."""
+    run = deploy.call("POST", "/runs", {"plan": PLAN, "review": True})["run"]
+    deploy.until(run, "waiting")
+    deploy.call("PUT", "/library/deploy", {"plan": PLAN})
+    ended = deploy.call("POST", "/runs", {"plan": PLAN})["run"]
+    page = pages(deploy.entry)
+    expect(page.get_by_role("heading", name="Overview", level=1)).to_be_visible()
+
+    def answer(route):
+        found = route.fetch()
+        body = found.body()
+        if "json" in found.headers.get("content-type", ""):
+            body = json.dumps(poisoned(found.json())).encode()
+        route.fulfill(response=found, body=body)
+
+    page.route(re.compile(r"/api/v1/(?!events|session)"), answer)
+    step = PLAN["steps"][0]["id"]
+    fixed = ("overview", "inbox", "runs", "usage", "new", "new?library=deploy", "workers")
+    views = [f"runs/{run}{view}" for view in ("", "/graph", "/plan", "/log", f"?step={step}")]
+    found = []
+    others = (f"runs/{ended}", "library", "library/deploy", "settings", f"compare/{run}/{ended}")
+    for place in (*fixed, *views, *others):
+        page.goto(f"{deploy.url}#/{place}")
+        expect(page.locator("main .loading")).to_have_count(0)
+        page.wait_for_timeout(200)
+        unseen, markup, links = page.evaluate(LOOK)
+        if (unseen, markup, links, too_wide(page)) != ([], 0, 0, 0):
+            found.append((place, unseen, markup, links, too_wide(page)))
+        assert page.title() != "owned", place
+        if place in ("inbox", f"runs/{run}/plan"):
+            shot(page, f"poisoned-{place.rpartition('/')[2]}")
+    assert not found
 
 
 def test_a_step_that_is_opened_before_its_graph_came_is_whole(pages, served):

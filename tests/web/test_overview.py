@@ -91,7 +91,8 @@ def test_the_browser_notifies_who_asked_for_it(pages, served):
     (asked,) = (tag for tag in by_tag if asking in tag)
     assert "publish" in by_tag[asked]
     page.evaluate("tag => told.find((each) => each.tag === tag).onclick()", asked)
-    expect(page.get_by_role("complementary", name="Step publish")).to_be_visible()
+    expect(page).to_have_url(re.compile(f"#/inbox/{asking}/"))
+    expect(page.locator(".ask")).to_have_count(1)
     page.get_by_role("button", name="Turn off notifications").click()
     expect(button).to_be_visible()
     assert page.evaluate("localStorage['leadhand.notify']") == "off"
@@ -194,3 +195,22 @@ def test_an_answer_without_words_is_refused_where_they_are_needed(pages):
         page.reload()  # the filters stand in the address
         page.get_by_role("button", name="Clear filters").click()
         expect(page.locator(".ask")).to_have_count(2)
+
+
+def test_an_item_of_the_inbox_has_an_address_of_its_own(pages):
+    """It shows this item only; once it is answered, the address says that it is not open."""
+    rows = (
+        asked("lacks", "failure", "p1", "ada", "retry"),
+        asked("sign", "task", "p2", "ben", "done"),
+    )
+    with Fake({"/inbox": inbox(*rows)}) as fake:
+        page = pages(f"{fake.url}#/inbox/sign/q1")
+        expect(page.locator(".ask")).to_have_count(1)
+        expect(page.locator(".ask")).to_contain_text("sign")
+        page.get_by_role("link", name="All open items").click()
+        expect(page.locator(".ask")).to_have_count(2)
+        page.goto(f"{fake.url}#/inbox/gone/q1")
+        expect(page.get_by_text("This item is not open")).to_be_visible()
+        expect(page.get_by_role("link", name="Show the run")).to_have_attribute(
+            "href", "#/runs/gone"
+        )

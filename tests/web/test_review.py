@@ -99,7 +99,7 @@ def test_a_changed_plan_is_approved_by_two_people_after_its_difference_was_read(
     """The difference to what was approved stands there by itself; the second person decides."""
     run = waiting(shop, "grow it")
     page = open_plan(pages, shop, run)
-    expect(page.locator(".consequences")).to_contain_text("Changes cluster: ship")
+    expect(page.locator(".consequences")).to_contain_text("cluster: ship Put a version live.")
     expect(page.locator(".consequences")).to_contain_text("Cannot be rolled back: ship")
     confirm(page, "Approve")
     bar = page.locator(".review-bar")
@@ -124,7 +124,9 @@ def test_a_changed_plan_is_approved_by_two_people_after_its_difference_was_read(
     page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
     confirm(page, "Approve", Reason="the price is right")
     expect(bar).to_contain_text("You approved it. Another person must approve too.")
-    expect(bar).to_contain_text("1 more approval needed")
+    expect(page.locator(".consequences")).to_contain_text(
+        "1 of 2 given (by ada): another person must approve before anything starts"
+    )
     expect(bar.locator(".allowed")).to_contain_text("the price is right")
     shown = bar.locator(".bound .hash").get_attribute("title")
     other = open_plan(pages, shop, run, shop.bob)

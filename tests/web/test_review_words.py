@@ -1,6 +1,7 @@
 """A review on the page: values, possible answers, one digest, and no text that is lost."""
 
 import re
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from playwright.sync_api import expect
@@ -13,7 +14,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.real]
 
 PLAN = {
     "goal": "Prepare it",
-    "params": {"what": {"type": "string", "default": "v13"}},
+    "params": {"what": {"type": "string", "default": "v13"}, "in_place": {"default": "eu"}},
     "steps": [{"id": "ready", "worker": "prepare", "parameters": {"what": "${{ params.what }}"}}],
 }
 
@@ -26,6 +27,8 @@ def test_a_review_shows_values_and_only_possible_answers_and_keeps_its_digest(pa
     page.goto(f"{served.url}#/runs/{run}/plan")
     expect(page.get_by_role("button", name=re.compile("^Approve"))).to_be_visible()
     expect(page.locator(".plan-step .known")).to_contain_text("v13")
+    names = page.locator(".facts dt")
+    expect(names.get_by_text("in_place", exact=True)).to_be_visible()  # a name as it is written
     expect(page.get_by_role("button", name=re.compile("^Request changes"))).to_have_count(0)
     page.get_by_role("button", name=re.compile("^Approve")).click()
     page.get_by_label("Reason").fill("as agreed")
@@ -39,6 +42,16 @@ def test_a_review_shows_values_and_only_possible_answers_and_keeps_its_digest(pa
     expect(allowed).to_contain_text(shown[:4])
     (row,) = served.call("GET", f"/runs/{run}/revisions")["items"]
     assert row["digest"] == row["approvals"][0]["digest"] == shown
+
+
+def test_a_start_time_that_passes_is_no_longer_to_come(pages, served):
+    """Nothing happens in the run meanwhile: the review follows the clock by itself."""
+    soon = (datetime.now(UTC) + timedelta(seconds=6)).isoformat()
+    plan = {**PLAN, "steps": [{**PLAN["steps"][0], "not_before": soon}]}
+    run = served.call("POST", "/runs", {"plan": plan, "review": True})["run"]
+    page = enter(pages, served)
+    page.goto(f"{served.url}#/runs/{run}/plan")
+    expect(page.locator(".topic-start")).to_contain_text("At once: ready", timeout=30_000)
 
 
 def test_what_was_typed_is_kept_when_it_is_refused(pages, served):
@@ -81,4 +94,4 @@ def test_how_long_an_approval_holds_is_said_as_it_will_be(pages, tmp_path):
         expect(state_of(page)).not_to_contain_text("Waiting")
         page.goto(f"{served.url}#/runs/{run}/plan?rev=1")
         expect(page.locator(".allowed li")).to_contain_text("until ")
-        expect(page.locator(".run-head .figures")).to_contain_text("1 from plan file")
+        expect(page.locator(".run-head .figures")).to_contain_text("1 from a plan document")

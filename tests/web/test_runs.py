@@ -100,6 +100,20 @@ def test_filters_and_order_stand_in_the_address(pages, stocked):
     assert [row["run"] for row in table] == [stocked.runs["note"]]
     page.get_by_role("combobox", name=re.compile("^Started")).select_option("Last 24 hours")
     expect(rows(page)).to_have_count(1)
+    page.get_by_role("button", name="Clear filters").click()
+    page.get_by_label("Plan", exact=True).fill("release*")
+    expect(rows(page)).to_have_count(2)
+    page.get_by_label("Plan", exact=True).fill("")  # erased, and the next field typed at once
+    page.get_by_label("Started by").fill("ada")
+    expect(rows(page)).to_have_count(3)
+    expect(page.get_by_label("Plan", exact=True)).to_have_value("")
+    page.get_by_role("combobox", name=re.compile("^Started")).select_option("Between dates")
+    page.get_by_label("First day").fill("2020-01-01")
+    page.get_by_label("Last day").fill("2020-12-31")
+    expect(page.get_by_role("heading", name="No runs match these filters")).to_be_visible()
+    assert "from=2020-01-01&to=2020-12-31" in page.url
+    page.get_by_label("Last day").fill("2099-12-31")
+    expect(rows(page)).to_have_count(3)
     page.get_by_label("Environment").fill("nowhere")
     expect(page.get_by_role("heading", name="No runs match these filters")).to_be_visible()
     page.goto(f"{stocked.url}#/runs?from=someday")
@@ -125,6 +139,8 @@ def test_runs_are_chosen_by_keys_and_compared(pages, stocked):
     expect(steps.get_by_role("row")).to_have_count(3)
     expect(steps.get_by_role("row").nth(1)).to_contain_text("release")
     expect(page.locator(".changes")).to_contain_text("shop:2")
+    both = page.get_by_role("region", name="Both runs")
+    expect(both.get_by_role("row", name="Result")).to_contain_text("none")  # the one that failed
     shot(page, "compare")
     page.get_by_role("link", name="Swap").click()
     expect(
@@ -197,7 +213,12 @@ def test_a_run_is_run_again_from_its_failed_step(pages, stocked):
     expect(page).not_to_have_url(re.compile(failed))
     run = re.search(r"#/runs/(\w+)", page.url).group(1)
     expect(page.get_by_role("link", name="Review plan").first).to_be_visible()
-    expect(page.get_by_text(f"Re-run of {failed} from step release")).to_be_visible()
+    told = f"Re-run of {failed} from its step release, with the results of build"
+    expect(page.get_by_text(told)).to_be_visible()
+    page.locator(".about summary").click()
+    expect(page.locator(".about")).to_contain_text("Results taken over")
+    expect(page.locator(".about dt").get_by_text("build", exact=True)).to_be_visible()
+    expect(page.locator(".about summary")).not_to_contain_text("result_build")
     assert approve(stocked, run) == "succeeded"
     expect(page.locator(".run-head .figures .status").first).to_contain_text("Succeeded")
     done = stocked.call("GET", f"/runs/{run}")
@@ -216,3 +237,22 @@ def test_an_export_is_downloaded_and_verifies_offline(pages, stocked, tmp_path):
     assert (told.code, told.doc["run"]) == (0, run), str(told)
     page.get_by_role("button", name="Verify").click()
     expect(page.get_by_text(re.compile("^Verified: .* 0 violations"))).to_be_visible()
+
+
+def test_nothing_is_cut_or_blank_on_a_laptop(pages, stocked):
+    """Usage has its last column, a log beside a step one entry a row; boxes end with their rows."""
+    page = at(pages, stocked, "usage")
+    table = page.get_by_role("region", name="Usage by plan")
+    expect(table.get_by_role("columnheader", name="Mean duration")).to_be_visible()
+    assert table.evaluate("(each) => each.scrollWidth <= each.clientWidth")
+    run = stocked.runs["good"]
+    page.goto(f"{stocked.url}#/runs/{run}/log?step=release")
+    rows_of = page.locator(".ledger .ledger-row:not(.ledger-head)")
+    expect(rows_of.first).to_be_visible()
+    assert rows_of.evaluate_all(
+        "(all) => all.every((row) => [...row.children].filter((e) => e.offsetWidth).length === 2)"
+    )
+    page.goto(f"{stocked.url}#/runs/{run}")
+    box = page.locator(".plan-rows")
+    expect(box).to_be_visible()
+    assert box.evaluate("(each) => each.offsetHeight") < 250  # three rows and their head

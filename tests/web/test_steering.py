@@ -262,7 +262,7 @@ def test_a_failed_run_is_verified_exported_and_run_again_from_its_failed_step(pa
     page.get_by_role("button", name="Start new run").click()
     expect(state_of(page)).to_contain_text("Succeeded")
     expect(page.locator(".crumbs")).not_to_contain_text(run)
-    expect(page.locator(".run-head")).to_contain_text(f"Re-run of {run} from step publish")
+    expect(page.locator(".run-head")).to_contain_text(f"Re-run of {run} from its step publish")
     again = next(row for row in served.call("GET", "/runs")["items"] if row["run"] != run)
     assert [step["id"] for step in served.call("GET", f"/runs/{again['run']}")["steps"]] == [
         "publish"

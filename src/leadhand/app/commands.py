@@ -48,7 +48,7 @@ async def send_command(
     caller's, closed before this process writes, and told the run's new state.
     """
     request = {"verb": verb, "run": run, "actor": actor, "details": details}
-    answer = await _ask(place, request)
+    answer = await ask(place, request)
     if answer is not None:
         return {**answer, "hosted": True}
     if access is not None:
@@ -75,7 +75,7 @@ async def send_command(
 
 async def progress(place: StoreLocation, run: str) -> Doc | None:
     """Return the progress reported by workers; None without a live host."""
-    return await _ask(place, {"verb": "progress", "run": run})
+    return await ask(place, {"verb": "progress", "run": run})
 
 
 async def step_back(place: StoreLocation) -> bool:
@@ -85,7 +85,7 @@ async def step_back(place: StoreLocation) -> bool:
     opening or releasing the database does not answer: then it is worth asking again.
     """
     try:
-        await _ask(place, {"verb": "step_back"})
+        await ask(place, {"verb": "step_back"})
     except NotAllowed:
         return False
     except (LeadhandError, OSError):
@@ -96,13 +96,13 @@ async def step_back(place: StoreLocation) -> bool:
 async def hosted_runs(place: StoreLocation) -> list[str]:
     """Return the runs that a database's host drives, as far as it says."""
     try:
-        answer = await _ask(place, {"verb": "ping"}) or {}
+        answer = await ask(place, {"verb": "ping"}) or {}
     except (LeadhandError, OSError):
         return []
     return [str(run) for run in answer.get("runs", ())]
 
 
-async def _ask(place: StoreLocation, request: Doc) -> Doc | None:
+async def ask(place: StoreLocation, request: Doc) -> Doc | None:
     """Send a request to the host; None if no host listens."""
     line = await ask_host(place, msgspec.json.encode(escape_surrogates(request)))
     if line is None:

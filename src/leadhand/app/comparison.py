@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from leadhand.core import events as ev
 from leadhand.core.plan.diff import Change, ChangeRow, differences, lines
@@ -24,8 +26,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from leadhand.app.reader import Reader
-    from leadhand.core.plan.model import Doc
+    from leadhand.core.plan.model import Doc, Json
     from leadhand.core.plan.revisions import RevisedPlan
+
+
+RESULT_CHARS = 2000
+"""How much of a result a comparison shows."""
 
 
 class DiffDocument(Struct, kw_only=True):
@@ -94,13 +100,15 @@ def compare_runs(reader: Reader, a: str, b: str) -> RunComparison:
     one, other = reader.state(a), reader.state(b)
     changes = differences(_plan(reader, a), _plan(reader, b))
     steps = compared_steps(one, other)
+    results = [
+        result_of(reader.store, each) if run_status(each) == "succeeded" else None
+        for each in (one, other)
+    ]
     both = run_status(one) == run_status(other) == "succeeded"
     return RunComparison(
-        a=compared_run(one),
-        b=compared_run(other),
-        same_result=result_of(reader.store, one) == result_of(reader.store, other)
-        if both
-        else None,
+        a=replace(compared_run(one), result=_shown(results[0])),
+        b=replace(compared_run(other), result=_shown(results[1])),
+        same_result=results[0] == results[1] if both else None,
         inputs=compared_inputs(one, other),
         changes=[change.document() for change in changes],
         difference=[f"{line.mark} {line.text}" for line in lines(changes)],
@@ -108,6 +116,12 @@ def compare_runs(reader: Reader, a: str, b: str) -> RunComparison:
         steps_total=len(steps),
         steps_different=sum(step.differs for step in steps),
     )
+
+
+def _shown(result: Json) -> Json:
+    """Return a result as a comparison shows it: a large one is cut."""
+    text = json.dumps(result, ensure_ascii=False)
+    return result if len(text) <= RESULT_CHARS else f"{text[:RESULT_CHARS]}…"
 
 
 def _plan(reader: Reader, run: str) -> Doc:

@@ -17,6 +17,7 @@ from leadhand.core.wording import closest, listed, shown
 from leadhand.errors import UsageError
 from leadhand.settings import Settings, source_of
 from leadhand.settings.folders import FOLDER
+from leadhand.settings.notify import secret_files
 from leadhand.settings.sections import section_of
 from leadhand.settings.trust import refuse_code, require, state_folder
 from leadhand.stores.location import home
@@ -71,6 +72,7 @@ def _private(settings: Settings) -> Iterable[Path]:
     """Yield the files that would let a process act on behalf of a person."""
     keys = [settings.approver_key, settings.anchoring.key, settings.anchoring.file]
     yield from (key for key in keys if key is not None)
+    yield from secret_files(settings.notify)
     for section in map(section_of, settings.sections):
         yield from section.private(section.of(settings)) if section is not None else ()
     yield state_folder(os.environ)

@@ -17,7 +17,7 @@ import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 import msgspec
 from msgspec import structs
@@ -107,6 +107,7 @@ from leadhand.workers.requirements import missing_programs
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from leadhand.app.callers import NextStep, StepLease, StepReceipt
     from leadhand.app.documents import RunRow
     from leadhand.app.hosting_service import HostingService
     from leadhand.core.lint.findings import Finding
@@ -149,11 +150,12 @@ def _there(place: StoreLocation, run_id: str) -> StoreLocation:
 
 
 class _Hosting:
-    def __init__(self, lead: Lead) -> None:
+    def __init__(self, lead: Lead, *, beside: bool = False) -> None:
         self._lead = lead
+        self._beside = beside
 
     async def __aenter__(self) -> Host:
-        return await self._lead._acquire()  # noqa: SLF001 - its other half
+        return await self._lead._acquire(beside=self._beside)  # noqa: SLF001 - its other half
 
     async def __aexit__(self, *_: object) -> None:
         await self._lead._release()  # noqa: SLF001 - its other half
@@ -563,7 +565,8 @@ class Lead:
         head = {**head, **(origin or {})}
         started = self._started(goal, head, planner, values, sources, run_id, linted)
         environment = str(head.get("context") or self.environment)
-        started = structs.replace(started, labels=run_labels(labels), environment=environment)
+        named = run_labels(labels, str((origin or {}).get("rerun_of", "")))
+        started = structs.replace(started, labels=named, environment=environment)
         if approvals:
             started = structs.replace(started, approvals=list(approvals))
         if always_review:
@@ -865,6 +868,142 @@ class Lead:
         """Cancel run `run_id` for `reason`; attempts in flight are stopped."""
         await self.send_command(run_id, "cancel", reason=reason)
 
+    # --- the agent that drives a run: steps with `worker: caller` -------------------------------
+
+    async def next_step(
+        self,
+        run_id: str,
+        *,
+        caller: str,
+        lease: str | float | None = None,
+        wait_s: float = 0.0,
+    ) -> NextStep:
+        """Hand the next step with `worker: caller` of run `run_id` out to a caller.
+
+        A caller that has a step gets the same step again. If no process drives the run, this one
+        does until nothing more happens without the caller or a person.
+
+        Args:
+            caller: the name of the agent, recorded as `agent:NAME`; never that of a person.
+            lease: how long it may work before it must report or extend; 15 minutes by default.
+            wait_s: how long to wait for a step while other workers are at work, in seconds.
+
+        Raises:
+            UsageError: there is no such run, or the name or the lease is not possible.
+        """
+        from leadhand.app.callers import next_step, request
+
+        return await next_step(partial(request, self, run_id, caller), lease, wait_s)
+
+    async def report_step(  # noqa: PLR0913 - a report has that many parts
+        self,
+        run_id: str,
+        step: str,
+        *,
+        attempt: int,
+        caller: str,
+        status: Literal["succeeded", "failed"] = "succeeded",
+        data: Json = None,
+        error: str = "",
+        failure_class: str = "",
+        effect: Literal["none", "done", "unknown"] = "unknown",
+        recommendations: Iterable[str] = (),
+        cost: float = 0.0,
+        output: str = "",
+    ) -> StepReceipt:
+        """Report an attempt of `step` of run `run_id`, which was handed out to a caller.
+
+        The report is judged by the criteria of the step: the receipt says whether they hold. The
+        same report again changes nothing.
+
+        Args:
+            attempt: the number of the attempt, as handed out.
+            caller: the name of the agent, as it asked for the step.
+            status: what the agent claims.
+            data: the result.
+            error: why it failed.
+            failure_class: the class of the failure; "unavailable" if empty.
+            effect: whether a failed attempt changed anything.
+            recommendations: hints for the planner.
+            cost: what it cost, counted against the budget.
+            output: printed output, for readers of the log.
+
+        Raises:
+            UsageError: there is no such run or step, or the report has a wrong form.
+            Conflict: the step is not, or no longer, with this caller; nothing was recorded.
+        """
+        from leadhand.app.callers import report_step, request
+        from leadhand.engine.callers import CallerReport
+
+        report = CallerReport(
+            status=status,
+            data=as_plain(data, "data"),
+            error=error,
+            failure_class=failure_class,
+            effect=effect,
+            recommendations=[str(each) for each in recommendations],
+            cost=cost,
+            output=output,
+        )
+        ask = partial(request, self, run_id, caller)
+        return await report_step(ask, step, attempt, report)
+
+    async def extend_step(
+        self,
+        run_id: str,
+        step: str,
+        *,
+        attempt: int,
+        caller: str,
+        lease: str | float | None = None,
+        message: str = "",
+        fraction: float | None = None,
+    ) -> StepLease:
+        """Extend the lease of a caller on `step` of run `run_id`: it is still at work.
+
+        Args:
+            attempt: the number of the attempt, as handed out.
+            caller: the name of the agent, as it asked for the step.
+            lease: how long from now; 15 minutes by default, never beyond the step's timeout.
+            message: how far it is, shown live and not logged.
+            fraction: the completed share, from 0 to 1.
+
+        Raises:
+            UsageError: there is no such run or step, or the lease is not possible.
+            Conflict: the step is not, or no longer, with this caller.
+        """
+        from leadhand.app.callers import extend_step, request
+
+        ask = partial(request, self, run_id, caller)
+        return await extend_step(ask, step, attempt, lease, message, fraction)
+
+    @property
+    def place(self) -> StoreLocation | Store:
+        """Where the log of its runs is."""
+        return self._store
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether a service elsewhere hosts its runs."""
+        return self._elsewhere is not None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its host is open in this process."""
+        return self._host is not None
+
+    @property
+    def shares_host(self) -> bool:
+        """Whether its open host has other users, which keep it open."""
+        return self._users > 1
+
+    def hosting_beside(self) -> _Hosting:
+        """Return a context manager for the host.
+
+        If another process is the host of the database, this one drives runs beside it.
+        """
+        return _Hosting(self, beside=True)
+
     # --- the host: opened by the first verb that needs one, closed after the last ---------------
 
     def open_on(
@@ -929,10 +1068,10 @@ class Lead:
             self._opening = (loop, asyncio.Lock())
         return self._opening[1]
 
-    async def _acquire(self) -> Host:
+    async def _acquire(self, *, beside: bool = False) -> Host:
         async with self._one_at_a_time():
             if self._host is None:
-                self._host = await self._open()
+                self._host = await self._open(beside=beside)
             self._users += 1
             return self._host
 
@@ -943,11 +1082,11 @@ class Lead:
             found += kept_by(home(self._store).resolve())
         return [path for path in found if path is not None]
 
-    async def _open(self) -> Host:
+    async def _open(self, *, beside: bool = False) -> Host:
         place = self._store
         if self._elsewhere is not None:
             return await self._elsewhere.open(place)
-        if self.beside and isinstance(place, Path):
+        if (self.beside or beside) and isinstance(place, Path):
             return await self._open_beside(place)
         kept: KeptStore | None = None
         if isinstance(place, (Path, StoreAddress)):

@@ -6,10 +6,12 @@ import csv
 import io
 import re
 import time
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING
 
 from leadhand.core.durations import seconds
+from leadhand.core.rerun import LABEL_MAX, RERUN_LABEL, rerun_label
+from leadhand.core.views.totals import DAY_US
 from leadhand.core.wording import shown
 from leadhand.errors import UsageError
 from leadhand.ports import RunQuery
@@ -24,7 +26,7 @@ DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 ORDERS = tuple(f"{sign}{name}" for name in SORTS for sign in ("-", ""))
 """The orders of a list; `-created` is the newest first."""
 LABELS_MAX = 20
-LABEL_MAX = 100
+"""The most labels of a run, beside `rerun_of`."""
 CSV_COLUMNS = (
     "run",
     "status",
@@ -79,7 +81,7 @@ def run_query(  # noqa: PLR0913 - every filter that a list has
         label=label or "",
         environment=environment or "",
         since=moment(start) if start else 0,
-        until=moment(end, last=True) if end else 0,
+        until=(moment(end, last=True) or 1) if end else 0,  # 0: no end
         waiting=waiting,
         sort=sort,
         cursor=cursor or "",
@@ -95,8 +97,9 @@ def moment(text: str, *, last: bool = False) -> int:
     """
     try:
         if DATE.fullmatch(text):
-            day = date.fromisoformat(text) + timedelta(days=last)
-            return _microseconds(datetime(day.year, day.month, day.day, tzinfo=UTC))
+            day = date.fromisoformat(text)
+            start = _microseconds(datetime(day.year, day.month, day.day, tzinfo=UTC))
+            return start + DAY_US if last else start
         if text[:4].isdecimal() and "-" in text:
             return _microseconds(datetime.fromisoformat(text))
         return max(0, time.time_ns() // 1000 - int(seconds(text) * 1_000_000))
@@ -113,11 +116,19 @@ def _microseconds(found: datetime) -> int:
     return int(found.timestamp() * 1_000_000)
 
 
-def run_labels(given: Iterable[str]) -> tuple[str, ...]:
-    """Return labels as a run records them: sorted, each once. Raise `UsageError` for a bad one."""
+def run_labels(given: Iterable[str], rerun_of: str = "") -> tuple[str, ...]:
+    """Return labels as a run records them: sorted, each once. Raise `UsageError` for a bad one.
+
+    `rerun_of` is the run that is repeated, if any. Only its re-runs have a label `rerun_of`.
+    """
     found = sorted(set(given))
+    reserved = rerun_label(rerun_of) if rerun_of else ""
     for label in found:
         name, equals, value = label.partition("=")
+        if name == RERUN_LABEL and label != reserved:
+            raise UsageError(
+                f"label {shown(label)}: {RERUN_LABEL} is given to re-runs only, by `leadhand rerun`"
+            )
         fine = re.fullmatch(r"[A-Za-z0-9][\w./-]*", name, re.ASCII) and (value or not equals)
         if not fine or len(label) > LABEL_MAX or not label.isprintable():
             raise UsageError(
@@ -127,7 +138,7 @@ def run_labels(given: Iterable[str]) -> tuple[str, ...]:
     names = [label.partition("=")[0] for label in found]
     if len(set(names)) < len(names):
         raise UsageError("a label is given with two values")
-    if len(found) > LABELS_MAX:
+    if len(found) - (reserved in found) > LABELS_MAX:
         raise UsageError(f"a run has at most {LABELS_MAX} labels")
     return tuple(found)
 

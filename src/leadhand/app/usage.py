@@ -16,8 +16,19 @@ from msgspec import UNSET, Struct, UnsetType, field
 
 from leadhand.app.run_filters import csv_table
 from leadhand.core.views.run import summary
-from leadhand.core.views.totals import DAY_US, OUTCOMES, Totals, added, named, rate, run_totals
+from leadhand.core.views.totals import (
+    DAY_US,
+    OTHER,
+    OUTCOMES,
+    Totals,
+    added,
+    named,
+    quantile,
+    rate,
+    run_totals,
+)
 from leadhand.errors import StoreError, UsageError
+from leadhand.stores.run_list import totals_so_far
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,7 +42,10 @@ DAYS_MAX = 3660
 """Ten years."""
 OpenTotals = dict[str, tuple[int, dict[str, int]]]
 """What open runs add, by run, with the length of their logs then: folded again when that grew."""
+ROWS_MAX = 1000
+"""The most rows by plan: cheaper plans are added up in the last, which is called `(other)`."""
 EPOCH = date(1970, 1, 1)
+FIRST_DAY = (date.min - EPOCH).days
 
 
 class UsageRow(Struct, kw_only=True):
@@ -75,6 +89,11 @@ class UsageRow(Struct, kw_only=True):
     """Questions and reviews that people answered."""
     answer_mean_s: float | UnsetType | None = UNSET
     """How long people took to answer, in seconds on average; null without answers."""
+    answer_median_s: int | UnsetType | None = UNSET
+    """Within how many seconds half of the answers came, rounded up to 10 s, 30 s, 1, 2, 5, 10 or
+    30 min, 1, 2, 4, 8 or 24 hours, 2, 7 or 30 days; null without answers, or if later."""
+    answer_p95_s: int | UnsetType | None = UNSET
+    """The same for 95 of 100 answers."""
     unattended: int | UnsetType = UNSET
     """Runs for which no person was needed, so far as they went."""
     unattended_rate: float | UnsetType | None = UNSET
@@ -131,7 +150,7 @@ class DayRange(NamedTuple):
         Raise `UsageError` for texts that are no dates, or a range that is too long.
         """
         last = _day(end) if end else int(time.time() // 86_400)
-        first = _day(start) if start else last - DAYS_DEFAULT + 1
+        first = _day(start) if start else max(last - DAYS_DEFAULT + 1, FIRST_DAY)
         if not 0 <= last - first < DAYS_MAX:
             raise UsageError(
                 f"from {_date(first)} to {_date(last)} is no range. "
@@ -162,9 +181,10 @@ class OpenRuns(NamedTuple):
 
 
 def open_totals(reader: Reader, first: int, last: int, known: OpenTotals | None = None) -> OpenRuns:
-    """Fold the open runs that were created from one moment until before another.
+    """Add up the open runs that were created from one moment until before another.
 
-    `known` holds what was folded before, and is brought up to date.
+    Of a run that waits, the summary says what it adds; others are folded. `known` holds what was
+    found before, and is brought up to date.
     """
     kept = {} if known is None else known
     found, count, unread = dict[int, Totals](), 0, dict[str, str]()
@@ -174,7 +194,11 @@ def open_totals(reader: Reader, first: int, last: int, known: OpenTotals | None 
         if not first <= header.created < last:
             continue
         seq, sums = kept.get(header.run, (0, dict[str, int]()))
-        if seq != header.seq:
+        told = totals_so_far(header) if seq != header.seq else None
+        if told is not None:
+            sums = told
+            kept[header.run] = (header.seq, sums)
+        elif seq != header.seq:
             try:
                 state = reader.state(header.run)
             except StoreError as error:
@@ -194,13 +218,13 @@ def usage(reader: Reader, days: DayRange, by: By, known: OpenTotals | None = Non
     first, last = days
     with reader.store.snapshot():  # a run that ends meanwhile must not count twice
         running = open_totals(reader, first * DAY_US, (last + 1) * DAY_US, known)
-        ended = reader.store.totals(first, last)
+        ended = reader.store.totals(first, last, plans=by == "plan")
         daily = reader.store.daily_totals(first, last) if by == "day" else []
     sums = added([ended, *running.by_day.values()])
     if by == "day":
         rows = _days(days, daily, running)
     elif by == "plan":
-        rows = [usage_row(name, each) for name, each in named(sums, "plan").items()]
+        rows = [usage_row(name, each) for name, each in _plans(sums).items()]
     elif by == "worker":
         rows = [_worker(name, each) for name, each in named(sums, "worker").items()]
     else:
@@ -216,6 +240,21 @@ def usage(reader: Reader, days: DayRange, by: By, known: OpenTotals | None = Non
         open_included=running.folded,
         unreadable=list(running.unread.values()),
     )
+
+
+def _plans(sums: Totals) -> dict[str, Totals]:
+    """Return the sums of the dearest plans, and of all others together."""
+    found = named(sums, "plan")
+    if len(found) <= ROWS_MAX:
+        return found
+    order = sorted(
+        found, key=lambda name: (-found[name]["money"], -found[name]["cost"], -found[name]["runs"])
+    )
+    told = {name: found[name] for name in order[: ROWS_MAX - 1]}
+    rest: Totals = Counter()
+    for name in order[ROWS_MAX - 1 :]:
+        rest.update(found[name])
+    return {**told, OTHER: rest}
 
 
 def _dearest(row: UsageRow) -> tuple[float, float, int, str]:
@@ -256,6 +295,8 @@ def usage_row(name: str, sums: Mapping[str, int]) -> UsageRow:
         approvals_per_run=rate(found["approvals"], found["runs"]),
         answers=found["answers"],
         answer_mean_s=_mean_s(found["human_wait_us"], found["answers"]),
+        answer_median_s=quantile(found, 0.5),
+        answer_p95_s=quantile(found, 0.95),
         unattended=unattended,
         unattended_rate=rate(unattended, found["runs"]),
         duration_mean_s=_mean_s(found["duration_us"], ended),

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from leadhand.app.hosting_service import hosting_service
 from leadhand.audit import chain
 from leadhand.audit.anchors import AnchorFindings, file_of, lines_in, verify_anchors
 from leadhand.audit.chain import ChainProblem
@@ -37,7 +38,7 @@ from leadhand.core.events import AttemptReported, ProbeReported, RunStarted
 from leadhand.core.host_events import HOST_STREAM, ApprovalUsed, HostOpened, RunJoined
 from leadhand.core.views.totals import DAY_US, LAST_DAY
 from leadhand.engine.results import load_artifact
-from leadhand.errors import LeadhandError, UsageError
+from leadhand.errors import LeadhandError, Unreachable, UsageError
 from leadhand.stores.location import home
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from leadhand.core.events import Event
     from leadhand.core.plan.model import Doc
     from leadhand.ports import Entry, RunHeader
+    from leadhand.settings import Settings
     from leadhand.stores.location import StoreLocation
 
 
@@ -129,6 +131,9 @@ class Verification:
     """The number of entries that no anchor covers."""
     checked_key: str = ""
     signatures: Signatures = field(default_factory=Signatures)
+    not_compared: str = ""
+    """Why the log was not compared with the service that hosts the runs; empty if it was, or none
+    does."""
 
     def document(self) -> Doc:
         """Return the result in the form of `verify --json`."""
@@ -152,7 +157,8 @@ class Verification:
 
     def unshown(self) -> list[str]:
         """Return a sentence for each thing that this verification cannot exclude."""
-        return [*self._unanchored(), *self.signatures.unshown()]
+        elsewhere = [self.not_compared] if self.not_compared else []
+        return [*self._unanchored(), *self.signatures.unshown(), *elsewhere]
 
     def _unanchored(self) -> list[str]:
         rewritten = "that the log was not truncated, or rewritten with matching hashes"
@@ -205,6 +211,25 @@ def verify_database(
         _check_anchors(verdict, lines, batches, _name(reader), key)
         verdict.problems += _damage(reader)
     return verdict
+
+
+async def compare_histories(
+    verdict: Verification, settings: Settings, reader: Reader, run: str = ""
+) -> None:
+    """Compare the log with the histories of the service that hosts the runs, if one does.
+
+    `run` is the run that was verified; by default all. What differs is added to the problems of
+    `verdict`.
+    """
+    service = hosting_service(settings)
+    if service is None:
+        return
+    try:
+        found = await service.status(reader).forks(run)
+    except (Unreachable, UsageError) as error:
+        verdict.not_compared = f"that the log agrees with {service.name}'s histories: {error}"
+        return
+    verdict.problems += [ChainProblem(each, 0, "fork", why) for each, why in found.items()]
 
 
 def _damage(reader: Reader) -> list[ChainProblem]:
@@ -280,13 +305,18 @@ def _check_carried(reader: Reader, ident: str, first: Event) -> list[ChainProble
     """Compare the results that a re-run took over with the log of the run they come from."""
     plan = first.plan if isinstance(first, RunStarted) else {}
     found = []
+    by_run: dict[str, list[tuple[str, CarriedResult]]] = {}
     for step, each in carried_results(plan).items():
-        entry = next(iter(reader.store.read(each.run, each.entry - 1)), None)
-        event = decode(entry.version, entry.body) if entry is not None else None
-        if not _reported(reader, event, step, each):
-            source = f"attempt {each.attempt} in run {each.run}"
-            message = f"what was taken over for step {step} is not the result of {source}"
-            found.append(ChainProblem(ident, 1, "taken over", message))
+        by_run.setdefault(each.run, []).append((step, each))
+    for run, taken in by_run.items():
+        log = {entry.seq: entry for entry in reader.entries(run)}  # once, however many are taken
+        for step, each in taken:
+            entry = log.get(each.entry)
+            event = decode(entry.version, entry.body) if entry is not None else None
+            if not _reported(reader, event, step, each):
+                source = f"attempt {each.attempt} in run {run}"
+                message = f"what was taken over for step {step} is not the result of {source}"
+                found.append(ChainProblem(ident, 1, "taken over", message))
     return found
 
 

@@ -176,22 +176,50 @@ class ApprovalPrompt:
             await self._edit(run, terminal, revision, shown)
             return False
         text = ""
-        if choice != "approve":
-            asked = "Reason (optional): " if choice == "reject" else "Requested changes: "
-            said = await self._line(run, terminal, mark, asked)
-            if said is None or (choice == "request_changes" and not said):
+        comments: list[Doc] = []
+        if choice == "reject":
+            said = await self._line(run, terminal, mark, "Reason (optional): ")
+            if said is None:
                 return False
             text = said
+        elif choice == "request_changes":
+            found = await self._changes(run, terminal, mark)
+            if found is None:
+                return False
+            text, comments = found
         elif why := run.stale():
             terminal.say(f"{why} changed after the plan was shown: nothing was approved.")
             terminal.say("It is loaded and shown again when no step is running.")
             self.load_again = True
             return True
         details: Doc = {"id": f"review-{number}", "choice": choice, "text": text}
+        if comments:
+            details["data"] = {"comments": comments}
         if choice == "approve":
             details["approval"] = self._words(state, details["id"], shown)
         await run.send("answer", details)
         return self._say_decided(terminal, run.state, number, choice, shown)
+
+    async def _changes(
+        self, run: AskedRun, terminal: Terminal, mark: tuple[str, int]
+    ) -> tuple[str, list[Doc]] | None:
+        """Ask for changes in general and on single steps; None if nothing was said."""
+        text = await self._line(run, terminal, mark, "Requested changes: ")
+        comments: list[Doc] = []
+        while text is not None:
+            said = await self._line(run, terminal, mark, "On one step, STEP=TEXT (Enter sends): ")
+            if said is None:
+                return None
+            if not said:
+                return (text, comments) if text or comments else None
+            step, _, about = (part.strip() for part in said.partition("="))
+            revision = _waiting(run.state)
+            added = [str(doc["id"]) for doc in revision.add] if revision is not None else []
+            if not about or step not in (*added, *run.state.steps):
+                terminal.say(f"Not a comment on a step of this plan: {clean(said, 80)}")
+            else:
+                comments.append({"step": step, "text": about})
+        return None
 
     def _words(self, state: State, question: str, shown: str) -> Doc | None:
         """Return the details of an approval of exactly what was shown."""

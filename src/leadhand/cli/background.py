@@ -208,6 +208,7 @@ def _run_job(request: Doc) -> Any:
         request.get("origin"),
         tuple(request.get("approvals") or ()),
         labels=tuple(request.get("labels") or ()),
+        run_id=str(request.get("run") or ""),
     )
     return job_of(prepared, approve=request["approve"])
 

@@ -35,7 +35,8 @@ class Console:
         store: str = "",
         hosts: Mapping[str, str] | None = None,
     ) -> None:
-        self._data = data
+        self._data = self.data = data
+        """The real standard output."""
         self.store = store
         """The database if it is not the default one: suggested commands must name it."""
         self.hosts = hosts or {}
@@ -43,7 +44,9 @@ class Console:
         self.json = as_json
         self.terminal = _is_terminal(sys.stderr) and not os.environ.get("CI")
         """Whether a person sees stderr live: cursor movement and a `Next:` line make sense."""
-        self.can_prompt = self.terminal and not as_json and _is_terminal(sys.stdin)
+        self.can_prompt = (
+            self.terminal and not as_json and _is_terminal(sys.stdin) and not _is_agents()
+        )
         self.can_ask = self.can_prompt and _is_terminal(data)
         """Whether a run may ask a person in the middle: nothing of it goes into a file or pipe."""
         self.colour = wants_colour()
@@ -194,6 +197,13 @@ def wants_colour(stream: IO[str] | None = None) -> bool:
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return False
     return bool(os.environ.get("FORCE_COLOR")) or _is_terminal(stream or sys.stderr)
+
+
+def _is_agents() -> bool:
+    """Return whether the terminal is one that a coding agent has opened: no person reads there."""
+    from leadhand.engine.agent_session import agent_session
+
+    return bool(agent_session())
 
 
 def _is_terminal(stream: IO[str] | None) -> bool:

@@ -17,17 +17,18 @@ from leadhand.app.rollback import roll_back
 from leadhand.app.run_limits import limits_doc
 from leadhand.app.store_factory import host_info
 from leadhand.cli.approval_prompt import ApprovalPrompt
-from leadhand.cli.notifications import Notifier
 from leadhand.cli.rendering.live import View, view_for
 from leadhand.cli.rendering.outcome import outcome_document, print_outcome, print_result
 from leadhand.cli.rendering.text import clean, count
 from leadhand.cli.signals import Signals
 from leadhand.codec.events import decode
 from leadhand.core.rollback import to_roll_back
+from leadhand.core.views.inbox import inbox_row
 from leadhand.core.views.run import ENDED, exit_code, run_status
 from leadhand.engine.fold import NoWorkers
 from leadhand.engine.results import result_of
 from leadhand.errors import Conflict, NotAllowed, Queued
+from leadhand.notify.notifier import Notifier
 from leadhand.settings import Settings
 from leadhand.settings.folders import make_store_folder
 from leadhand.stores.location import StoreAddress
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from leadhand.core.events import Event
     from leadhand.core.plan.model import Doc, Json
     from leadhand.core.state.model import State
+    from leadhand.core.views.inbox import InboxRow
     from leadhand.ports import Host, RunHandle
 
 
@@ -164,7 +166,7 @@ class _Session:
 
     async def run(self) -> int:
         try:
-            return await self._host(Notifier(self._job.settings, self._note))
+            return await self._host()
         except BaseException as error:
             self._close_view()
             if self._goes_beside(error):
@@ -184,7 +186,14 @@ class _Session:
         taken = isinstance(error, Conflict) and HOSTED in str(error)
         return taken and job.request is not None and not self._ident and _is_file(job.settings)
 
-    async def _host(self, notifier: Notifier) -> int:
+    async def _host(self) -> int:
+        async def rows(run: str) -> list[InboxRow]:
+            hosted = opened.runs.get(run)
+            state = hosted.state if hosted is not None else None
+            return [inbox_row(state, each) for each in state.questions] if state else []
+
+        notifier = Notifier(self._job.settings, self._note, rows=rows)
+
         def notice(kind: str, run: str, text: str) -> None:
             if kind != "waiting" or not self._will_approve(opened, run):
                 notifier(kind, run, text)

@@ -294,9 +294,16 @@ def driver_of(settings: Settings, reader: Reader, state: State) -> int:
 
 
 def actor_of(settings: Settings) -> str:
-    """Return the acting person: as configured, else the name of the account."""
+    """Return the acting person: as configured, else the name of the account.
+
+    In the session of a coding agent it is the agent, whatever is configured.
+    """
     import getpass
 
+    from leadhand.engine.agent_session import actor_here
+
+    if agent := actor_here():
+        return agent
     if settings.actor:
         return settings.actor
     try:

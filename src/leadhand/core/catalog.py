@@ -23,6 +23,14 @@ ANY_ACTION = ""
 """The action name of a worker with a single unnamed action: it accepts any action."""
 
 
+CALLER = "caller"
+"""The kind of workers that are the agent which drives the run: they ask for their steps."""
+
+
+NOT_CALLED = ("human", CALLER)
+"""Kinds of workers that no process calls: people answer, and callers ask."""
+
+
 class Offer(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """One action a worker offers."""
 

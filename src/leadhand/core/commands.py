@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from leadhand.core import callers
 from leadhand.core import events as ev
 from leadhand.core.decide.effects import SECOND, Effect, Move, StopAttempt
 from leadhand.core.decide.planner_answer import findings, propose, unseen_repeats
@@ -19,7 +20,8 @@ from leadhand.core.events import Event, ReleaseGiven, StepsHeld, StepsReleased
 from leadhand.core.facts import broken_promises, is_flag, unfit_answer
 from leadhand.core.plan.model import Doc
 from leadhand.core.promises import facts_given
-from leadhand.core.review import decisions, holds, protected_change
+from leadhand.core.review import answer_link, decisions, holds, protected_change
+from leadhand.core.review.agents import refuse_agent_answer, refuse_agent_command
 from leadhand.core.review.decisions import (
     NO_PERSON,
     answer_events,
@@ -60,6 +62,16 @@ class Command(msgspec.Struct, frozen=True):
 
 def move_of(verb: str, actor: str, details: Doc) -> Callable[[State, Now], Move]:
     """Return the function that turns a state into the move for `verb`."""
+    make = _move_of(verb, actor, details)
+
+    def move(state: State, now: Now) -> Move:
+        refuse_agent_command(state, verb, actor)
+        return make(state, now)
+
+    return move
+
+
+def _move_of(verb: str, actor: str, details: Doc) -> Callable[[State, Now], Move]:
     reason = str(details.get("reason", ""))
     match verb:
         case "pause":
@@ -78,6 +90,13 @@ def move_of(verb: str, actor: str, details: Doc) -> Callable[[State, Now], Move]
                 text=str(details.get("text", "")),
                 data=details.get("data"),
                 approval=details.get("approval"),
+                link=details.get("link"),
+            )
+        case "claim":
+            return lambda state, now: callers.claim(state, now, actor, _lease(details))
+        case "extend":
+            return lambda state, now: callers.extend(
+                state, now, str(details["step"]), int(details["attempt"]), actor, _lease(details)
             )
         case "hold":
             return lambda state, _now: hold(state, details["steps"], actor, reason)
@@ -91,6 +110,10 @@ def move_of(verb: str, actor: str, details: Doc) -> Callable[[State, Now], Move]
             return lambda state, now: amend(state, details["revision"], actor, now)
         case _:
             raise UsageError(f'"{verb}" is not a command for a run')
+
+
+def _lease(details: Doc) -> float:
+    return float(details.get("lease_s") or callers.LEASE_S)
 
 
 def command_result(events: Sequence[Event]) -> Doc:
@@ -145,7 +168,7 @@ def cancel(state: State, actor: str, reason: str, now: Now) -> Move:
     return Move([ev.CancelRequested(actor, deadline, reason)], stops)
 
 
-def answer(
+def answer(  # noqa: PLR0913 - all that an answer says
     state: State,
     ident: str,
     choice: str,
@@ -155,11 +178,22 @@ def answer(
     text: str = "",
     data: Json = None,
     approval: Doc | None = None,
+    link: Doc | None = None,
 ) -> Move:
     """Answer a question or a review. `approval` holds the expiry and signature of an approval.
 
     `data` of a request for changes holds the comments on single steps: `{"comments": [...]}`.
+    `link` is the signed link that the answer came through: its use is recorded with the answer.
     """
+    question = _asked(state, ident, choice)
+    said = _answer(state, question, choice, actor, now, text, data, approval)
+    if link is None:
+        return said
+    return Move([answer_link.use_link(state, question, actor, link), *said.events], said.effects)
+
+
+def _asked(state: State, ident: str, choice: str) -> Question:
+    """Return an open question. Raise unless it takes this answer."""
     _open(state)
     question = state.questions.get(ident)
     if question is None:
@@ -167,6 +201,20 @@ def answer(
         raise Conflict(f'No open question "{ident}" in run {state.run}. Open: {known}')
     if question.choices and choice not in question.choices:
         raise UsageError(f'"{choice}" is not one of: {", ".join(question.choices)}')
+    return question
+
+
+def _answer(
+    state: State,
+    question: Question,
+    choice: str,
+    actor: str,
+    now: Now,
+    text: str,
+    data: Json,
+    approval: Doc | None,
+) -> Move:
+    refuse_agent_answer(state, question, choice, actor)
     more = _words(approval)
     if question.kind == "review":
         if choice == "request_changes":

@@ -361,6 +361,19 @@ class QuestionAnswered(Event, frozen=True, tag=True, kw_only=True):
     """The facts that were asked for, or the result of a task."""
 
 
+class LinkUsed(Event, frozen=True, tag=True):
+    """A person answers through a signed link: the link allows no second answer."""
+
+    id: str
+    """The id of the link."""
+    question: str
+    """The id of the question or review that the answer belongs to."""
+    actor: str
+    """The person whom the link was made for."""
+    channel: str
+    """The channel that carried the link to the person: `email`, `slack` or `ntfy`."""
+
+
 class RunReopened(Event, frozen=True, tag=True):
     """A person reopened a failed run to retry a step: the run is as it was before its end."""
 
@@ -409,6 +422,7 @@ REVIEW_EVENTS: tuple[type[Event], ...] = (
     QuestionAsked,
     ChangeApproved,
     QuestionAnswered,
+    LinkUsed,
     StepsHeld,
     ReleaseGiven,
     StepsReleased,
@@ -616,6 +630,12 @@ class AttemptStarted(Event, frozen=True, tag=True, gc=False):
     """Hash of the step as approved."""
     exec: str = ""
     """Hash of the step with references resolved, as really run. Empty without references."""
+    caller: str = ""
+    """The caller that the step was handed out to, as `agent:NAME`: then `deadline` is the end of
+    its lease."""
+    limit: int = 0
+    """When the time of a caller is over however often its lease is extended, in UTC
+    microseconds."""
 
 
 class AttemptSpawned(Event, frozen=True, tag=True):
@@ -631,6 +651,19 @@ class AttemptSpawned(Event, frozen=True, tag=True):
     """When the process started, in the clock ticks of the kernel."""
     boot_id: str
     """The boot of the machine in which the process was started."""
+
+
+class LeaseExtended(Event, frozen=True, tag=True):
+    """A caller is still at work on the step that was handed out to it: its lease ends later."""
+
+    step: str
+    """The id of the step."""
+    attempt: int
+    """The number of the attempt."""
+    epoch: int
+    """The epoch of the attempt."""
+    deadline: int
+    """When the report is due now, in UTC microseconds."""
 
 
 NO_COST = 0.0
@@ -668,6 +701,8 @@ class AttemptReported(Event, frozen=True, tag=True, gc=False):
     """The artifact with the printed output, if it is long."""
     surprise: str = ""
     """Why the planner should reconsider despite the success."""
+    said: str = ""
+    """Digest of the report as a caller sent it: the same report again changes nothing."""
 
 
 class ReportIgnored(Event, frozen=True, tag=True):
@@ -854,6 +889,7 @@ EXECUTION: tuple[type[Event], ...] = (
     ModelCalled,
     AttemptStarted,
     AttemptSpawned,
+    LeaseExtended,
     AttemptReported,
     ReportIgnored,
     AttemptLost,

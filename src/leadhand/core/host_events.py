@@ -93,9 +93,11 @@ class PersonChanged(Event, frozen=True, tag=True):
     person: str
     """The person who may sign in, or no longer."""
     actor: str
-    """The owner of the server."""
+    """The owner of the server, or the name of the settings file."""
     role: str = ""
     """The role of the person from now on; empty: removed."""
+    reason: str = ""
+    """Why the log is put right by what the settings file says; empty: a change by the owner."""
 
 
 class TemporalOpened(Event, frozen=True, tag=True):
@@ -143,6 +145,8 @@ class HostState(msgspec.Struct):
     circuits: dict[str, Circuit] = {}
     used: dict[str, str] = {}
     """Used approvals of plans by id, each with its run."""
+    people: dict[str, str] = {}
+    """The role that the log says of each person whom the owner has changed; empty: removed."""
     temporal: TemporalOpened | None = None
     """The Temporal server that hosts the runs, if any."""
 
@@ -153,8 +157,10 @@ def evolve_host(state: HostState, event: Event) -> None:
         case HostOpened():
             state.owner = event.owner
             state.max_concurrency = event.max_concurrency
-        case RunJoined() | PersonChanged():
-            pass  # the host is the same; settings say who may sign in
+        case RunJoined():
+            pass  # the host is the same
+        case PersonChanged():
+            state.people[event.person] = event.role  # told; the settings say who may sign in
         case StopAllRequested():
             state.stopped = True
             state.stopped_by = event.actor

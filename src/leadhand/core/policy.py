@@ -79,6 +79,9 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Automatic reviewers that examine each revision before a decision."""
     approvers: dict[str, str] = {}
     """Approvers by name, each with a public key: if there are any, only their signatures count."""
+    agent_risk: str = ""
+    """The highest effective risk of a plan that an agent may approve, where one person must and no
+    rule asks for people; empty: an agent approves nothing."""
     approval_s: float | None = None
     """How long an approval holds if the approver does not say."""
     cancel_grace_s: float = 10.0

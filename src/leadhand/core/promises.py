@@ -118,9 +118,10 @@ def may_widen(started: RunStarted | None, revision: Revision | RevisionProposed)
 def is_persons(plan: Doc) -> bool:
     """Return whether a plan document may be a person's: it names no planner but the goal planner.
 
-    `planner` names the planner that wrote a plan, or may revise it.
+    `planner` names the planner that wrote a plan, or may revise it; `caller` is the agent that
+    proposed it.
     """
-    return plan.get("planner") in (None, "", GOAL)
+    return plan.get("planner") in (None, "", GOAL) and "caller" not in plan
 
 
 Claims = dict[str, list[str]]

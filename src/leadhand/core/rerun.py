@@ -34,7 +34,7 @@ from leadhand.core.plan.revisions import origin_of, replace_references, revision
 from leadhand.core.promises import combined_field
 from leadhand.core.rollback import SUFFIX, given_params
 from leadhand.core.views.run import goal_of, run_status
-from leadhand.core.wording import closest, shown
+from leadhand.core.wording import closest, listed, shown
 from leadhand.errors import Conflict, UsageError
 
 if TYPE_CHECKING:
@@ -49,6 +49,8 @@ CARRIED_MAX = 8 << 20
 """The most bytes of results that a re-run takes over, as JSON."""
 RERUN_LABEL = "rerun_of"
 LABEL_MAX = 100
+_MARK = re.compile(r'\[secret:[^\]"\\]{1,100}\]')
+"""What stands in a result in place of a secret: see `audit/redaction.py`."""
 DOCUMENT = "document"
 """The planner of a run that was started from a plan file."""
 
@@ -124,7 +126,7 @@ def _origin(state: State, kept: Sequence[str]) -> Doc:
     If that run is a re-run itself, what it took over is taken over again, with its first origin.
     """
     known = origin_of(state.started)
-    kept = (*kept, "carried", "left_out", "untrusted")
+    kept = (*kept, "carried", "left_out", "untrusted", "caller")
     return {**{key: known[key] for key in kept if key in known}, "rerun_of": state.run}
 
 
@@ -343,8 +345,12 @@ class _Carrying:
             number += 1
             param = f"{stem}_{number}"
         what = f"The result of step {name} of run {self._state.run}, attempt {known.attempt}"
+        data = self._data_of(self._state.steps[name])
+        marks = sorted({*_MARK.findall(canonical(data).decode())})
+        if marks:  # steps of the first run got the same: no result holds a secret
+            what += f". It holds {listed(marks)} in place of a secret, as in that run"
         self._declared[param] = {"description": what, "required": False}
-        self.values[param] = self._data_of(self._state.steps[name])
+        self.values[param] = data
         self.carried[name] = msgspec.structs.replace(known, param=param)
         return param
 

@@ -11,7 +11,6 @@ import contextlib
 import hashlib
 import os
 import stat
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +21,8 @@ from leadhand.core.commands import command_result, move_of
 from leadhand.core.rollback import rollback_id
 from leadhand.core.views.run import run_status
 from leadhand.core.wording import listed
-from leadhand.engine import library_store
+from leadhand.engine import callers, library_store
+from leadhand.engine.agent_session import actor_behind, unix_peer
 from leadhand.engine.fold import NoWorkers
 from leadhand.engine.guest.host_side import GuestRun
 from leadhand.errors import Conflict, LeadhandError, NotAllowed, UsageError
@@ -41,7 +41,9 @@ LINE_BYTES_MAX = 16 << 20
 """A command may contain a whole plan: a document has at most 10 MiB."""
 HELLO_BYTES = 200
 SOCKET_PATH_MAX = 100
-"""Unix socket paths are short; for a longer one a substitute in the temporary folder is used."""
+"""Unix socket paths are short; for a longer one a substitute in `SHORT_FOLDER` is used."""
+SHORT_FOLDER = Path("/tmp")  # noqa: S108 - a private folder is made in it
+"""Not TMPDIR: that may be long, and another process may have another one."""
 
 
 def socket_path(database: Path) -> Path:
@@ -50,7 +52,7 @@ def socket_path(database: Path) -> Path:
     if len(os.fsencode(beside)) <= SOCKET_PATH_MAX:
         return beside
     name = hashlib.sha256(os.fsencode(beside)).hexdigest()[:24]
-    folder = Path(tempfile.gettempdir()) / f"leadhand-{os.getuid()}"
+    folder = SHORT_FOLDER / f"leadhand-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     info = folder.lstat()
     if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid() or info.st_mode & 0o077:
@@ -74,6 +76,8 @@ async def perform_command(
         raise UsageError(f"{verb} needs a run")
     if isinstance(run, GuestRun):
         return await run.speak(verb, actor, details)
+    if verb in callers.VERBS:
+        return await callers.take_request(host, run, verb, actor, details)
     if verb == "redo" and host.store.header(rollback_id(run.id)) is not None:
         raise Conflict(
             f"what run {run.id} did was taken back by run {rollback_id(run.id)}. "
@@ -105,14 +109,14 @@ class Answers:
     def __init__(self, host: EmbeddedHost) -> None:
         self._host = host
 
-    async def answer(self, line: bytes) -> bytes:
-        """Return the answer to one request."""
-        return msgspec.json.encode(await self._answer(line))
+    async def answer(self, line: bytes, peer: int = 0) -> bytes:
+        """Return the answer to one request; `peer` is the process that sent it, if known."""
+        return msgspec.json.encode(await self._answer(line, peer))
 
-    async def _answer(self, line: bytes) -> Doc:
+    async def _answer(self, line: bytes, peer: int) -> Doc:
         try:
             request = msgspec.json.decode(line, type=dict[str, Any])
-            return {"ok": await self._do(request)}
+            return {"ok": await self._do(request, peer)}
         except LeadhandError as error:
             return {"error": str(error), "kind": type(error).__name__}
         except msgspec.DecodeError as error:
@@ -120,7 +124,7 @@ class Answers:
         except Exception as error:  # noqa: BLE001 - whatever is asked gets an answer
             return {"error": f"cannot be done: {error!r}", "kind": "UsageError"}
 
-    async def _do(self, request: Doc) -> Doc:
+    async def _do(self, request: Doc, peer: int) -> Doc:
         verb = str(request.get("verb", ""))
         if verb == "ping":
             return {"pid": os.getpid(), "runs": [*self._host.runs, *self._host.asleep]}
@@ -136,7 +140,9 @@ class Answers:
         if ident and run is None:
             run = self._host.load(ident, NoWorkers())
         details = request.get("details") or {}
-        return await perform_command(self._host, run, verb, str(request.get("actor", "")), details)
+        actor = str(request.get("actor", ""))
+        actor = actor_behind(actor, peer) if peer else actor
+        return await perform_command(self._host, run, verb, actor, details)
 
     async def _step_back(self) -> Doc:
         step_back = getattr(self._host, "step_back", None)
@@ -181,7 +187,8 @@ class Service:
                 if (hello := _joining(line)) is not None:
                     await self._host.guests.attend(hello, reader, writer)
                     return
-                writer.write(await self._answers.answer(line) + b"\n")
+                peer = unix_peer(writer.get_extra_info("socket"))
+                writer.write(await self._answers.answer(line, peer) + b"\n")
                 await writer.drain()
         except (ConnectionError, ValueError, asyncio.CancelledError):
             pass

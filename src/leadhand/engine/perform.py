@@ -431,6 +431,13 @@ def _apart(value: Json) -> bool:
 
 
 async def _hand_in(run: AttemptRun, effect: StartAttempt, report: Report, *, paid: bool) -> None:
+    run.reported(await judged(run, effect, report, paid=paid))
+
+
+async def judged(
+    run: AttemptRun, effect: StartAttempt, report: Report, *, paid: bool
+) -> ev.AttemptReported:
+    """Return the judged report of an attempt; its large data is stored apart."""
     step = run.state.steps[effect.step].doc
     verdict, data, raw = verify(run, effect.worker, step, report)
     ref = output_ref = ""
@@ -470,7 +477,7 @@ async def _hand_in(run: AttemptRun, effect: StartAttempt, report: Report, *, pai
             failure=bad.failure,
             cost=event.cost,
         )
-    run.reported(event)
+    return event
 
 
 def _cost(run: AttemptRun, effect: StartAttempt, report: Report, *, paid: bool) -> float:

@@ -300,13 +300,15 @@ class Run:
     def _heard(self, ident: str, epoch: int, failure: Any) -> None:
         """Tell the host's circuit breakers the outcome of a current attempt."""
         if commands.is_current(self.state, ident, epoch):
+            if self.state.steps[ident].with_caller:
+                return  # what one caller does says nothing about another
             worker = self.state.steps[ident].worker
             loaded = self.workers.get(worker) is not None
             self.host.breakers.heard(self, ident, worker, failure if loaded else UNHEARD)
 
     def _recount(self) -> None:
         """Update the host's count of attempts in flight, over all runs."""
-        busy, before = len(self.state.in_flight), self._counted
+        busy, before = len(self.state.in_flight) - self.state.handed_out, self._counted
         self.host.in_flight += busy - before
         self._counted = busy
         if busy < before:
@@ -383,7 +385,7 @@ class Run:
         """Return whether nothing more happens here without a command."""
         if self.state.ended is not None:
             return True
-        if self.state.in_flight or self.state.planner.epoch:
+        if len(self.state.in_flight) > self.state.handed_out or self.state.planner.epoch:
             return False
         return self.host.shared.stopped or run_status(self.state) in ("waiting", "paused")
 
@@ -397,7 +399,7 @@ class Run:
             return False
         if (
             self.tasks
-            or state.in_flight
+            or len(state.in_flight) > state.handed_out
             or state.planner.epoch
             or self in self.host.waiting_for_capacity
         ):

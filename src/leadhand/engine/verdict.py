@@ -254,7 +254,7 @@ def judged_criteria(
     """
     rows = _declared(step, offer, worker)
     if report is None or not (report.met or report.findings):
-        return rows
+        return [*_own_verdict(worker, report), *rows]
     shape = [row for row in rows if row.judged_by.startswith("declared")]
     criteria = [row for row in rows if row not in shape]
     if report.met:
@@ -271,6 +271,16 @@ def judged_criteria(
         if row.outcome == "not judged":
             row.outcome = "met" if complete else "not recorded"
     return rows
+
+
+def _own_verdict(worker: str, report: AttemptReported | ProbeReported | None) -> list[CriterionRow]:
+    """Return what a worker itself found unmet: then no result was there to judge."""
+    failure = getattr(report, "failure", None) or {}
+    said = str(failure.get("message", "")).strip().partition("\n")[0]
+    if failure.get("class") != "criteria_unmet" or not said:
+        return []
+    by = f"worker {worker} itself"
+    return [CriterionRow(criterion=said, judged_by=by, outcome="unmet", finding="")]
 
 
 def _as_met(rows: list[CriterionRow]) -> list[CriterionRow]:

@@ -47,6 +47,11 @@ def outside(paths: Iterable[str], texts: Iterable[str]) -> list[str]:
     return [path for path in paths if not within(path, allowed)]
 
 
+def reserved(writes: Iterable[str], append: Sequence[str]) -> list[str]:
+    """Return the paths that one task writes alone: all but files that only grow (`append`)."""
+    return [path for path in writes if not within(path, append)]
+
+
 @lru_cache(maxsize=4096)
 def _pattern(text: str) -> re.Pattern[str]:
     parts = [part for part in text.split("/") if part not in ("", ".")]

@@ -50,6 +50,20 @@ PROVIDERS = {
 """By kind: where its provider is, and how a key is said."""
 OWN_KEY = {"claude": ("ANTHROPIC_API_KEY",), "codex": ("CODEX_API_KEY", "OPENAI_API_KEY")}
 """Where a program looks for its key, for when no proxy stands between."""
+PEM = b"-----BEGIN CERTIFICATE-----"
+CHECKOUTS = "leadhand-checkouts"
+CERTIFICATE_VARIABLES = (
+    "SSL_CERT_FILE",
+    "REQUESTS_CA_BUNDLE",
+    "CURL_CA_BUNDLE",
+    "PIP_CERT",
+    "NODE_EXTRA_CA_CERTS",
+    "NPM_CONFIG_CAFILE",
+    "GIT_SSL_CAINFO",
+    "CARGO_HTTP_CAINFO",
+)
+"""Where tools look for a file of certificates: OpenSSL, Go and uv, requests, curl, pip, Node, npm
+and pnpm, git, cargo."""
 NEEDED = """a fleet needs {missing} in leadhand.toml. Fix: write, for example,
 
 [fleet]
@@ -65,6 +79,16 @@ key = "ANTHROPIC_API_KEY"
 def fleet_folder(settings: Settings) -> Path:
     """Return the folder of a project's fleet."""
     return fleet_of(settings).folder or settings.root / FOLDER / "fleet"
+
+
+def checkouts_folder(settings: Settings) -> Path:
+    """Return the folder of slots and gates.
+
+    By default none of its names begins with a dot: there are test suites that fail below such a
+    folder, since servers of files, globs and watchers leave it out.
+    """
+    fleet = fleet_of(settings)
+    return fleet.checkouts or fleet.folder or settings.root / CHECKOUTS
 
 
 def epics_folder(settings: Settings) -> Path:
@@ -100,10 +124,12 @@ def config_of(
     _check_apart(settings, place.resolve())
     _check_reach(settings)
     _check_reviewer(settings)
+    _check_certificates(settings)
     _check_pull_request(settings)
     return FleetConfig(
         repo=place.resolve(),
         folder=fleet_folder(settings),
+        checkouts=checkouts_folder(settings),
         gate=GateRules(
             commands=fleet.gate,
             setup=fleet.setup,
@@ -123,12 +149,17 @@ def config_of(
         gates=fleet.gates,
         sandbox=fleet.sandbox,
         protected=fleet.protected,
+        append=fleet.append,
+        instructions=fleet.instructions,
         rules=Rules(slots=fleet.gates, strict=fleet.strict, batch_max=fleet.batch),
         limits=AttemptLimits(fleet.time, fleet.silence, fleet.stall, fleet.turns, fleet.cost),
         policy=settings.policy,
         stagger_s=fleet.stagger,
+        limit_wait_s=fleet.limit_wait,
+        take_over=fleet.on_limit == "next_coder",
+        load=fleet.load,
         epics=epics_folder(settings),
-        readable=(*fleet.readable, *([fleet.cache] if fleet.cache else [])),
+        readable=(*fleet.readable, *filter(None, (fleet.cache, fleet.certificates))),
         keep=fleet.keep,
         doors=doors_of(settings, env),
         daily=fleet.daily_spend,
@@ -143,13 +174,15 @@ def env_of(settings: Settings) -> dict[str, str]:
     """Return the environment of gates, set-up commands and agents."""
     fleet = fleet_of(settings)
     cache = {"LEADHAND_CACHE": str(fleet.cache)} if fleet.cache else {}
-    return {**cache, **fleet.env}
+    trusted = dict.fromkeys(CERTIFICATE_VARIABLES, str(fleet.certificates or ""))
+    return {**cache, **(trusted if fleet.certificates else {}), **fleet.env}
 
 
 def _check_apart(settings: Settings, repo: Path) -> None:
     """Raise `UsageError` if the fleet's folder lies among the user's files."""
     for name, folder in (
         ("folder", fleet_folder(settings).resolve()),
+        ("checkouts", checkouts_folder(settings).resolve()),
         ("epics", epics_folder(settings).resolve()),
     ):
         if folder == repo or repo / ".git" in (folder, *folder.parents):
@@ -171,6 +204,23 @@ def _check_reach(settings: Settings) -> None:
                 f'network or sign-in. Fix: write key = "{OWN_KEY[coder.kind][-1]}", the name '
                 "of the variable that holds its key, or url, the address of a model that needs none"
             )
+
+
+def _check_certificates(settings: Settings) -> None:
+    """Raise `UsageError` if the file of certificates is not one."""
+    file = fleet_of(settings).certificates
+    if file is None:
+        return
+    place = f"{settings.origin('fleet.certificates')}: [fleet] certificates"
+    try:
+        if PEM not in file.read_bytes():
+            raise UsageError(
+                f"{place}: {file} has no certificate in PEM. Fix: name a file that has "
+                "-----BEGIN CERTIFICATE-----"
+            )
+    except OSError as error:
+        words = f"{place}: {file} cannot be read ({error.strerror}). Fix: name a file that can"
+        raise UsageError(words) from None
 
 
 def _check_reviewer(settings: Settings) -> None:
@@ -256,7 +306,7 @@ def crew_of(
         return [
             (
                 f"{CODER}@{coder.name}" if number else CODER,
-                _coder(settings, coder, env, {"processes": processes, "homes": homes}),
+                _coder(settings, coder, env, processes, homes),
                 coder.model,
             )
             for number, coder in enumerate(coders)
@@ -266,8 +316,14 @@ def crew_of(
 
 
 def _coder(
-    settings: Settings, coder: CoderSettings, env: Mapping[str, str], common: dict[str, Any]
+    settings: Settings,
+    coder: CoderSettings,
+    env: Mapping[str, str],
+    processes: Processes,
+    homes: Path,
 ) -> Coder:
+    login = coder.login or coder.key or coder.name
+    common: dict[str, Any] = {"processes": processes, "homes": homes, "login": login}
     boxed = fleet_of(settings).sandbox != "none"
     readable = tuple(settings.root / Path(each).expanduser() for each in coder.readable)
     more = {**env_of(settings), **coder.env}

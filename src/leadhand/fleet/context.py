@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from leadhand.fleet.merge.conductor import Conductor
     from leadhand.fleet.repository.hub import Hub
     from leadhand.fleet.review import AgentReviewer
+    from leadhand.fleet.usage_limits import UsageLimit
     from leadhand.fleet.workspace.slots import Slots
     from leadhand.workers.sandbox.sandbox import Sandbox
 
@@ -46,6 +47,10 @@ class AtWork:
     """When it was last heard of; 0: not yet."""
     stopped: str = ""
     """Who stopped it, and why."""
+    limit: UsageLimit | None = None
+    """The usage limit of its login that ended it."""
+    final: bool = False
+    """Whether no other attempt follows by itself when it was stopped."""
     transcript: Transcript | None = None
 
 
@@ -63,6 +68,10 @@ class FleetContext:
     at_work: dict[str, AtWork] = field(default_factory=dict)
     """Agents by run and task, so that one can be stopped or sent a message."""
     protected: tuple[str, ...] = ()
+    append: tuple[str, ...] = ()
+    """Files that several tasks may write at once: the lines of all are kept."""
+    instructions: bool = True
+    """Whether agents are told what AGENTS.md and CLAUDE.md of the repository say."""
     reviewer: AgentReviewer | None = None
     """The reviewers of protected changes; none: a person is asked."""
     note: Callable[..., None] = lambda _what, **_more: None

@@ -40,6 +40,7 @@ from leadhand.core.durations import seconds
 from leadhand.core.plan.graph import StepOrder
 from leadhand.core.wording import listed
 from leadhand.errors import UsageError
+from leadhand.fleet.boundaries import reserved
 from leadhand.fleet.status.ladder import CODER
 
 EPIC_BYTES_MAX = 1 << 20
@@ -248,11 +249,16 @@ def _wrong_commands(task: EpicTask, here: str) -> list[str]:
     return []
 
 
-def plan_of(epic: Epic, tasks: tuple[EpicTask, ...] | None = None) -> dict[str, Any]:
-    """Return the plan document of an epic with tasks."""
+def plan_of(
+    epic: Epic, tasks: tuple[EpicTask, ...] | None = None, append: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Return the plan document of an epic with tasks.
+
+    Tasks that write the same wait for each other, but for files that match `append`.
+    """
     chosen = epic.tasks if tasks is None else tasks
-    steps = [step_of(task, epic.priority) for task in chosen]
-    for step, extra in zip(steps, in_turn(chosen), strict=True):
+    steps = [step_of(task, epic.priority, append) for task in chosen]
+    for step, extra in zip(steps, in_turn(chosen, append), strict=True):
         step["depends_on"] += [{"step": name, "if": "finished"} for name in extra]
     doc: dict[str, Any] = {
         "plan_id": epic.name,
@@ -263,8 +269,8 @@ def plan_of(epic: Epic, tasks: tuple[EpicTask, ...] | None = None) -> dict[str, 
     return doc if epic.budget is None else {**doc, "budget": epic.budget}
 
 
-def step_of(task: EpicTask, priority: int = 0) -> dict[str, Any]:
-    """Return a task as a step."""
+def step_of(task: EpicTask, priority: int = 0, append: Sequence[str] = ()) -> dict[str, Any]:
+    """Return a task as a step, which reserves what it writes but for files that only grow."""
     parameters: dict[str, Any] = {
         "goal": task.goal,
         "acceptance": [list(argv) for argv in commands(task.acceptance, task.id)],
@@ -286,14 +292,14 @@ def step_of(task: EpicTask, priority: int = 0) -> dict[str, Any]:
         "worker": CODER,
         "parameters": parameters,
         "depends_on": list(task.depends_on),
-        "writes": list(task.writes),
+        "writes": reserved(task.writes, append),
     }
     if task.tier:
         step["tier"] = task.tier
     return step
 
 
-def in_turn(tasks: tuple[EpicTask, ...]) -> list[list[str]]:
+def in_turn(tasks: tuple[EpicTask, ...], append: Sequence[str] = ()) -> list[list[str]]:
     """Return for each task the earlier ones that write the same and that it does not wait for yet.
 
     "Earlier" is a topological order of the dependencies; so no cycle is made.
@@ -301,7 +307,7 @@ def in_turn(tasks: tuple[EpicTask, ...]) -> list[list[str]]:
     order = StepOrder({task.id: tuple(task.depends_on) for task in tasks})
     writers: dict[str, list[str]] = {}
     for task in sorted(tasks, key=lambda task: order.number[task.id]):
-        for path in task.writes:
+        for path in reserved(task.writes, append):
             writers.setdefault(path, []).append(task.id)
     found: dict[str, dict[str, None]] = {task.id: {} for task in tasks}
     for one, other in paths.overlaps(writers, writers):

@@ -22,6 +22,8 @@ from collections import Counter, deque
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
+from leadhand.fleet.usage_limits import UsageLimits
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
@@ -60,6 +62,7 @@ class Ticket(NamedTuple):
     rank: int
     number: int
     kind: str
+    login: str = ""
 
 
 class Overtaken(Exception):
@@ -86,6 +89,7 @@ class Governor:
         `against` returns further reasons not to start an agent, such as an empty budget.
         """
         self._against = against
+        self.limits = UsageLimits()
         self.most, self.limit = most, float(most)
         self.busy = self.peak = 0
         self.stopped = False
@@ -106,14 +110,19 @@ class Governor:
 
     @asynccontextmanager
     async def place(
-        self, kind: str, priority: int = 0, unless: Callable[[], bool] = lambda: False
+        self,
+        kind: str,
+        priority: int = 0,
+        unless: Callable[[], bool] = lambda: False,
+        login: str = "",
     ) -> AsyncIterator[None]:
         """Hold a place for one agent of a kind; the most urgent come first.
 
+        No place is given while a usage limit of `login` holds; without a login no limit counts.
         Raise `Overtaken` if `unless` returns True before there is a place.
         """
         self._came += 1
-        ticket = Ticket(-priority, self._came, kind)
+        ticket = Ticket(-priority, self._came, kind, login)
         insort(self._line, ticket)
         try:
             await self._turn(ticket, unless)
@@ -137,7 +146,7 @@ class Governor:
             if unless():
                 raise Overtaken
             first = self._first() == ticket
-            why = self._not_now(ticket.kind) if first else ""
+            why = self._not_now(ticket) if first else ""
             if first and not why and self.busy < int(self.limit):
                 self._kept = ""
                 return
@@ -151,7 +160,9 @@ class Governor:
 
     def _first(self) -> Ticket:
         tried = {kind for kind in self._outcomes if self._fails(kind)}
-        return next((each for each in self._line if each.kind not in tried), self._line[0])
+        limited = {limit.login for limit in self.limits.standing()}
+        may = (each for each in self._line if not (each.kind in tried or each.login in limited))
+        return next(may, self._line[0])
 
     def _fails(self, kind: str) -> bool:
         """Return whether enough agents of a kind are at work, given how often they fail."""
@@ -203,7 +214,7 @@ class Governor:
         self.stopped = False
         self._changed.set()
 
-    def _not_now(self, kind: str) -> str:
+    def _not_now(self, ticket: Ticket) -> str:
         now = time.monotonic()
         if self.stopped:
             return "stopped"
@@ -215,8 +226,10 @@ class Governor:
             return self._why
         if now - self._last < self._stagger_s:
             return STAGGERED
-        if self._fails(kind):
-            return f"{kind} fails again and again"
+        if limit := self.limits.limit_of(ticket.login):
+            return limit.why
+        if self._fails(ticket.kind):
+            return f"{ticket.kind} fails again and again"
         if self._behind() > self._behind_max:
             return "the train is behind"
         return self._no_room()

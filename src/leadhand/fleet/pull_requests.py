@@ -2,7 +2,8 @@
 
 The branch is given by a fetch in the user's repository (`fleet/repository/user_repository.py`):
 nothing else of it is touched. A pull request is made by a command of the user's own, once for each
-epic that succeeded, when the branch holds all of it:
+epic that succeeded, when the branch holds all of it. Each has a branch of its own (`branch_of`),
+which stays where main was then: a code host makes one pull request of a branch.
 
     pull_request = ["gh", "pr", "create", "--head", "{branch}", "--title", "{title}",
                     "--body-file", "{body_file}"]
@@ -130,11 +131,16 @@ class Results:
 
     async def _run(self, state: State) -> tuple[int, str]:
         body, user = self._folder / "pulls" / f"{state.run}.md", self._hub.user
+        branch = branch_of(self.branch, state.run)
+        try:
+            commit = await self._hub.publish(branch)
+        except LeadhandError as error:
+            return 128, f"its branch {branch} cannot be given: {error}"
         places = {
             "base": user.ref.removeprefix("refs/heads/"),
             "body_file": str(body),
-            "branch": self.branch,
-            "commit": self._published,
+            "branch": branch,
+            "commit": commit,
             "repo": str(user.repo),
             "run": state.run,
             "title": title_of(state),
@@ -189,6 +195,11 @@ def fill(word: str, places: Mapping[str, str]) -> str:
         raise ValueError(
             f"has {word!r}, in which nothing fills {error}; there are {known}"
         ) from None
+
+
+def branch_of(published: str, run: str) -> str:
+    """Return the branch of an epic's pull request, beside the one that is published."""
+    return f"{published}-{run}"
 
 
 def title_of(state: State) -> str:

@@ -30,7 +30,7 @@ from leadhand.fleet.budget import DailyBudget, Noting
 from leadhand.fleet.context import AttemptLimits, FleetContext
 from leadhand.fleet.epic_folder import HandedIn, Intake, refuse_unplanned, submit, submit_text
 from leadhand.fleet.gate.gate import Gate, GateRules, Soundness
-from leadhand.fleet.governor import Governor
+from leadhand.fleet.governor import Governor, Needs
 from leadhand.fleet.merge.conductor import Conductor, Following
 from leadhand.fleet.merge.train import Rules
 from leadhand.fleet.pause import pause_of
@@ -48,8 +48,9 @@ from leadhand.fleet.status.evidence import left_behind
 from leadhand.fleet.status.figures import DONE, REPLACED
 from leadhand.fleet.status.journal import Journal
 from leadhand.fleet.status.journal import read as read_journal
+from leadhand.fleet.usage_limits import UsageLimits
 from leadhand.fleet.worker import CoderWorker, coder_workers, tiers_of
-from leadhand.fleet.workspace.slots import Slots, run_set_up
+from leadhand.fleet.workspace.slots import Slots, make_checkouts_folder, run_set_up
 from leadhand.models.registry import ModelRegistry
 from leadhand.workers.processes.leftovers import kill_leftovers
 from leadhand.workers.processes.runner import Processes
@@ -81,6 +82,8 @@ class FleetConfig:
     repo: Path
     folder: Path
     gate: GateRules
+    checkouts: Path | None = None
+    """The folder of the checkouts of agents and gates; by default the fleet's own."""
     branch: str = ""
     publish: str = ""
     """The branch of the user's repository that gets what has landed; empty: none."""
@@ -96,6 +99,15 @@ class FleetConfig:
     limits: AttemptLimits = field(default_factory=AttemptLimits)
     policy: Policy = field(default_factory=Policy)
     stagger_s: float = 0.2
+    append: tuple[str, ...] = ()
+    """Files that several tasks may write at once: the lines of all are kept."""
+    instructions: bool = True
+    """Whether agents are told what AGENTS.md and CLAUDE.md of the repository say."""
+    limit_wait_s: float = 8 * 86_400.0
+    """The longest usage limit that is waited out; 0: none is."""
+    take_over: bool = False
+    """Whether coders of other logins do the tasks of one whose usage limit is reached."""
+    load: float = 8.0
     epics: Path | None = None
     """The folder that is looked at for epics; by default one in the fleet's own."""
     readable: tuple[Path, ...] = ()
@@ -141,6 +153,11 @@ class Fleet:
         self.host: Host
 
     @property
+    def checkouts(self) -> Path:
+        """Return the folder of the checkouts of agents and gates."""
+        return self.config.checkouts or self.config.folder
+
+    @property
     def epics(self) -> Path:
         """Return the folder that epics are put into."""
         return self.config.epics or self.config.folder / "epics"
@@ -159,12 +176,14 @@ class Fleet:
     async def _open(self) -> None:
         config, stack = self.config, self._stack
         config.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_checkouts_folder(self.checkouts)
         self.epics.mkdir(parents=True, exist_ok=True)
         mark = f"fleet-{_mark(config.folder)}"
         processes = await stack.enter_async_context(Processes(mark, strict=True))
         hub = await stack.enter_async_context(
             await Hub.open(config.folder / "hub", config.repo, config.branch)
         )
+        hub.keep_all_lines(config.append)
         await kill_leftovers(mark)  # the hub is ours: what still runs was left by a killed fleet
         if config.publish:
             await hub.user.check_name(config.publish)
@@ -174,12 +193,11 @@ class Fleet:
         # Slots borrow the hub's objects: without them an agent's own git sees no history.
         readable = (*config.readable, hub.git.folder / "objects")
         sandbox = choose(config.sandbox, readable=readable, doors=doors)
-        gates = Slots(hub, config.folder / "gates", config.gates, prefix="gate")
-        kept = sandbox.through(SETUP)
-        gate = Gate(hub, gates, config.gate, processes=processes, sandbox=kept)
+        gates = Slots(hub, self.checkouts / "gates", config.gates, prefix="gate")
+        gate = Gate(hub, gates, config.gate, processes=processes, sandbox=sandbox.through(SETUP))
         # The train's gates are its own: a hundred agents that want theirs do not hold it up.
-        tracks = Slots(hub, config.folder / "gates", config.rules.slots, prefix="train")
-        train_gate = gate.in_slots(tracks)
+        tracks = Slots(hub, self.checkouts / "gates", config.rules.slots, prefix="train")
+        train_gate = gate.in_slots(tracks, reuses=True)
         conductor = await stack.enter_async_context(
             Conductor(hub, train_gate, config.rules, protected=config.protected, note=journal.note)
         )
@@ -237,17 +255,19 @@ class Fleet:
         governor = Governor(
             config.agents,
             stagger_s=config.stagger_s,
+            needs=Needs(load=config.load),
             folder=config.folder,
             behind=lambda: conductor.waiting,
             behind_max=max(config.agents, BEHIND_MIN),
             against=lambda: self.sound.against or spent(),
         )
+        governor.limits = UsageLimits(config.folder, wait_max_s=config.limit_wait_s)
         governor.set_pause(pause_of(config.folder))
         self.purse = DailyBudget(lambda: _not_now(governor) or spent())
         # A reviewer reads in a slot while its author still holds one.
         size = config.agents * (2 if config.reviewer else 1)
-        setup = run_set_up(gate, config.folder) if config.gate.setup else None
-        slots = Slots(hub, config.folder / "slots", size, keep=config.keep, setup=setup)
+        setup = run_set_up(gate, self.checkouts) if config.gate.setup else None
+        slots = Slots(hub, self.checkouts / "slots", size, keep=config.keep, setup=setup)
         return FleetContext(
             hub,
             slots,
@@ -256,6 +276,8 @@ class Fleet:
             governor,
             sandbox,
             protected=config.protected,
+            append=config.append,
+            instructions=config.instructions,
             note=noting.note,
             transcripts=config.folder / "transcripts",
         )
@@ -290,7 +312,9 @@ class Fleet:
     @property
     def held_back(self) -> str:
         """Return why an agent, a planner or a reviewer waits; empty if none does."""
-        return self.shop.governor.held_back or self.purse.held_back
+        governor = self.shop.governor
+        limited = (limit.why for limit in governor.limits.standing())
+        return governor.held_back or self.purse.held_back or next(limited, "")
 
     def _crew(self, processes: Processes) -> list[CoderWorker]:
         made = list(self._coders(processes))
@@ -298,7 +322,7 @@ class Fleet:
             if coder.name == self.config.reviewer:
                 time_s = self.config.limits.time_s
                 self.shop.reviewer = AgentReviewer(coder, model, time_s, self.purse)
-        return coder_workers(self.shop, made, self.config.limits)
+        return coder_workers(self.shop, made, self.config.limits, take_over=self.config.take_over)
 
     def _past(self) -> list[FinishedTask]:
         """Tasks that are over, of all epics."""
@@ -349,7 +373,9 @@ class Fleet:
 
     async def _begin(self, ident: str, path: Path, epic: Epic) -> None:
         refuse_unplanned(epic, str(path), planner=self.lead.planner is not None)
-        wanted = wanted_of(epic, self._tiers, planned=self.lead.planner is not None)
+        wanted = wanted_of(
+            epic, self._tiers, self.config.append, planned=self.lead.planner is not None
+        )
         self._runs[ident] = await self.lead.begin(self.host, wanted, run_id=ident)
 
     def _known(self, ident: str) -> bool:

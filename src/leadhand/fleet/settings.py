@@ -209,14 +209,25 @@ Dollars = Annotated[float, Meta(ge=0, lt=1e9, description="US dollars, as in 40.
 TIER = Meta(ge=1, le=100, description="a whole number from 1 to 100; the lowest tries first")
 
 
+APPEND = tuple(
+    f"{folder}{name}*"
+    for name in ("CHANGELOG", "CHANGES", "HISTORY", "NEWS")
+    for folder in ("", "**/")
+)
+"""Names of changelogs, in any folder."""
+
+
 class FleetTable(TableSchema):
     """The keys of `[fleet]`: what a fleet is and may do; durations in seconds."""
 
     repo: FilePath | None = None
     """The git repository. Default: the option `--repo`."""
     folder: FilePath | None = None
-    """The folder in which the fleet keeps its clones, slots and logs. Default:
+    """The folder in which the fleet keeps its clone, logs and database. Default:
     `.leadhand/fleet`."""
+    checkouts: FilePath | None = None
+    """The folder of the checkouts that agents and gates work in. Default: `leadhand-checkouts`
+    beside `.leadhand`, or `folder` where that is given."""
     epics: FilePath | None = None
     """The folder that is watched for epics. Default: `epics` in `folder`."""
     branch: Text = ""
@@ -242,16 +253,25 @@ class FleetTable(TableSchema):
     """A regular expression whose first group is the name of a failed test in the gate's output."""
     env: Variables = msgspec.field(default_factory=dict)
     """Environment variables of the gate, of set-up commands and of agents."""
+    instructions: bool = True
+    """Whether agents are told what `AGENTS.md` and `CLAUDE.md` of the repository say, those in
+    folders of their paths too."""
     setup: Commands = ()
     """Commands that prepare a checkout."""
     setup_hosts: Hosts = ()
     """Hosts, as `host:port`, that set-up commands may contact. Default: no network."""
     cache: FilePath | None = None
     """A folder of dependencies that all slots share and that agents can read but not write."""
+    certificates: FilePath | None = None
+    """A file of certificates (PEM) that set-up, gates and agents trust: all that they need, your
+    company's among them. It is shown to them, and named in the variables of their tools."""
     readable: FilePaths = ()
     """Other paths that agents and gates may read."""
     keep: Insides = ()
     """Paths of a slot that are kept from task to task; agents can write them."""
+    append: Texts = APPEND
+    """Files that grow, such as changelogs: several tasks may write them at once, and the lines of
+    all are kept."""
     agents: Annotated[int, Meta(ge=1, le=2000)] = 4
     """The number of agents at once."""
     gates: Annotated[int, Meta(ge=1, le=256)] = 2
@@ -270,12 +290,20 @@ class FleetTable(TableSchema):
     """The most that may be spent in a day, in US dollars; 0: no limit."""
     stagger: Time = 0.2
     """The pause between the starts of two agents."""
+    load: Annotated[float, Meta(gt=0, le=10_000)] = 8.0
+    """The load of the machine for each core above which no further agent starts."""
     drain: Time = 60.0
     """How long agents may go on after the fleet is told to end."""
     time: Limit = 1800.0
     """The longest that one attempt of an agent may take."""
     silence: Limit = 300.0
     """An agent that gives no sign for this long is stopped."""
+    limit_wait: Time = 691_200.0
+    """The longest usage limit of a provider that is waited out, without using up a try; a longer
+    one is a failure of the task; 0: none is waited out."""
+    on_limit: Literal["wait", "next_coder"] = "wait"
+    """What happens to a task when the usage limit of its coder is reached: it waits, or a coder of
+    the next tier with another login takes over."""
     stall: Time = 0.0
     """An agent that changes no file for this long is stopped; 0: no limit."""
     turns: Annotated[int, Meta(ge=0, le=100_000)] = 200
@@ -322,6 +350,9 @@ class CoderTable(TableSchema, kw_only=True):
     """The address of the provider, if it is not the usual one."""
     key: KeyVariable = ""
     """The environment variable that holds the provider's key."""
+    login: str = ""
+    """The name of the account that the agent uses. Agents of one login share its usage limits.
+    Default: the name of the key, else of the coder."""
     price_in: Price = 0.0
     """US dollars for a million input tokens, if no price is published."""
     price_out: Price = 0.0
@@ -366,7 +397,7 @@ class FleetSettings(FleetTable):
     """The kinds of agents, by name."""
 
 
-PATHS = ("repo", "folder", "epics", "cache")
+PATHS = ("repo", "folder", "checkouts", "epics", "cache", "certificates")
 
 
 def fleet_settings(given: Mapping[str, Any], folders: Mapping[str, Path]) -> FleetSettings:

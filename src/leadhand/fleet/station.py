@@ -5,6 +5,7 @@ lost when a fleet is not there, and nobody needs a port. The server of the same 
 same functions. Once a second the station says who is at work (`live.json`).
 
     stop      end an agent; what it did is saved, and the ladder goes on with its task
+    end       the same, and no attempt follows: the planner or a person decides about the task
     message   tell an agent something; it goes on with the same conversation
     pause     no new agents until `resume`, also after a restart
     drain     no new agents; those at work get a grace; then the fleet ends
@@ -43,11 +44,12 @@ ORDER_BYTES_MAX = 1 << 20
 ANSWER_S = 15.0
 FRESH_S = 0.5
 LOCKED_SHOWN = 300
-VERBS = ("stop", "message", "pause", "resume", "drain")
+VERBS = ("stop", "end", "message", "pause", "resume", "drain")
 
 
 _REFUSED = {
     "stop": "is not at work any more",
+    "end": "is not at work any more",
     "message": "cannot be told anything: it has not begun to talk, or cannot be talked to "
     "(a command whose template has no {session})",
 }
@@ -126,6 +128,7 @@ class Station:
             "places": {"most": shop.governor.most, "now": int(shop.governor.limit)},
             "waiting": shop.governor.waiting,
             "held_back": self.fleet.held_back,
+            "limits": [limit._asdict() for limit in shop.governor.limits.standing()],
             "locked": shop.boundaries.waits(LOCKED_SHOWN),
             "draining": shop.governor.stopped,
             "drained": self._drained,
@@ -196,9 +199,10 @@ class Station:
         if verb not in VERBS:
             raise UsageError(f"{verb!r} is no order: {', '.join(VERBS)}")
         name, agent = self._find(task)
-        if verb == "stop":
+        if verb in ("stop", "end"):
             done = agent.coder.stop(agent.assignment)
             if done:
+                agent.final = verb == "end"
                 why = " ".join(text.split())
                 agent.stopped = f"stopped by {actor or 'a person'}{why and ': '}{why}"
         elif not text.strip():
@@ -215,8 +219,8 @@ class Station:
     def _find(self, task: str) -> tuple[str, AtWork]:
         at_work = self.fleet.shop.at_work
         found = [name for name in at_work if task in (name, name.partition("/")[2])]
-        if not found and "/" in task:
-            run, _, step = task.partition("/")
+        run, _, step = task.partition("/")
+        if not found and step and not self.fleet.status_of(run):  # else that epic was meant
             found = [n for n in at_work if n.startswith(run) and n.partition("/")[2] == step]
         if len(found) == 1:
             return found[0], at_work[found[0]]
@@ -260,6 +264,7 @@ def _agent(at_work: AtWork) -> Doc:
         "since": iso(round(at_work.since * 1e6)),
         "words": at_work.words,
         "heard": iso(round((at_work.heard or at_work.since) * 1e6)),
+        "silence_s": given.silence_s,
         "cost": at_work.cost,
     }
 

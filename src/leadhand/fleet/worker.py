@@ -36,12 +36,13 @@ from leadhand.fleet.agents import brief
 from leadhand.fleet.agents.base import Assignment, Coder, CoderEvent, CoderResult
 from leadhand.fleet.agents.transcripts import Transcript, place
 from leadhand.fleet.background import finish_despite_cancel
+from leadhand.fleet.boundaries import reserved
 from leadhand.fleet.context import AttemptLimits, AtWork, FleetContext
 from leadhand.fleet.gate.gate import GateTrouble
 from leadhand.fleet.gate.guard import findings, protected_parts
 from leadhand.fleet.governor import Overtaken
 from leadhand.fleet.merge.conductor import Ejected, QueuedChange
-from leadhand.fleet.planning.survey import changes_since
+from leadhand.fleet.planning.survey import appeared_or_gone, changes_since
 from leadhand.fleet.repository.git import GitFailed, printable_name
 from leadhand.fleet.repository.hub import ref_of
 from leadhand.fleet.status.ladder import CODER
@@ -55,6 +56,7 @@ from leadhand.fleet.tasks import (
     overtaken_report,
     wrong_with,
 )
+from leadhand.fleet.usage_limits import LimitReached, UsageLimit, login_of
 from leadhand.fleet.workspace.slots import SetupFailed, SlotGone
 from leadhand.models.secret_patterns import scrub
 
@@ -144,12 +146,13 @@ async def turn(
     kind: str,
     priority: int,
     name: str = "",
+    login: str = "",
 ) -> AsyncIterator[None]:
     """Wait for both, and keep them for as long as the block lasts; `name` is the task's."""
     while True:
         async with boundaries.hold(writes, priority, name) as claim:
             try:
-                async with governor.place(kind, priority, unless=claim.is_wanted):
+                async with governor.place(kind, priority, claim.is_wanted, login):
                     yield
                     return
             except Overtaken:
@@ -195,6 +198,32 @@ async def deferred_change(hub: Hub, context: Context) -> FinishedChange | None:
     return FinishedChange(Left(base, head), handoff) if head and base else None
 
 
+class Interrupted(NamedTuple):
+    """What came between: a usage limit that ended the last conversation, changes of others."""
+
+    worker: str = ""
+    session: str = ""
+    cost: float = 0.0
+    others: tuple[dict[str, Any], ...] = ()
+    """Commits of others, since the task was planned, in files that it may write."""
+    finished: bool = False
+    """Whether an earlier attempt left a change that only has to land."""
+
+    def __bool__(self) -> bool:
+        """Return whether there was an agent before."""
+        return bool(self.worker)
+
+    def by(self, worker: str, reached: LimitReached) -> Interrupted:
+        """Return it with one more conversation."""
+        cost = self.cost + reached.cost
+        return self._replace(worker=worker, session=reached.session, cost=cost)
+
+    def session_of(self, worker: str) -> str:
+        """Return the conversation that a worker can go on with; empty if it was another's."""
+        return self.session if worker == self.worker else ""
+
+
+LIMIT_LOOK_S = 2.0
 SAID_CHARS = 1200
 FINDINGS_TOLD = 20
 LOG_CHARS = 3500
@@ -221,7 +250,10 @@ class CoderWorker:
         concurrency: int | None = None,
     ) -> None:
         self.shop, self.coder, self.model = shop, coder, model
+        self.login = login_of(coder)
         self.limits = limits or AttemptLimits()
+        self.stand_ins: tuple[CoderWorker, ...] = ()
+        """Workers with other logins that take over while a usage limit of this one holds."""
         offer = Offer(
             parameters=PARAMETERS,
             returns=RETURNS,
@@ -248,31 +280,64 @@ class CoderWorker:
         if landed := shop.hub.landed(task.run, task.step):
             return await self._adopted(landed)
         patience = TroublePatience(shop.governor, context.progress)
+        finished = review.approved_change(context) or await deferred_change(shop.hub, context)
+        interrupted, worker = Interrupted(finished=bool(finished)), self
         while True:
+            if not finished:  # a finished change needs no agent: it only has to land
+                worker = await self._free_worker(context)
             try:
-                return await self._in_turn(task, given, context)
+                return await worker.attempt_in_turn(task, given, context, interrupted)
+            except LimitReached as reached:  # no try is used up: queue again until it has ended
+                interrupted = interrupted.by(worker.spec.name, reached)
+                context.progress(f"waits: {reached}")
             except TROUBLE as trouble:  # no agent has begun: queue again after a pause
                 if not patience.another(trouble):
                     return _failed("unavailable", str(trouble), OUTAGE_S)
 
-    async def _in_turn(self, task: Attempt, given: PlannedTask, context: Context) -> Report:
+    async def _free_worker(self, context: Context) -> CoderWorker:
+        """Return the worker whose agent does the task: this one, or a stand-in within its limit.
+
+        While a limit holds and there is no stand-in, wait: paths and places are free for others.
+        """
+        limits = self.shop.governor.limits
+        while (limit := limits.limit_of(self.login)) is not None:
+            for other in self.stand_ins:
+                if limits.limit_of(other.login) is None:
+                    context.progress(f"{other.coder.name} takes over: {limit.why}")
+                    return other
+            context.progress(f"waits: {limit.why}")
+            await asyncio.sleep(min(LIMIT_LOOK_S, max(0.05, limit.until - time.time())))
+        return self
+
+    async def attempt_in_turn(
+        self, task: Attempt, given: PlannedTask, context: Context, interrupted: Interrupted
+    ) -> Report:
         """Run the attempt once its paths and a place are free.
 
-        Raise trouble until an agent begins.
+        Raise trouble until an agent begins, and `LimitReached` when a usage limit ended it.
         """
         shop, who = self.shop, (task.run, task.step, task.attempt)
-        held = given.writes, self.coder.name, given.priority, f"{task.run}/{task.step}"
+        login = "" if interrupted.finished else self.login
+        alone = reserved(given.writes, shop.append)
+        held = alone, self.coder.name, given.priority, f"{task.run}/{task.step}", login
         async with turn(shop.boundaries, shop.governor, *held):
             since = given.base if task.attempt == 1 else ""
-            if others := await changes_since(shop.hub, task.run, since, given.writes):
+            others = await changes_since(shop.hub, task.run, since, given.writes, shop.append)
+            if others and await appeared_or_gone(shop.hub, since, alone):
                 return overtaken_report(others)
+            interrupted = interrupted._replace(others=tuple(others))
             async with shop.slots.lease(shop.hub.main(), saved_as=ref_of("wip", *who)) as slot:
-                return await self._attempt(task, given, context, slot)
+                return await self._attempt(task, given, context, slot, interrupted)
 
     async def _attempt(
-        self, task: Attempt, given: PlannedTask, context: Context, slot: Slot
+        self,
+        task: Attempt,
+        given: PlannedTask,
+        context: Context,
+        slot: Slot,
+        interrupted: Interrupted,
     ) -> Report:
-        assignment = await self._assignment(task, given, context)
+        assignment = await self._assignment(task, given, context, interrupted)
         if allowed := review.approved_change(context):
             paid = Paid(CoderResult(ended="result", said="people approved it"))
             return await self._land(assignment, given, context, allowed.left, paid, {}, allowed)
@@ -281,7 +346,11 @@ class CoderWorker:
             return await self._land(assignment, given, context, done.left, paid, done.handoff)
         result = await self._work(assignment, slot, context)
         paid = Paid(result)
+        paid.add(interrupted.cost)
         wip = await self._saved(slot, assignment)
+        limit = self.shop.governor.limits.limit_of(self.login)
+        if limit is not None and result.failure == "rate_limited":
+            raise LimitReached(limit, result.session, result.cost)
         handoff: dict[str, Any] = {
             "session": result.session,
             "wip": wip,
@@ -358,6 +427,8 @@ class CoderWorker:
             return paid.failed("criteria_unmet", words, None, handoff)
         check = (left.head, acceptance, waived) if waived else (left.head, acceptance)
         verdict = await self._endure(context, lambda: shop.gate.check(*check))
+        took = {"ok": verdict.ok, "seconds": round(verdict.seconds, 3)}
+        shop.note("checked", **assignment.about, **took)
         passes = verdict.ok or (verdict.only_removed and given.may_remove_tests)
         if not passes and (asked := brief.question_in(handoff.get("said", ""))):
             return paid.failed("needs_info", asked, None, handoff)
@@ -452,13 +523,43 @@ class CoderWorker:
             return paid.failed("criteria_unmet", words, None, handoff), ""
         return None, await review.digest_of(shop.hub, left.base, left.head)
 
-    async def _assignment(self, task: Attempt, given: PlannedTask, context: Context) -> Assignment:
-        """Return the assignment; the same conversation goes on once, then a new one begins."""
+    def _limit_of(self, result: CoderResult) -> UsageLimit | None:
+        """Return the usage limit that ended an agent, and end all others of its login."""
+        limit = self.shop.governor.limits.heard(self.login, result)
+        if limit is None:
+            return None
+        self.shop.note("usage limit", login=self.login, until=limit.until, said=scrub(limit.words))
+        for other in list(self.shop.at_work.values()):
+            if login_of(other.coder) == self.login and other.limit is None:
+                other.limit = limit
+                other.coder.stop(other.assignment)
+        return limit
+
+    async def _assignment(
+        self, task: Attempt, given: PlannedTask, context: Context, interrupted: Interrupted
+    ) -> Assignment:
+        """Return the assignment; the same conversation goes on once, then a new one begins.
+
+        A conversation that a usage limit interrupted goes on.
+        """
         last = context.failures[-1].details if context.failures else None
         known: Mapping[str, Any] = last if isinstance(last, dict) else {}
         resumes = (known.get("by"), known.get("conversation")) == (self.spec.name, "new")
         conflict = await brief.conflict_of(self.shop.hub, known.get("conflict"))
-        kept = await brief.kept_of(self.shop.hub, task.run, task.step) if task.attempt > 1 else ""
+        again = task.attempt > 1 or interrupted
+        kept = await brief.kept_of(self.shop.hub, task.run, task.step) if again else ""
+        text = brief.brief_of(given, context, conflict, kept)
+        hub = self.shop.hub
+        if self.shop.instructions and (
+            own := await brief.instructions_of(hub, hub.main(), given.writes)
+        ):
+            text = f"{text}\n\n{own}"
+        if interrupted.others:
+            text = f"{text}\n\n{brief.changed_since(interrupted.others)}"
+        session = str(known.get("session", "")) if resumes else ""
+        if interrupted:
+            text = f"{text}\n\n{brief.INTERRUPTED} {kept}".strip()
+            session = interrupted.session_of(self.spec.name)
         return Assignment(
             run=task.run,
             task=task.step,
@@ -467,9 +568,9 @@ class CoderWorker:
             acceptance=tuple(map(tuple, given.acceptance)),
             writes=tuple(given.writes),
             reads=tuple(given.reads),
-            brief=brief.brief_of(given, context, conflict, kept),
+            brief=text,
             handoff=brief.handoff_of(context),
-            session=str(known.get("session", "")) if resumes else "",
+            session=session,
             model=self.model,
             time_s=given.time_s or self.limits.time_s,
             turns=self.limits.turns,
@@ -510,7 +611,9 @@ class CoderWorker:
             result = CoderResult(ended="timeout", failure="timeout", why=late, cost=at_work.cost)
         finally:
             shop.at_work.pop(name, None)
-            result = _as_ordered(result, at_work.stopped)
+            result = _as_ordered(result, at_work)
+            if at_work.limit is not None and result.ended == "stopped" and not at_work.final:
+                result = _as_limited(result, at_work.limit)
             cost = max(result.cost, at_work.cost)
             how = {"ended": result.ended, "failure": result.failure, "cost": cost}
             shop.note("agent ended", **assignment.about, coder=self.coder.name, **how)
@@ -519,7 +622,8 @@ class CoderWorker:
                 said = said if at_work.stopped else f"{result.ended} {said}".strip()
                 transcript.note("ended", text=said)
                 transcript.close()
-        if result.ended != "stopped":  # by a person: no sign of trouble
+        limit = self._limit_of(result)
+        if limit is None and result.ended != "stopped":  # by a person: no sign of trouble
             shop.governor.heard(self.coder.name, result.failure, result.retry_after_s)
         return result
 
@@ -591,11 +695,21 @@ class CoderWorker:
         """Do nothing: the service that opened the fleet's resources closes them."""
 
 
-def _as_ordered(result: CoderResult, stopped: str) -> CoderResult:
+def _as_ordered(result: CoderResult, at_work: AtWork) -> CoderResult:
     """Return the result of an agent that a person stopped; one that was done before stays so."""
-    if not stopped or result.ended != "stopped":
+    if not at_work.stopped or result.ended != "stopped":
         return result
-    return replace(result, failure=result.failure or "transient", why=stopped, stopped=True)
+    kind = "permanent" if at_work.final else result.failure or "transient"
+    return replace(result, failure=kind, why=at_work.stopped, stopped=True)
+
+
+def _as_limited(result: CoderResult, limit: UsageLimit) -> CoderResult:
+    """Return the result of an agent that was ended since the limit of its login is reached."""
+    wait = max(0.0, limit.until - time.time())
+    why = f"ended: {limit.why}"
+    return replace(
+        result, ended="rate_limited", failure="rate_limited", why=why, retry_after_s=wait
+    )
 
 
 def _failed(kind: str, words: str, retry_after_s: float) -> Report:
@@ -620,9 +734,12 @@ Made = tuple[str, "Coder", str]
 
 
 def coder_workers(
-    shop: FleetContext, made: Iterable[Made], limits: AttemptLimits
+    shop: FleetContext, made: Iterable[Made], limits: AttemptLimits, *, take_over: bool = False
 ) -> list[CoderWorker]:
-    """Workers from agents: a name (`coder`, `coder@strong`), the coder, its model."""
+    """Return workers from agents: a name (`coder`, `coder@strong`), the coder, its model.
+
+    `take_over`: while the usage limit of a login holds, coders of other logins do its tasks.
+    """
     given = list(made)
     names = [name for name, _coder, _model in given]
     if CODER not in names:
@@ -632,10 +749,14 @@ def coder_workers(
         given.insert(at + 1, (FRESH, *given[at][1:]))
         names.insert(at + 1, FRESH)
     behind = dict(zip(names, [*names[1:], ""], strict=True))
-    return [
+    crew = [
         CoderWorker(shop, coder, name=name, model=model, limits=limits, stronger=behind[name])
         for name, coder, model in given
     ]
+    for number, worker in enumerate(crew if take_over else ()):
+        later = crew[number + 1 :] + crew[:number]
+        worker.stand_ins = tuple(each for each in later if each.login != worker.login)
+    return crew
 
 
 def tiers_of(workers: Sequence[CoderWorker]) -> tuple[str, ...]:

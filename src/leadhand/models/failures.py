@@ -18,11 +18,13 @@ what an agent's tools did is the agent's to say.
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from leadhand.core.plan.model import FAILURE_CLASSES
 from leadhand.errors import WorkerFailure
 from leadhand.models.messages import Usage
+from leadhand.models.reset_times import wait_s
 
 if TYPE_CHECKING:
     from pydantic_ai.exceptions import ModelAPIError
@@ -58,6 +60,10 @@ class ModelFailure(WorkerFailure):
         """The answer, if it could not be used."""
 
 
+LIMITS = frozenset({"rate_limited", "unavailable", "transient"})
+"""Failures whose messages may tell when they end."""
+
+
 def of_provider(error: ModelAPIError, name: str) -> ModelFailure:
     """Return the failure, with its class, that an error of a provider stands for."""
     from pydantic_ai import exceptions as ex
@@ -86,7 +92,14 @@ def of_provider(error: ModelAPIError, name: str) -> ModelFailure:
             seen = f" (HTTP {status})" if status else ""
             detail = _detail(error)
             text = f"{name}: {words}{seen}{f': {detail}' if detail else ''}"
-            return ModelFailure(failure_class, text, retry_after_s=error.retry_after)
+            wait = error.retry_after
+            if wait is None and failure_class in LIMITS:
+                wait = wait_s(str(error.body or ""), time.time())
+            # A quota that comes back at a stated time is a rate limit.
+            returns = kind is ex.ModelQuotaExceededError and wait
+            return ModelFailure(
+                "rate_limited" if returns else failure_class, text, retry_after_s=wait
+            )
     failure_class = "transient" if status is None or status >= 500 else "permanent"
     return ModelFailure(failure_class, f"{name}: {_detail(error) or type(error).__name__}")
 

@@ -15,6 +15,8 @@ import os
 import re
 import secrets
 import time
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from leadhand.errors import NotAllowed, StoreError, UsageError
@@ -22,7 +24,6 @@ from leadhand.server.rules import OWNER
 from leadhand.stores.location import home
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from leadhand.server.settings import Member
@@ -117,6 +118,13 @@ class Person(NamedTuple):
     """The file of the key that signs for them."""
     owner: bool = False
     """Whether the owner's token is theirs."""
+    addresses: Mapping[str, str] = MappingProxyType({})
+    """The person's own address on each channel of notifications that they have."""
+
+    @property
+    def account(self) -> str:
+        """The beginning of the hash of the token, enough to find the person again."""
+        return _short(self.digest)
 
     @property
     def rank(self) -> str:
@@ -211,6 +219,12 @@ class Accounts:
         self._refresh()
         return self._people.get(_short(person.digest)) == person
 
+    def named(self, name: str, account: str) -> Person | None:
+        """Return the person of this name and account as the settings have them now, or None."""
+        self._look()
+        found = self._people.get(account)
+        return found if found is not None and found.name == name else None
+
     def everyone(self) -> list[Person]:
         """Return all people as the settings have them now, the owner first."""
         self._look()
@@ -261,7 +275,8 @@ class Accounts:
         self._looked = time.monotonic()
         found = [self._owner]
         for name, member in self._configured().items():
-            found.append(Person(name, member.role, member.token, member.key))
+            own = MappingProxyType(member.addresses)
+            found.append(Person(name, member.role, member.token, member.key, addresses=own))
         self._people = {_short(person.digest): person for person in found}
 
 

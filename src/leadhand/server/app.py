@@ -15,10 +15,12 @@ from leadhand.server.openapi import openapi
 from leadhand.server.problems import MEDIA, RequestRefused, refusal_of, title_of
 from leadhand.server.routes import (
     audit,
+    callers,
     events,
     fleet,
     host,
     inbox,
+    links,
     overview,
     pages,
     people,
@@ -27,6 +29,7 @@ from leadhand.server.routes import (
     run_details,
     runs,
     session,
+    slack,
 )
 from leadhand.server.rules import API
 
@@ -39,6 +42,7 @@ ROUTERS = (
     session,
     runs,
     run_details,
+    callers,
     plans,
     reviews,
     inbox,
@@ -46,6 +50,7 @@ ROUTERS = (
     events,
     fleet,
     people,
+    slack,
 )
 DESCRIPTION = """\
 Everything `leadhand` can see and do. Times are ISO 8601 in UTC, durations in seconds. `money` is
@@ -70,6 +75,7 @@ def build(app_state: AppState) -> FastAPI:
     for each in ROUTERS:
         app.include_router(each.router, prefix=API)
     app.include_router(pages.router)
+    app.include_router(links.router)
     app.add_exception_handler(RequestRefused, _refused)
     app.add_exception_handler(LeadhandError, _failed)
     app.add_exception_handler(RequestValidationError, _invalid)

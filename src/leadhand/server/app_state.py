@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import hashlib
 import time
 from dataclasses import dataclass, field
@@ -28,7 +29,9 @@ if TYPE_CHECKING:
     from leadhand.server.fleet_station import FleetStation
     from leadhand.server.gate import RequestGate
     from leadhand.server.idempotency import Keys
+    from leadhand.server.links import Links
     from leadhand.server.run_supervisor import RunSupervisor
+    from leadhand.server.slack import SlackAnswers
     from leadhand.server.stream import StreamHub
     from leadhand.settings import Settings
     from leadhand.stores.group_commit import CommitDurations
@@ -48,6 +51,7 @@ class AppState:
     hub: StreamHub
     keys: Keys
     version: str
+    links: Links
     secure: bool = False
     gate: RequestGate | None = None
     station: FleetStation | None = None
@@ -58,6 +62,13 @@ class AppState:
     editing: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while the settings file is changed."""
     known_failures: KnownFailures = field(default_factory=dict)
+
+    @functools.cached_property
+    def slack(self) -> SlackAnswers:
+        """Takes answers from Slack."""
+        from leadhand.server.slack import SlackAnswers
+
+        return SlackAnswers(self, self.supervisor.tell)
 
     @property
     def host(self) -> Host:

@@ -11,6 +11,7 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import parse_qsl
 
 import msgspec
 
@@ -34,6 +35,8 @@ VALUES_MAX = 300_000
 """The number of values of one body, and of a plan sent as a text: some 50,000 steps."""
 KEYS_MAX = 20_000
 """The number of keys of one object."""
+FORM = "application/x-www-form-urlencoded"
+FIELDS_MAX = 20
 _APART = ThreadPoolExecutor(1, thread_name_prefix="leadhand-documents")
 
 
@@ -46,7 +49,7 @@ async def apart(work: Callable[..., T], *args: Any) -> T:
 
 
 def check_form(rule: RouteRule, headers: dict[bytes, bytes], limit: int) -> None:
-    """Raise `RequestRefused` unless the headers fit the rule: a JSON body, or none."""
+    """Raise `RequestRefused` unless the headers fit the rule: a JSON body, form fields, or none."""
     length = headers.get(b"content-length", b"0")
     if not length.isdigit():
         raise RequestRefused(400, "Content-Length is not a number")
@@ -55,16 +58,17 @@ def check_form(rule: RouteRule, headers: dict[bytes, bytes], limit: int) -> None
             raise RequestRefused(400, f"{rule.method} takes no body on this route")
         return
     kind, _, more = headers.get(b"content-type", b"").decode("latin-1").lower().partition(";")
-    if kind.strip() != "application/json" or more.strip() not in ("", "charset=utf-8"):
-        raise RequestRefused(415, "the body must be application/json")
+    wanted = FORM if rule.form else "application/json"
+    if kind.strip() != wanted or more.strip() not in ("", "charset=utf-8"):
+        raise RequestRefused(415, f"the body must be {wanted}")
     if headers.get(b"content-encoding", b"identity").lower() != b"identity":
         raise RequestRefused(415, "the body must not be compressed")
     if int(length) > limit:
         raise RequestRefused(413, f"the body is larger than {limit:,} bytes")
 
 
-async def read_body(receive: Receive, limit: int) -> bytes:
-    """Return the whole body, once it is known to be acceptable JSON."""
+async def read_body(receive: Receive, rule: RouteRule, limit: int) -> bytes:
+    """Return the whole body, once it is known to be acceptable: JSON, or form fields."""
     parts, size = [], 0
     try:
         async with asyncio.timeout(BODY_S):
@@ -81,7 +85,9 @@ async def read_body(receive: Receive, limit: int) -> bytes:
     except TimeoutError:
         raise RequestRefused(408, "the body took too long") from None
     body = b"".join(parts)
-    if size > THREAD_BYTES:  # parsing blocks the loop, and the loop belongs to the engine
+    if rule.form:
+        form_fields(body)
+    elif size > THREAD_BYTES:  # parsing blocks the loop, and the loop belongs to the engine
         await apart(_check_json, body)
     else:
         _check_json(body)
@@ -99,6 +105,24 @@ def _check_json(body: bytes) -> None:
         raise RequestRefused(400, f"the body is not JSON: {error}") from None
     except DocumentError as error:
         raise RequestRefused(400, str(error)) from None
+
+
+def form_fields(body: bytes) -> dict[str, str]:
+    """Return the fields of a form. Raise `RequestRefused` if they are malformed or repeated."""
+    try:
+        pairs = parse_qsl(
+            body.decode(),
+            keep_blank_values=True,
+            strict_parsing=bool(body),
+            errors="strict",
+            max_num_fields=FIELDS_MAX,
+        )
+    except (UnicodeDecodeError, ValueError):
+        raise RequestRefused(400, "the body is no list of form fields") from None
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise RequestRefused(400, "a field of the form was given twice")
+    return found
 
 
 def _check_keys(value: Any) -> None:

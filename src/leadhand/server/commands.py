@@ -17,6 +17,7 @@ from leadhand.cli.options import (
     workers_option,
 )
 from leadhand.cli.signals import Signals, first_of
+from leadhand.engine.agent_session import refuse_agent_session
 from leadhand.errors import UsageError
 from leadhand.server.settings import ROLES, server_of
 from leadhand.settings.folders import make_store_folder
@@ -97,6 +98,7 @@ def start(console: Console, **options: Any) -> int:
         key=Path(options["tls_key"]) if options["tls_key"] else None,
         insecure=options["insecure_bind"],
         tell=console.say,
+        notifies=True,
     )
     return asyncio.run(_serve(console, wanted))
 
@@ -113,19 +115,14 @@ def _loaded() -> Any:
 
 
 async def _serve(console: Console, wanted: Serve) -> int:
-    from dataclasses import replace
-
-    from leadhand.cli.notifications import Notifier
     from leadhand.server.service import running
 
-    notifier = Notifier(wanted.settings, console.say)
     with Signals(lambda number: _draining(console, number), lambda: None) as signals:
-        async with running(replace(wanted, notice=notifier)) as up:
+        async with running(wanted) as up:
             _say_hello(console, wanted, up)
             await _until(signals, up)
             await up.app_state.hub.close()
             await up.app_state.host.drain()
-        await notifier.finish()
     return 128 + signals.number if signals.number == 15 else 0
 
 
@@ -181,6 +178,7 @@ def add(console: Console, name: str, role: str) -> int:
     from leadhand.server.accounts import digest_of, new_token
     from leadhand.server.member_file import add_member
 
+    refuse_agent_session("changing who may sign in")
     made = new_token()
     settings = settings_of()
     file = add_member(settings, name, role, digest_of(made)).write()
@@ -198,6 +196,7 @@ def remove(console: Console, name: str) -> int:
     """Remove the token of a person, and end their sessions."""
     from leadhand.server.member_file import remove_member
 
+    refuse_agent_session("changing who may sign in")
     file = remove_member(settings_of(), name).write()
     if console.json:
         console.document({"name": name, "removed": True, "file": str(file)})
@@ -213,6 +212,7 @@ def role_(console: Console, name: str, role: str) -> int:
     """Change the role of a person; the token stays."""
     from leadhand.server.member_file import change_role
 
+    refuse_agent_session("changing who may sign in")
     file = change_role(settings_of(), name, role).write()
     if console.json:
         console.document({"name": name, "role": role, "file": str(file)})

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 
 from leadhand.cli.commands.doctor import DoctorCheck
 from leadhand.server import npm_assets
+from leadhand.server.settings import server_of
 
 if TYPE_CHECKING:
     from leadhand.settings import Settings
 
 
-def checks(_settings: Settings, *, fix: bool) -> Iterator[DoctorCheck]:
-    """Check that the third-party files of the page are present; with `fix`, fetch them."""
+def checks(settings: Settings, *, fix: bool) -> Iterator[DoctorCheck]:
+    """Check the files of the page (with `fix`, fetch them) and the channels of people."""
+    yield from _channels(settings)
     said: list[str] = []
     if npm_assets.fetch_if_possible(said.append) if fix else npm_assets.ready():
         yield DoctorCheck("dashboard", "all files present")
@@ -26,3 +28,24 @@ def checks(_settings: Settings, *, fix: bool) -> Iterator[DoctorCheck]:
         "Install npm, then: leadhand doctor --fix" if fix else "leadhand doctor --fix",
         warning=True,
     )
+
+
+def _channels(settings: Settings) -> Iterator[DoctorCheck]:
+    """Check that people with an address of their own can get signed links there."""
+    server, set_up = server_of(settings), settings.notify.channels
+    own = {name: each.addresses for name, each in server.people.items() if each.addresses}
+    for name, addresses in own.items():
+        missing = [channel for channel in addresses if channel not in set_up]
+        if missing:
+            problem = f"{name} has an address for {', '.join(missing)}, which is not set up"
+            yield DoctorCheck("people", name, problem, f"Set [notify.{missing[0]}].", warning=True)
+    if own and not server.address:
+        yield DoctorCheck(
+            "people",
+            "no signed links",
+            "[server] address is not set, so no message with a link is sent",
+            'Set [server] address = "https://…", as people reach the server.',
+            warning=True,
+        )
+    elif own:
+        yield DoctorCheck("people", f"{len(own)} with signed links at {server.address}")

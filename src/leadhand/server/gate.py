@@ -4,9 +4,10 @@
     2 host      addressed by a name that is ours: DNS rebinding ends here
     3 rule      the path and the method stand in `rules.py`
     4 site      not sent by another site's page: Origin and Sec-Fetch-Site
-    5 person    a token or a session, and a role that is enough
-    6 room      not too many at once; new work only while the store has room
-    7 body      JSON, of a bounded size and depth, read in a bounded time
+    5 agents    a decision does not come from the session of a coding agent
+    6 person    a token or a session, and a role that is enough
+    7 room      not too many at once; new work only while the store has room
+    8 body      JSON or form fields, of a bounded size and depth, read in a bounded time
 
 It is plain ASGI, so that nothing bypasses it: neither streams, nor assets, nor errors. WebSockets
 are always refused. Every response, also of the application behind the gate, has the same headers.
@@ -18,6 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
+from leadhand.engine.agent_session import agent_of_process, tcp_peer
 from leadhand.server.accounts import COOKIE, Person, Tries
 from leadhand.server.bodies import check_form, read_body, replayed
 from leadhand.server.problems import MEDIA, RequestRefused, refusal_of
@@ -45,14 +47,18 @@ PATH_CHARS_MAX = 1024
 QUERY_BYTES_MAX = 4096
 STRANGER_BYTES = 4 << 10
 """The size of a body before authentication: a token fits."""
+FORM_BYTES = 64 << 10
+"""The size of a body of form fields: an answer with its comment fits."""
 SINGLE = frozenset(
     {
         *(b"host", b"origin", b"authorization", b"cookie", b"content-type", b"content-length"),
+        *(b"x-slack-signature", b"x-slack-request-timestamp"),
         *(b"content-encoding", b"sec-fetch-site", b"idempotency-key", b"last-event-id"),
     }
 )
 """Headers that may occur only once: a second one would be ambiguous."""
 SECRET_WORDS = frozenset(("token", "access_token", "auth", "authorization", "api_key", "apikey"))
+LINK_PATH = "/answer/"
 SAFE_SITES = ("same-origin", "none")
 
 HEADERS: tuple[tuple[bytes, bytes], ...] = (
@@ -64,7 +70,12 @@ HEADERS: tuple[tuple[bytes, bytes], ...] = (
     (b"permissions-policy", b"camera=(), geolocation=(), microphone=(), payment=(), usb=()"),
 )
 CLOSED = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
-"""The content security policy of everything but the page."""
+"""The content security policy of everything but the pages."""
+LINK_POLICY = (
+    "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; "
+    "frame-ancestors 'none'"
+)
+"""The content security policy of the page of a signed link: no script at all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +91,8 @@ class RequestLimits:
 
     def of(self, rule: RouteRule) -> int:
         """Return how many bytes the body of a request may have."""
+        if rule.form:
+            return FORM_BYTES
         return STRANGER_BYTES if rule.people == PUBLIC else self.body_bytes
 
 
@@ -128,6 +141,8 @@ class RequestGate:
         await self._counted(rule, scope, receive, answer)
 
     def _page(self, scope: Scope) -> str:
+        if scope["path"].startswith(LINK_PATH):
+            return LINK_POLICY
         return self.policy if scope["path"] == "/" else CLOSED
 
     # Admission.
@@ -137,6 +152,7 @@ class RequestGate:
         self._check_host(headers)
         rule = self._rule(scope)
         self._check_site(rule, scope, headers)
+        self._refuse_agents(rule, scope)
         person = self._person(rule, scope, headers)
         if person is not None and not may(person.rank, rule.people):
             whom = "the owner" if rule.people == OWNER else f"{rule.people}s"
@@ -146,6 +162,23 @@ class RequestGate:
         if rule.starts and not self._room():
             raise RequestRefused(503, "the write queue is full; retry later")
         return rule
+
+    def _refuse_agents(self, rule: RouteRule, scope: Scope) -> None:
+        """Refuse decisions from the session of a coding agent on this machine.
+
+        An agent of the same account can read tokens; what it sends is still its own. Only Linux
+        tells which process is at the other end.
+        """
+        client, server = scope.get("client"), scope.get("server")
+        if not rule.decides or not client or not server or client[0] not in LOOPBACK:
+            return
+        pid = tcp_peer(tuple(client), tuple(server))
+        if found := pid and agent_of_process(pid):
+            raise RequestRefused(
+                403,
+                f"this decision is reserved for people, and comes from a session of {found}",
+                fix="a person signs in with a browser that the agent did not start",
+            )
 
     def _check_host(self, headers: dict[bytes, bytes]) -> None:
         name = _host_name(headers.get(b"host", b"").decode("latin-1"))
@@ -178,13 +211,16 @@ class RequestGate:
         origin = headers.get(b"origin", b"").decode("latin-1")
         if origin and origin.lower() not in self._origins(headers[b"host"].decode("latin-1")):
             raise RequestRefused(403, "cross-origin request refused")
-        navigates = headers.get(b"sec-fetch-mode") == b"navigate" and rule.path == "/"
+        opens = rule.path == "/" or rule.links
+        navigates = headers.get(b"sec-fetch-mode") == b"navigate" and opens
         if site and site not in SAFE_SITES and not (navigates and scope["method"] == "GET"):
             raise RequestRefused(403, "cross-site request refused")
         if site == "none" and rule.method != "GET":
             raise RequestRefused(
                 403, "from a browser, only the dashboard of this server may do this"
             )
+        if rule.links and rule.method != "GET" and not (origin or site):
+            raise RequestRefused(403, "a signed link is answered by the form of its page")
 
     def _origins(self, host: str) -> tuple[str, ...]:
         """Return our origins; behind a proxy with TLS, a configured name may be https."""
@@ -237,7 +273,7 @@ class RequestGate:
         kind = "streams" if rule.stream else "sign_ins" if rule.signs_in else "requests"
         if rule.signs_in:
             try:
-                receive = replayed(await read_body(receive, self._limits.of(rule)), receive)
+                receive = replayed(await read_body(receive, rule, self._limits.of(rule)), receive)
             except RequestRefused as refused:
                 await answer.refuse(refused)
                 return
@@ -254,7 +290,7 @@ class RequestGate:
     async def _pass(self, rule: RouteRule, scope: Scope, receive: Receive, answer: _Answer) -> None:
         if rule.has_body and not rule.signs_in:
             try:
-                body = await read_body(receive, self._limits.of(rule))
+                body = await read_body(receive, rule, self._limits.of(rule))
             except RequestRefused as refused:
                 await answer.refuse(refused)
                 return
@@ -341,7 +377,7 @@ class _Answer:
 
     def _with_ours(self, given: Any) -> list[tuple[bytes, bytes]]:
         names = {name.lower() for name, _ in given}
-        found = [*given, *HEADERS]
+        found = [*given, *(each for each in HEADERS if each[0] not in names)]
         if b"cache-control" not in names:
             found.append((b"cache-control", b"no-store"))
         return [*found, (b"content-security-policy", self._policy)]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 PROJECT_FILE = "leadhand.toml"
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
-_ROLE = re.compile(r"\s*role\s*=")
+_ROLE = re.compile(r"""\s*("role"|'role'|role)\s*=\s*(?P<value>"[^"]*"|'[^']*')""")
 
 
 class FileEdit(NamedTuple):
@@ -84,8 +84,8 @@ def change_role(settings: Settings, name: str, role: str) -> FileEdit:
     lines = before.splitlines(keepends=True)
     begin, end = _table(file, lines, name)
     for at in range(begin, end):
-        if _ROLE.match(lines[at]):
-            lines[at] = f'role = "{role}"\n'
+        if found := _ROLE.match(lines[at]):  # the end of the line, with its comment, stays
+            lines[at] = f'role = "{role}"{lines[at][found.end() :]}'
     return _checked(file, before, "".join(lines), name, role)
 
 
@@ -100,8 +100,7 @@ def remove_member(settings: Settings, name: str) -> FileEdit:
 
 def _table(file: Path, lines: list[str], name: str) -> tuple[int, int]:
     """Return the first line of a person's table, and the line after the last."""
-    heads = (_head(name), f'[server.people."{name}"]')
-    begin = next((i for i, line in enumerate(lines) if line.strip() in heads), None)
+    begin = next((at for at, line in enumerate(lines) if _opens(line, name)), None)
     if begin is None:
         raise UsageError(f"{file}: has no table {_head(name)}")
     end = begin + 1
@@ -112,6 +111,16 @@ def _table(file: Path, lines: list[str], name: str) -> tuple[int, int]:
         last -= 1
     comments = (at for at in range(last, end) if lines[at].strip())
     return begin, next(comments, end)
+
+
+def _opens(line: str, name: str) -> bool:
+    """Return whether a line is the head of a person's table, however it is spaced and quoted."""
+    if not line.lstrip().startswith("["):
+        return False
+    try:
+        return tomllib.loads(line) == {"server": {"people": {name: {}}}}
+    except tomllib.TOMLDecodeError:  # a line of a list or a text
+        return False
 
 
 def _head(name: str) -> str:

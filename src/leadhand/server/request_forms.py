@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from leadhand.codec.documents import read_document
+from leadhand.core.review.comments import COMMENT_CHARS, COMMENTS_MAX
 from leadhand.server.bodies import check_text
 
 Doc = dict[str, Any]
@@ -71,6 +72,57 @@ class StartForm(Form):
 
 class NoForm(Form):
     """An empty object."""
+
+
+Caller = Annotated[str, StringConstraints(min_length=1, max_length=86)]
+"""The name of an agent, recorded as `agent:NAME`."""
+Lease = Annotated[str, StringConstraints(min_length=1, max_length=40)]
+Attempt = Annotated[int, Field(ge=1, le=1_000_000)]
+
+
+class NextStepForm(Form):
+    """An agent that asks for its next step."""
+
+    caller: Caller
+    """The name of the agent, recorded as `agent:NAME`."""
+    lease: Lease | None = Field(default=None, description='How long it may work: "15m".')
+    wait: float = Field(default=0.0, ge=0, le=30, description="Seconds to wait for a step.")
+
+
+class LeaseForm(Form):
+    """An agent that is still at work on a step."""
+
+    caller: Caller
+    """The name of the agent, as it asked for the step."""
+    attempt: Attempt
+    """The number of the attempt, as handed out."""
+    lease: Lease | None = Field(default=None, description='How long from now: "15m".')
+    message: Short = ""
+    """How far it is; shown, and not logged."""
+    fraction: float | None = Field(default=None, ge=0, le=1, description="The completed share.")
+
+
+class StepReportForm(Form):
+    """The report of an agent."""
+
+    caller: Caller
+    """The name of the agent, as it asked for the step."""
+    attempt: Attempt
+    """The number of the attempt, as handed out."""
+    status: Literal["succeeded", "failed"]
+    """What the agent says; the criteria of the step decide."""
+    data: Any = Field(default=None, description="The result.")
+    error: Text = ""
+    """Why it failed."""
+    failure_class: Name | Literal[""] = ""
+    """The failure class, which decides what follows; `unavailable` if empty."""
+    effect: Literal["none", "done", "unknown"] = "unknown"
+    """Whether a failed attempt changed anything."""
+    recommendations: list[Short] = Field(default=[], max_length=20)
+    """Hints for the planner."""
+    cost: float = Field(default=0.0, ge=0, le=1e12, description="What the attempt cost.")
+    output: Annotated[str, StringConstraints(max_length=1 << 20)] = ""
+    """Printed output, for readers of the log."""
 
 
 class RerunForm(Form):
@@ -139,7 +191,7 @@ class RejectForm(Form):
 class CommentForm(Form):
     """A comment on a step of a revision, or on all of it."""
 
-    text: Annotated[str, StringConstraints(min_length=1, max_length=5_000)]
+    text: Annotated[str, StringConstraints(min_length=1, max_length=COMMENT_CHARS)]
     """The comment, for the planner."""
     step: Annotated[str, StringConstraints(max_length=200)] = ""
     """The step that it is about; empty: the whole revision."""
@@ -150,9 +202,9 @@ class ChangesForm(Form):
 
     hash: Hash
     """The beginning of the `binding` that was shown, at least 12 digits."""
-    text: Text = ""
+    text: Annotated[str, StringConstraints(max_length=COMMENT_CHARS)] = ""
     """The requested changes in general, for the planner."""
-    comments: list[CommentForm] = Field(default=[], max_length=200)
+    comments: list[CommentForm] = Field(default=[], max_length=COMMENTS_MAX)
     """Comments on single steps; the planner gets each with an id, and can answer it."""
 
 

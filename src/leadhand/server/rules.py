@@ -30,10 +30,21 @@ class RouteRule(NamedTuple):
     starts: bool = False
     """Starts new work, so there must be room for it."""
     signs_in: bool = False
+    links: bool = False
+    """The page of a signed link: opened from anywhere, answered by its own form only."""
+    form: bool = False
+    """Takes a body of form fields, not JSON."""
+
+    @property
+    def decides(self) -> bool:
+        """Whether it answers or allows something, or changes who may: for people only."""
+        if self.method == "GET" or self.signs_in:
+            return False
+        return self.people in (APPROVER, OWNER, PUBLIC) or self.path.endswith("/answer")
 
     @property
     def has_body(self) -> bool:
-        """Whether it takes a JSON body."""
+        """Whether it takes a body: JSON, or form fields."""
         return self.method in ("POST", "PUT")
 
 
@@ -43,7 +54,11 @@ def _rules(people: str, *routes: str, at: str = API, **more: bool) -> tuple[Rout
 
 
 RULES: tuple[RouteRule, ...] = (
-    *_rules(PUBLIC, "GET /", "GET /assets/{version}/{file:path}", "GET /livez", at=""),
+    *_rules(PUBLIC, "GET /", "GET /assets/{version}/{file:path}", at=""),
+    *_rules(PUBLIC, "GET /livez", "GET /readyz", at=""),
+    *_rules(PUBLIC, "GET /answer/{link}", at="", links=True),
+    *_rules(PUBLIC, "POST /answer/{link}", at="", links=True, form=True),
+    *_rules(PUBLIC, "POST /slack", form=True),
     *_rules(VIEWER, "GET /metrics", at=""),
     *_rules(PUBLIC, "POST /session", signs_in=True),
     *_rules(VIEWER, "GET /openapi.json", "GET /session", "DELETE /session"),
@@ -74,6 +89,8 @@ RULES: tuple[RouteRule, ...] = (
     *_rules(OPERATOR, "POST /runs/{run}/pause", "POST /runs/{run}/resume"),
     *_rules(OPERATOR, "POST /runs/{run}/cancel", "POST /runs/{run}/steps/{step}/redo"),
     *_rules(OPERATOR, "POST /runs/{run}/steps/{step}/hold"),
+    *_rules(OPERATOR, "POST /runs/{run}/next-step", "POST /runs/{run}/steps/{step}/report"),
+    *_rules(OPERATOR, "POST /runs/{run}/steps/{step}/extend"),
     *_rules(OPERATOR, "POST /inbox/{run}/{question}/answer"),
     *_rules(OPERATOR, "PUT /library/{name}", "DELETE /library/{name}"),
     *_rules(APPROVER, "POST /runs/{run}/review/approve", "POST /runs/{run}/review/reject"),

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlsplit
 
 import uvicorn
 
@@ -22,6 +23,7 @@ from leadhand.app.documents import Driver
 from leadhand.app.hosting_service import hosting_service
 from leadhand.engine.host import VERSION
 from leadhand.errors import Conflict, NotAllowed, UsageError
+from leadhand.notify.notifier import Notifier
 from leadhand.server.accounts import Accounts, owner_token, signed_out_file
 from leadhand.server.app import build
 from leadhand.server.app_state import AppState
@@ -29,8 +31,11 @@ from leadhand.server.cached_reader import CachedReaders
 from leadhand.server.connections import strict_protocol
 from leadhand.server.gate import RequestGate, RequestLimits
 from leadhand.server.idempotency import Keys
+from leadhand.server.links import Links
+from leadhand.server.messages import PersonalMessages, open_rows, outbox_file
 from leadhand.server.prometheus import EventCounts
 from leadhand.server.routes.pages import page_policy
+from leadhand.server.routes.people import put_right
 from leadhand.server.run_supervisor import RunSupervisor
 from leadhand.server.settings import server_of
 from leadhand.server.stream import StreamHub
@@ -41,6 +46,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from leadhand.app.hosting_service import Engine
+    from leadhand.core.views.inbox import InboxRow
     from leadhand.server.fleet_station import FleetStation
     from leadhand.server.settings import Member
     from leadhand.settings import Settings
@@ -71,7 +77,8 @@ class Serve:
     limits: RequestLimits = field(default_factory=RequestLimits)
     tell: Callable[[str], None] = print
     """Called with messages for the operator."""
-    notice: Callable[[str, str, str], None] = lambda _kind, _run, _text: None
+    notifies: bool = False
+    """Whether the channels of `[notify]` are told of runs that wait or end."""
     station: FleetStation | None = None
     """The fleet whose runs these are, if one works in this process."""
 
@@ -92,7 +99,9 @@ def listening(serve: Serve) -> socket.socket:
             "--tls-cert FILE --tls-key FILE, or --insecure-bind where something else encrypts"
         )
     family = socket.AF_INET6 if ":" in serve.bind else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_STREAM)
+    # With its protocol named: asyncio sets TCP_NODELAY on no other socket, and the body of each
+    # response would wait 40 ms for the acknowledgement of its headers.
+    sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if hasattr(socket, "TCP_USER_TIMEOUT"):
@@ -149,7 +158,7 @@ async def running(serve: Serve) -> AsyncIterator[Running]:
     lead = serve.station.lead if serve.station is not None else None
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(sock.close)
-        listeners = [serve.notice]
+        listeners: list[Notice] = []
         engine = await _engine(stack, serve, listeners)
         store = engine.store if engine is not None else None
         supervisor = RunSupervisor(settings, serve.actor, serve.tell, lead, store)
@@ -177,13 +186,19 @@ async def running(serve: Serve) -> AsyncIterator[Running]:
             hub,
             Keys(),
             product_version(),
+            links=Links(
+                settings.store,
+                people,
+                address=server_of(settings).address,
+                valid_s=server_of(settings).link_expires,
+            ),
             secure=serve.cert is not None,
             station=serve.station,
         )
         gate = app_state.gate = RequestGate(
             build(app_state),
             people,
-            hosts=server_of(settings).hosts + _own_name(serve),
+            hosts=server_of(settings).hosts + _own_names(serve),
             limits=serve.limits,
             room=lambda: host.store.room() and not host.draining,
             secure=app_state.secure,
@@ -191,7 +206,9 @@ async def running(serve: Serve) -> AsyncIterator[Running]:
         gate.policy = page_policy(app_state.version)
         ends = await cached_readers.read(lambda desk: desk.store.last_position())
         app_state.book = EventCounts(ends)
+        listeners += await _notices(stack, app_state, serve)
         await supervisor.open(host, cached_readers)
+        await put_right(app_state)
         stack.push_async_callback(supervisor.close)
         stack.push_async_callback(hub.close)
         server = _Server(_config(gate, serve))
@@ -202,6 +219,29 @@ async def running(serve: Serve) -> AsyncIterator[Running]:
         shown = f"[{serve.bind}]" if ":" in serve.bind else serve.bind
         url = f"{'https' if app_state.secure else 'http'}://{shown}:{port}"
         yield Running(app_state, gate, server, url, token if made else "")
+
+
+async def _notices(
+    stack: contextlib.AsyncExitStack, app_state: AppState, serve: Serve
+) -> list[Notice]:
+    """Return the listeners that tell people: each person, and the addresses of `[notify]`."""
+    messages = PersonalMessages(app_state, serve.tell)
+    messages.open()
+    stack.push_async_callback(messages.close)
+    app_state.slack.open()
+    stack.push_async_callback(app_state.slack.close)
+    if not serve.notifies:
+        return [messages]
+
+    async def rows(run: str) -> list[InboxRow]:
+        return await app_state.cached_readers.read(lambda desk: open_rows(desk, run))
+
+    settings, address = serve.settings, server_of(serve.settings).address
+    file = outbox_file(settings.store, "shared")
+    notifier = Notifier(settings, serve.tell, rows=rows, address=address, file=file)
+    notifier.outbox.load()
+    stack.push_async_callback(notifier.finish)
+    return [messages, notifier]
 
 
 async def _engine(
@@ -225,11 +265,13 @@ def _pid() -> int:
     return os.getpid()
 
 
-def _own_name(serve: Serve) -> tuple[str, ...]:
-    """Return the bound address as a name of ours; a wildcard is none."""
+def _own_names(serve: Serve) -> tuple[str, ...]:
+    """Return our names: of the public address, and the bound address unless it is a wildcard."""
+    public = urlsplit(server_of(serve.settings).address).hostname
+    names = (public,) if public else ()
     if serve.bind in ("0.0.0.0", "::"):  # noqa: S104 - compared, not bound
-        return ()
-    return (serve.bind.lower(),)
+        return names
+    return (*names, serve.bind.lower())
 
 
 def _members(settings: Settings) -> Callable[[], Mapping[str, Member]]:

@@ -8,6 +8,7 @@
     role = "approver"
     token = "sha256:…"
     key = "~/.config/leadhand/ann.key"
+    email = "ann@example.com"
 
 A token is kept as its hash: a reader of the file cannot sign in with it. `leadhand serve token add
 ann --role approver` creates one and writes the table.
@@ -19,12 +20,13 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
-from leadhand.codec.tables import TableSchema, Text, reader
+from leadhand.codec.tables import Duration, TableSchema, Text, reader
 from leadhand.codec.tables import read as read_value
 from leadhand.core.wording import shown
 from leadhand.settings.review import refuse_namesakes
@@ -47,6 +49,14 @@ TOKEN = Meta(
 )
 
 
+EMAIL = Meta(
+    pattern=r"^([^\s@<>,;:\"\\()\x00-\x1f]{1,64}@[A-Za-z0-9.-]{1,255})?$",
+    description="an e-mail address",
+)
+SLACK = Meta(pattern=r"^([UW][A-Z0-9]{2,30})?$", description="a member id of Slack")
+TOPIC = Meta(pattern=r"^([A-Za-z0-9_-]{1,64})?$", description="the name of an ntfy topic")
+
+
 class Member(TableSchema):
     """One who may sign in: `[server.people.NAME]`."""
 
@@ -56,6 +66,19 @@ class Member(TableSchema):
     """The SHA-256 hash of the person's token; `leadhand serve token add` writes it."""
     key: str = ""
     """The file of the private key that signs the person's approvals."""
+    email: Annotated[str, EMAIL] = ""
+    """The person's own e-mail address, for messages with signed links; see `[notify.email]`."""
+    slack: Annotated[str, SLACK] = ""
+    """The person's member id in Slack, such as `U012AB3CD`; see `[notify.slack]`."""
+    ntfy: Annotated[str, TOPIC] = ""
+    """The person's own topic at the ntfy server, a name that others cannot guess; see
+    `[notify.ntfy]`."""
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        """The person's own address on each channel that they have."""
+        given = {"email": self.email, "slack": self.slack, "ntfy": self.ntfy}
+        return {channel: address for channel, address in given.items() if address}
 
 
 def is_name(name: str) -> bool:
@@ -83,10 +106,32 @@ def _people(value: Any) -> dict[str, Member]:
     return found
 
 
+def _address(value: Any) -> str:
+    wrong = ValueError(f'must be an address as in "https://leadhand.example", not {shown(value)}')
+    if not isinstance(value, str):
+        raise wrong
+    try:
+        parts = urlsplit(value.rstrip("/"))
+        port = parts.port
+    except ValueError:
+        raise wrong from None
+    name = (parts.hostname or "").lower()
+    if parts.scheme not in ("http", "https") or parts.path or parts.query or parts.fragment:
+        raise wrong
+    if not name or parts.username is not None or not (_HOST.fullmatch(name) or ":" in name):
+        raise wrong
+    if parts.scheme == "http" and name not in ("127.0.0.1", "localhost", "::1"):
+        raise ValueError("must begin with https://: signed links travel to it")
+    host = f"[{name}]" if ":" in name else name
+    return f"{parts.scheme}://{host}" + (f":{port}" if port else "")
+
+
 if TYPE_CHECKING:
+    Address: TypeAlias = str
     Hosts: TypeAlias = tuple[str, ...]
     People: TypeAlias = dict[str, Member]
 else:
+    Address = reader(_address, "an address that begins with https://")
     Hosts = reader(_hosts, "a list of host names")
     People = reader(_people, "tables, written [server.people.NAME]")
 
@@ -102,6 +147,11 @@ class ServerSettings(TableSchema):
     """The port; 0 takes a free one."""
     hosts: Hosts = ()
     """Host names under which the server may be addressed, besides the loopback names."""
+    address: Address = ""
+    """The address under which people reach the server, such as `https://leadhand.example`. Messages
+    name it, and signed links need it."""
+    link_expires: Duration = 86_400.0
+    """How long a signed link to one decision is valid."""
     people: People = msgspec.field(default_factory=dict)
     """The people who may sign in, each a table `[server.people.NAME]`."""
 
@@ -137,6 +187,8 @@ def _rows(server: ServerSettings) -> dict[str, Any]:
         "server.bind": server.bind,
         "server.port": server.port,
         "server.hosts": list(server.hosts),
+        "server.address": server.address,
+        "server.link_expires": server.link_expires,
         "server.people": {name: each.role for name, each in server.people.items()},
     }
 

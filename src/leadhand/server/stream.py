@@ -69,6 +69,7 @@ NARROW = frozenset(STEP_HANDLERS) | {ev.ModelCalled}
 SILENT: frozenset[type[Event]] = frozenset(
     (
         ev.RunHosted,
+        ev.LinkUsed,
         ev.RunPaused,
         ev.RunResumed,
         ev.CancelRequested,

@@ -67,6 +67,7 @@ from leadhand.models.names import ModelName
 from leadhand.settings.contexts import ContextSettings, check_context, find_context
 from leadhand.settings.folders import FOLDER
 from leadhand.settings.models import check_tiers
+from leadhand.settings.notify import NotifyTable, notify_settings
 from leadhand.settings.review import refuse_namesakes
 from leadhand.settings.schema import APPROVERS, NAMED, SCHEMAS, TABLES
 from leadhand.settings.sections import Section, section_of, tables
@@ -119,8 +120,8 @@ class Settings:
     telemetry: Doc = field(default_factory=dict)
     actor: str = ""
     policy: Policy = field(default_factory=Policy)
-    notify_command: tuple[str, ...] = ()
-    notify_webhook: str = ""
+    notify: NotifyTable = field(default_factory=NotifyTable)
+    """The channels that tell people when a run waits for them or has ended."""
     anchoring: Anchoring = field(default_factory=Anchoring)
     """Where and how often the head of the log is recorded outside the database."""
     approver_key: Path | None = None
@@ -384,8 +385,7 @@ def _settings(found: Mapping[str, _Value], root: Path, files: tuple[Path, ...]) 
         environment=read.get("project.environment", ""),
         actor=read.get("project.actor", ""),
         policy=Policy(**policy),
-        notify_command=read.get("notify.command", ()),
-        notify_webhook=read.get("notify.webhook", ""),
+        notify=notify_settings(read, {key: given.folder for key, given in found.items()}),
         approver_key=_path_of(found.get("review.key")),
         sections={
             each.name: each.make(read, {key: given.folder for key, given in found.items()})
@@ -413,7 +413,8 @@ def _value(dotted: str, given: _Value) -> Any:
     except TableError as error:
         first = error.mistakes[0]
         inside = f".{first.place}" if first.place else ""
-        value = "" if inside else f" (it is {shown(given.value)})"
+        # A secret that was written in place of its reference is not repeated.
+        value = "" if inside or "secret" in key else f" (it is {shown(given.value)})"
         raise UsageError(f"{given.origin}: {key}{inside} {first.what}{value}") from None
 
 

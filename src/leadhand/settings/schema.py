@@ -26,6 +26,7 @@ from leadhand.codec.tables import (
 from leadhand.core.plan.model import Risk
 from leadhand.core.policy import Policy, Rule
 from leadhand.settings.models import read_model, tier
+from leadhand.settings.notify import NotifyTable
 from leadhand.settings.review import approver, person_name, reviewers, rules
 
 DEFAULTS = Policy()
@@ -59,14 +60,6 @@ else:
 Share = Annotated[float, Meta(ge=0, le=1)]
 CountOrZero = Annotated[int, Meta(ge=0)]
 Factor = Annotated[float, Meta(ge=1, lt=1e15)]
-Argv = Annotated[
-    tuple[Text, ...],
-    Meta(min_length=1, description='a list of arguments, as in ["notify-send", "{text}"]'),
-]
-Webhook = Annotated[
-    str,
-    Meta(pattern="^https?://", description="an address that begins with https:// or http://"),
-]
 
 
 class ProjectTable(TableSchema):
@@ -173,6 +166,9 @@ class ReviewTable(TableSchema, rename={"approval_s": "expires"}):
     """Review rules; the first rule whose conditions all hold decides."""
     reviewers: Reviewers = ()
     """Functions (`module:function`) that examine each revision before a person decides."""
+    agent_risk: Literal["", "low", "medium", "high", "critical"] = ""
+    """The highest risk of a plan that an agent may approve, where one person must and no rule asks
+    for people. An answer that travels through an agent is the agent's. Empty: people only."""
     approval_s: Duration | None = None
     """The time for which an approval is valid; without it, approvals never expire."""
     key: Text = ""
@@ -204,7 +200,7 @@ class TelemetryTable(TableSchema):
     """`[telemetry]`"""
 
     enabled: bool = False
-    """Whether spans are sent by OTLP."""
+    """Whether spans and metrics are sent by OTLP."""
     contents: bool = False
     """Whether requests to models and their answers are kept, in spans and in the log."""
 
@@ -218,16 +214,6 @@ class TiersTable(TableSchema):
     """The models of planners."""
     strong: Tier = ()
     """The models that are asked when a task was too complex for those of `hand`."""
-
-
-class NotifyTable(TableSchema):
-    """`[notify]`"""
-
-    command: Argv = ()
-    """A command that is run when a run waits for a person or ends; `{kind}`, `{run}`, `{text}` and
-    `{store}` are replaced. It has 10 seconds."""
-    webhook: Webhook = ""
-    """An address that gets the same values as JSON, by POST."""
 
 
 class AuditTable(TableSchema):

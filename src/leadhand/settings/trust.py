@@ -26,9 +26,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec.structs import asdict
+
 from leadhand.core.plan.model import GOAL_PLANNER
 from leadhand.core.wording import shown
 from leadhand.errors import NotAllowed, NotTrusted, UsageError
+from leadhand.settings.notify import NotifyTable
 from leadhand.settings.sections import Section, detail_text, section_of
 
 if TYPE_CHECKING:
@@ -220,15 +223,7 @@ def _planners(settings: Settings) -> Found:
 
 
 def _addresses(settings: Settings) -> Found:
-    if settings.notify_command:
-        yield (
-            "notification",
-            "notify.command",
-            "command",
-            detail_text({"command": settings.notify_command}),
-        )
-    if settings.notify_webhook:
-        yield "notification", "notify.webhook", "webhook", settings.notify_webhook.partition("?")[0]
+    yield from _notifications(settings.notify)
     for name, model in settings.models.items():
         if model.url:
             yield "model", f"models.{name}", name, detail_text({"url": model.url, "key": model.key})
@@ -236,6 +231,18 @@ def _addresses(settings: Settings) -> Found:
         yield from (("model", f"tiers.{tier}", word, "") for word in words if "@http" in word)
     if not isinstance(settings.store, Path):
         yield "database", "project.store", str(settings.store), ""
+
+
+def _notifications(notify: NotifyTable) -> Found:
+    """Yield the program and the servers that messages go to; secrets only by their reference."""
+    if notify.command:
+        detail = detail_text({"command": notify.command})
+        yield "notification", "notify.command", "command", detail
+    if notify.webhook:
+        yield "notification", "notify.webhook", "webhook", notify.webhook.partition("?")[0]
+    for name in ("email", "slack", "ntfy"):
+        if (table := getattr(notify, name)) is not None:
+            yield "notification", f"notify.{name}", name, detail_text(asdict(table))
 
 
 def _sections(settings: Settings) -> list[Section]:
@@ -292,8 +299,7 @@ def looking(settings: Settings, trust: Trust) -> Settings:
         },
         agents={},
         agent_folders={},
-        notify_command=() if "notification" in kinds else settings.notify_command,
-        notify_webhook="" if "notification" in kinds else settings.notify_webhook,
+        notify=NotifyTable() if "notification" in kinds else settings.notify,
         sections={
             each.name: each.without(each.of(settings), kinds) for each in _sections(settings)
         },

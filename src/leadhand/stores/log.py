@@ -53,10 +53,11 @@ class Log(Protocol):
     def last_change(self) -> int:
         """Return when the last entry of any run was written, in UTC microseconds; 0 if none."""
 
-    def totals(self, first_day: int, last_day: int) -> dict[str, int]:
+    def totals(self, first_day: int, last_day: int, *, plans: bool = ...) -> dict[str, int]:
         """Return the sums over ended runs created on these days, by key.
 
-        Days are counted from 1970-01-01 in UTC, and both are included.
+        Days are counted from 1970-01-01 in UTC, and both are included. With `plans`, also the sums
+        of each plan: where every run has a plan id of its own, as many as runs.
         """
 
     def daily_totals(self, first_day: int, last_day: int) -> list[tuple[int, str, int]]:

@@ -140,9 +140,9 @@ class MemoryStore:
         """Return when the last entry of any run was written; 0 if there is none."""
         return max((header.updated for header in self.runs()), default=0)
 
-    def totals(self, first_day: int, last_day: int) -> dict[str, int]:
-        """Return the sums over ended runs created on these days, by key."""
-        return summed(self.runs(), first_day, last_day)
+    def totals(self, first_day: int, last_day: int, *, plans: bool = False) -> dict[str, int]:
+        """Return the sums over ended runs created on these days, by key; see `Log.totals`."""
+        return summed(self.runs(), first_day, last_day, plans=plans)
 
     def daily_totals(self, first_day: int, last_day: int) -> list[tuple[int, str, int]]:
         """Return the sums by day and key, without the keys of single plans, workers and so on."""

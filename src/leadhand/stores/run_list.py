@@ -137,6 +137,7 @@ def listing(statement: str, query: RunQuery, words: Wording) -> tuple[str, dict[
         "id": number,
         **dict(zip(names, query.status, strict=True)),
         "plan": query.plan,
+        "plan_start": start_of(query.plan),
         "actor": query.actor,
         "environment": query.environment,
         "waiting": query.waiting,
@@ -146,6 +147,11 @@ def listing(statement: str, query: RunQuery, words: Wording) -> tuple[str, dict[
         "like": "%" + re.sub("([%_^])", r"^\1", query.text) + "%",
         "limit": min(query.limit, FOREVER) + 1,
     }
+
+
+def start_of(name: str) -> str:
+    """Return what a wanted name begins with, if it ends with `*`; else an empty text."""
+    return name[:-1] if name.endswith("*") else ""
 
 
 def choose(headers: Iterable[RunHeader], query: RunQuery) -> RunSlice:
@@ -170,8 +176,10 @@ def choose(headers: Iterable[RunHeader], query: RunQuery) -> RunSlice:
 
 def wanted(header: RunHeader, facts: RunFacts, query: RunQuery) -> bool:
     """Return whether a run is one of those that a query is for."""
+    start = start_of(query.plan)
+    plan = facts.plan if start and facts.plan.startswith(start) else query.plan
     exact = (
-        (query.plan, facts.plan),
+        (plan, facts.plan),
         (query.actor, facts.actor),
         (query.environment, facts.environment),
     )
@@ -216,11 +224,13 @@ def summed_by_day(
     return sorted((day, key, number) for (day, key), number in found.items() if number)
 
 
-def summed(headers: Iterable[RunHeader], first_day: int, last_day: int) -> dict[str, int]:
-    """Return the sums over ended runs created on these days, by key."""
+def summed(
+    headers: Iterable[RunHeader], first_day: int, last_day: int, *, plans: bool
+) -> dict[str, int]:
+    """Return the sums over ended runs created on these days, by key; see `Log.totals`."""
     found: Counter[str] = Counter()
     for day, key, number in all_totals(headers):
-        if first_day <= day <= last_day:
+        if first_day <= day <= last_day and (plans or not key.startswith("plan:")):
             found[key] += number
     return {key: number for key, number in sorted(found.items()) if number}
 
@@ -230,6 +240,18 @@ def all_totals(headers: Iterable[RunHeader]) -> Iterator[tuple[int, str, int]]:
     for header in headers:
         for key, number in totals_of(header).items():
             yield header.created // DAY_US, key, number
+
+
+def totals_so_far(header: RunHeader) -> dict[str, int] | None:
+    """Return what an open run adds to the totals by its summary; None unless that is up to date."""
+    try:
+        told = msgspec.json.decode(header.summary)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    found = told.get("so_far") if isinstance(told, dict) else None
+    if not isinstance(found, dict) or told.get("seq") != header.seq:
+        return None
+    return {key: number for key, number in found.items() if type(number) is int}
 
 
 def totals_of(header: RunHeader) -> dict[str, int]:

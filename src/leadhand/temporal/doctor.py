@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from leadhand.app.composition import registry_of
 from leadhand.app.store_factory import open_reader
 from leadhand.cli.commands.doctor import DoctorCheck
+from leadhand.core.catalog import NOT_CALLED
 from leadhand.errors import LeadhandError
 from leadhand.stores.location import there
 from leadhand.temporal.cluster import own_names, require
@@ -44,7 +45,7 @@ def temporal_rows(settings: Settings) -> list[Row]:
         return []
     require()
     specs = registry_of(settings).catalog().workers.values()
-    names = [spec.name for spec in specs if spec.kind != "human"]
+    names = [spec.name for spec in specs if spec.kind not in NOT_CALLED]
     return asyncio.run(_looked(settings, cluster, names))
 
 

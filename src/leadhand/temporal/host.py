@@ -11,6 +11,7 @@ import time
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from msgspec import structs
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
@@ -18,8 +19,10 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
 from temporalio.service import RPCError, RPCStatusCode, TLSConfig
 
+from leadhand.app.callers import ELSEWHERE
 from leadhand.codec.events import decode, refuse_start
 from leadhand.core import host_events as hosting
+from leadhand.core.catalog import CALLER, able_workers
 from leadhand.core.commands import Command
 from leadhand.core.rollback import rollback_id
 from leadhand.core.state.model import Now
@@ -146,6 +149,7 @@ class TemporalHost:
     ) -> TemporalRun:
         """Start a run; return once its start is in the log."""
         proposal = getattr(planner, "proposal", None)
+        started = _without_callers(started, proposal)
         secrets = secrets_of(started, workers)
         if secrets is not None:
             secrets.refuse([started], proposal)
@@ -321,6 +325,21 @@ class TemporalHost:
         """Close the log; the connection ends with the process."""
         if not self._lent:
             await self.store.close()
+
+
+def _without_callers(started: ev.RunStarted, proposal: Doc | None) -> ev.RunStarted:
+    """Return the start of a run without workers that ask for their steps.
+
+    Raise `UsageError` if its plan uses one: a workflow hands nothing out.
+    """
+    known = {spec.name: spec for spec in started.catalog}
+    for step in (proposal or {}).get("steps", ()):
+        undo = step.get("undo")
+        named = {*able_workers(step, known), undo.get("worker") if isinstance(undo, dict) else ""}
+        if any(name in known and known[name].kind == CALLER for name in named):
+            raise UsageError(f"step {step['id']}: {ELSEWHERE}")
+    kept = [spec for spec in started.catalog if spec.kind != CALLER]
+    return structs.replace(started, catalog=kept)
 
 
 def _shared(entries: list[Entry]) -> hosting.HostState:

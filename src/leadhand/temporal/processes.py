@@ -18,6 +18,7 @@ from temporalio.service import RPCError
 from temporalio.worker import PollerBehaviorAutoscaling, UnsandboxedWorkflowRunner, Worker
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
+from leadhand.core.catalog import NOT_CALLED
 from leadhand.temporal.activities import EngineActivities, StepActivities
 from leadhand.temporal.dispatch import engine_queue, queue_of
 from leadhand.temporal.workflow import RunFlow
@@ -115,7 +116,7 @@ def machine_workers(
 
 def served(workers: Workers, kinds: Sequence[str]) -> list[str]:
     """Return the workers that some words mean, names or kinds; all without any."""
-    specs = [each for each in workers.catalog().workers.values() if each.kind != "human"]
+    specs = [each for each in workers.catalog().workers.values() if each.kind not in NOT_CALLED]
     if not kinds:
         return [each.name for each in specs]
     return [each.name for each in specs if each.name in kinds or each.kind in kinds]

@@ -77,8 +77,9 @@ async def _end_workflows(
         return
     try:
         client = await connect(cluster)
-        ours = {header.run for header in store.runs()}
-        for run in sorted(ours & await hosted_runs(client, there.prefix)):
+        for run in sorted(await hosted_runs(client, there.prefix)):
+            if store.header(run) is None:
+                continue
             await client.get_workflow_handle(workflow_id(there.prefix, run)).terminate(reason=why)
             tell(f"run {run} is no longer hosted by Temporal")
     except (UsageError, RPCError) as error:

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from leadhand.core.catalog import Catalog, Method
 from leadhand.errors import UsageError
+from leadhand.workers.caller import NAME as CALLER
+from leadhand.workers.caller import Caller
 from leadhand.workers.coverage import Coverage
 from leadhand.workers.functions.decorator import MARK, Declaration, method_of
 from leadhand.workers.functions.snapshot import load_module
@@ -74,7 +76,8 @@ class Registry:
         for each in made:
             each.beside, each.secrets_beside = beside, secrets
             self._add(each)
-        self._somebody = Human()
+        self._undeclared: dict[str, Worker] = {HUMAN: Human(), CALLER: Caller()}
+        """People, and the agent that drives a run."""
         if processes is not None:
             self.attach(processes)
 
@@ -130,11 +133,12 @@ class Registry:
         return [each for each in self._workers.values() if each.spec.kind == "agent"]
 
     def get(self, name: str) -> Worker | None:
-        """Return a worker by name; people, and the agent of direct mode, need no declaration."""
-        found = self._workers.get(name)
-        if found is not None or name not in (HUMAN, DIRECT):
-            return found
-        return self._somebody if name == HUMAN else self.direct()
+        """Return a worker by name.
+
+        People, the agent that drives a run, and the agent of direct mode need no declaration.
+        """
+        found = self._workers.get(name) or self._undeclared.get(name)
+        return self.direct() if found is None and name == DIRECT else found
 
     def direct(self) -> Worker | None:
         """Return the agent of direct mode, or None: the tier `hand`, with all functions as tools.
@@ -164,9 +168,10 @@ class Registry:
         return len(self._workers)
 
     def catalog(self) -> Catalog:
-        """Return the descriptions of all workers, and of people, who need no declaration."""
+        """Return the descriptions of all workers, and of those that need no declaration."""
         specs = [worker.spec for worker in self._workers.values()]
-        return Catalog(specs if HUMAN in self._workers else [*specs, self._somebody.spec])
+        more = [w.spec for name, w in self._undeclared.items() if name not in self._workers]
+        return Catalog([*specs, *more])
 
     def coverage(self) -> dict[str, Coverage]:
         """Return what the version of each worker covers; by default its version alone."""

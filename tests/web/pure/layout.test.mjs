@@ -78,17 +78,10 @@ test("a layer that would be a needle is wrapped", () => {
   assert.ok(width / height < 8 && height / width < 8, `${width} by ${height}`);
 });
 
-test("a thousand steps take a moment, and ten thousand only more of the same", () => {
-  const time = (count) => {
-    const { ids, edges } = large(count, 25);
-    const began = process.cpuUsage(); // not the clock: the machine may be busy
-    layout(ids, edges);
-    return process.cpuUsage(began).user / 1000 + 1;
-  };
-  time(1000);
-  const best = (count) => Math.min(time(count), time(count), time(count), time(count));
-  const [small, big] = [best(1000), best(10000)];
-  assert.ok(big < small * 80, `1,000: ${small} ms, 10,000: ${big} ms`);
+test("ten thousand steps are all placed", () => {
+  const { ids, edges } = large(10000, 25); // how long it takes is measured by bench/page.py
+  const { x, y } = layout(ids, edges);
+  assert.ok(ids.every((_, place) => Number.isFinite(x[place]) && Number.isFinite(y[place])));
 });
 
 test("an edge is a path with finite numbers", () => {

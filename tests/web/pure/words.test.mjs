@@ -1,8 +1,7 @@
 // What people read: texts of others shown as they are, and figures that say what they mean.
 import test from "node:test";
 import assert from "node:assert/strict";
-import { ago, beyond, clock, duration, hashed, hasWords, headed, iso, money, pieces, repeated, short, visible } from "../../../src/leadhand/server/web/js/text.js";
-import { byStep } from "../../../src/leadhand/server/web/js/diff.js";
+import { ago, beyond, byStep, clock, duration, hashed, hasWords, headed, iso, money, pieces, repeated, short, visible } from "../../../src/leadhand/server/web/js/text.js";
 import { command, pairs, request } from "../../../src/leadhand/server/web/js/screens/run_form.js";
 import { given } from "../../../src/leadhand/server/web/js/params.js";
 import { filter } from "../../../src/leadhand/server/web/js/run/filter.js";

@@ -115,7 +115,7 @@ def test_what_is_left_out_is_noted(tmp_path):
     assert "left out: m.odd: inputSchema" in listed.err
     shown = folder.run("ls", "workers", "--json").doc
     assert "inputSchema" in shown["left_out"]["m.odd"]
-    assert "left out: odd" in folder.run("mcp").err
+    assert "left out: odd" in folder.run("mcp", "tools").err
     assert "the tool odd is left out" in folder.run("doctor").out
     folder.write("leadhand.toml", f'[mcp.m]\ncommand = {reach}\ntools = ["good", "odd"]\n')
     assert "left out: m.odd" in folder.run("ls", "workers").err

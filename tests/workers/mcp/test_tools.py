@@ -183,13 +183,13 @@ def test_a_pin_of_another_way_to_the_server_does_not_count(tmp_path):
     pins = Pins(tmp_path / "pins.json")
     pins.put("trial", "trial", McpServer(name="trial", command=["a"]).identity, {})
     server = McpServer(name="trial", command=["b"], pins=pins)
-    with pytest.raises(UsageError, match=r"Fix: leadhand mcp trial --pin"):
+    with pytest.raises(UsageError, match=r"Fix: leadhand mcp tools trial --pin"):
         server.listing()
 
 
 def test_a_file_of_pins_that_is_broken_says_so(tmp_path):
     (tmp_path / "pins.json").write_text("{")
-    with pytest.raises(UsageError, match=r"pins.json: cannot be used: .*leadhand mcp --pin"):
+    with pytest.raises(UsageError, match=r"pins.json: cannot be used: .*leadhand mcp tools --pin"):
         Pins.read(tmp_path / "pins.json")
 
 

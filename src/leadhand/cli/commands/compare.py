@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import click
@@ -72,8 +73,15 @@ def _rows(one: ComparedRun, other: ComparedRun) -> list[tuple[str, str, str]]:
         row("worked", duration(one.worked), duration(other.worked)),
         row("cost", f"{one.cost:g}", f"{other.cost:g}"),
         row("started by", one.actor or "unknown", other.actor or "unknown"),
+        row("result", _result(one), _result(other)),
         row("repeats run", one.rerun_of or "–", other.rerun_of or "–"),
     ]
+
+
+def _result(run: ComparedRun) -> str:
+    if run.result is None:
+        return "–"
+    return run.result if isinstance(run.result, str) else json.dumps(run.result)
 
 
 def _steps(run: ComparedRun) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import os
 import platform
@@ -544,8 +545,9 @@ def _products(settings: Settings, *, fix: bool) -> Iterator[DoctorCheck]:
 
 
 def _notify(settings: Settings) -> Iterator[DoctorCheck]:
-    if settings.notify_command:
-        program = settings.notify_command[0]
+    notify = settings.notify
+    if notify.command:
+        program = notify.command[0]
         found = (
             shutil.which(program, path=os.environ.get("PATH")) or (settings.root / program).exists()
         )
@@ -556,9 +558,8 @@ def _notify(settings: Settings) -> Iterator[DoctorCheck]:
             problem,
             "" if found else "Install the program, or correct the path.",
         )
-    if settings.notify_webhook:
-        yield DoctorCheck("notify", "webhook")
-    if not settings.notify_command and not settings.notify_webhook:
+    yield from asyncio.run(_reached(settings))
+    if notify.is_empty:
         yield DoctorCheck(
             "notify",
             "no notifications configured",
@@ -566,3 +567,19 @@ def _notify(settings: Settings) -> Iterator[DoctorCheck]:
             "Set [notify] command or webhook in leadhand.toml.",
             warning=True,
         )
+
+
+async def _reached(settings: Settings) -> list[DoctorCheck]:
+    """Reach the service of each channel without a message."""
+    from leadhand.notify.channels import NotDelivered, channels_of
+
+    found = []
+    for name, channel in channels_of(settings).items():
+        if name == "command":
+            continue
+        try:
+            found.append(DoctorCheck("notify", f"{name}: {await channel.check()}"))
+        except NotDelivered as error:
+            fix = f"Correct [notify] {name}, then: leadhand notify test --channel {name}"
+            found.append(DoctorCheck("notify", name, str(error), fix))
+    return found

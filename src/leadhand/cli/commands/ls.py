@@ -57,7 +57,7 @@ STATUSES = (*OPEN, *ENDED, QUEUED, UNREADABLE)
     help=f"List only runs with this status: {', '.join(STATUSES)}.",
 )
 @click.option("--text", "-q", metavar="TEXT", help="List runs with this in id, goal or plan.")
-@click.option("--plan", metavar="ID", help="List only runs of this plan.")
+@click.option("--plan", metavar="ID", help="List only runs of this plan; `ID*`: that begin so.")
 @click.option("--actor", metavar="NAME", help="List only runs that this person started.")
 @click.option(
     "--label", metavar="LABEL", help="List only runs with this label: NAME or NAME=VALUE."

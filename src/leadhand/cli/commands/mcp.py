@@ -1,4 +1,4 @@
-"""`leadhand mcp`: the tools of the configured MCP servers, and whether they are as pinned."""
+"""`leadhand mcp tools`: the tools of the configured MCP servers, and whether they are as pinned."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ class LookedAt:
         return self.answered and all(each["state"] == NEW for each in self.tools)
 
 
-@command("mcp", "leadhand mcp\nleadhand mcp files --pin")
+@command("tools", "leadhand mcp tools\nleadhand mcp tools files --pin")
 @click.argument("servers", nargs=-1, metavar="[NAME]...")
 @click.option(
     "--pin", is_flag=True, help="Write the current definitions of the tools to leadhand.mcp.json."
 )
 @trust_option
-def mcp(console: Console, servers: tuple[str, ...], *, pin: bool) -> int:
+def tools(console: Console, servers: tuple[str, ...], *, pin: bool) -> int:
     """List the tools of MCP servers, and pin their definitions.
 
     Without NAME all servers of [mcp.NAME] are asked. A pinned tool is described without asking
@@ -145,10 +145,10 @@ def _compared(server: McpServer, listing: Listing) -> LookedAt:
     if any(row["state"] != PINNED for row in rows):
         some = [row["tool"] for row in rows if row["state"] != PINNED]
         look.problem = f"not as pinned: {clean(', '.join(some), 200)}"
-        look.fix = f"Look at them, then: leadhand mcp {server.name} --pin"
+        look.fix = f"Look at them, then: leadhand mcp tools {server.name} --pin"
     if found is not None and found.reached != reached(server.identity):
         look.problem = "is reached in another way than when it was pinned"
-        look.fix = f"leadhand mcp {server.name} --pin"
+        look.fix = f"leadhand mcp tools {server.name} --pin"
     return look
 
 

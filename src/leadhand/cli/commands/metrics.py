@@ -31,7 +31,7 @@ RUN_COLUMNS = (
     "cost",
     "money",
     "approvals",
-    "answer_mean_s",
+    "answer_median_s",
     "unattended_rate",
 )
 WORKER_COLUMNS = ("attempts", "failed", "failure_rate", "busy_s", "cost")

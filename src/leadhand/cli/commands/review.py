@@ -117,7 +117,9 @@ def _approve(
     console: Console, prepared: CheckedPlan, doc: PlanReview, plan: str, options: Doc
 ) -> int:
     from leadhand.core.review.approval import refuse_short
+    from leadhand.engine.agent_session import refuse_agent_session
 
+    refuse_agent_session("an approval")
     wanted = (options["hash"] or "").lower()
     refuse_short(wanted)
     if not (doc.binding or "").startswith(wanted):

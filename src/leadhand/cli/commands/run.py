@@ -176,6 +176,8 @@ class CheckedPlan:
     """Whether the plan was linted in this process, with these workers."""
     labels: tuple[str, ...] = ()
     """The labels of the run."""
+    run_id: str = ""
+    """The id of the run; empty: a new one."""
 
 
 @command("run", "leadhand run plan.yaml --set version=v2.1.4")
@@ -485,6 +487,7 @@ def job_of(prepared: CheckedPlan, *, approve: bool = False) -> Any:
             opened,
             what,
             params=prepared.values,
+            run_id=prepared.run_id,
             sources=prepared.sources,
             origin=prepared.origin,
             approvals=prepared.approvals,
@@ -519,6 +522,7 @@ def request_of(prepared: CheckedPlan, approve: bool) -> Doc:  # noqa: FBT001 - a
         "origin": prepared.origin,
         "approvals": list(prepared.approvals),
         "labels": list(prepared.labels),
+        "run": prepared.run_id,
         "context": settings.context.name if settings.context else None,
     }
 

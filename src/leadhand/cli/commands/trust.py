@@ -11,6 +11,7 @@ from leadhand.cli.console import Console
 from leadhand.cli.group import command
 from leadhand.cli.options import FolderPath
 from leadhand.cli.rendering.text import clean
+from leadhand.engine.agent_session import refuse_agent_session
 from leadhand.errors import UsageError
 from leadhand.settings import load_settings
 from leadhand.settings.trust import Trust, entries_of
@@ -43,6 +44,7 @@ def trust(console: Console, folder: Path, *, revoke: bool, listing: bool) -> int
         raise UsageError(f"{clean(folder)}: there is no such folder")
     if revoke:
         return _revoke(console, kept, folder.resolve())
+    refuse_agent_session("trust")
     entries = entries_of(load_settings(folder=folder))
     kept.remember(entries)
     if console.json:

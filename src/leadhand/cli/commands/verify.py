@@ -9,17 +9,15 @@ from typing import TYPE_CHECKING
 import click
 
 from leadhand.app.anchors import public_key
-from leadhand.app.hosting_service import hosting_service
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
 from leadhand.cli.options import reading, settings_of, store_option
 from leadhand.cli.rendering.text import clean, count
 from leadhand.core.calendar import iso
-from leadhand.errors import Unreachable, UsageError
+from leadhand.errors import UsageError
 from leadhand.stores.location import there
 
 if TYPE_CHECKING:
-    from leadhand.app.reader import Reader
     from leadhand.app.verification import Verification
     from leadhand.settings import Settings
 
@@ -62,7 +60,7 @@ def verify(
         from leadhand.cli.commands.export import verify_file
 
         return verify_file(console, Path(what), public_key(settings.anchoring, key), settings)
-    from leadhand.app.verification import verify_database
+    from leadhand.app.verification import compare_histories, verify_database
 
     if rebuild:
         _rebuild(settings)
@@ -77,7 +75,7 @@ def verify(
             key=known,
             approvers=settings.policy.approvers,
         )
-        _see_forks(console, settings, reader, verdict, run or "")
+        asyncio.run(compare_histories(verdict, settings, reader, run or ""))
     if console.json:
         console.document(verdict.document())
     else:
@@ -97,23 +95,6 @@ def _rebuild(settings: Settings) -> None:
     finally:
         store.close_now()
         lock.release()
-
-
-def _see_forks(
-    console: Console, settings: Settings, reader: Reader, verdict: Verification, run: str
-) -> None:
-    """Compare the log with the histories of the service that hosts the runs, if any."""
-    service = hosting_service(settings)
-    if service is None:
-        return
-    from leadhand.audit.chain import ChainProblem
-
-    try:
-        found = asyncio.run(service.status(reader).forks(run))
-    except (Unreachable, UsageError) as error:
-        console.say(f"not compared with {service.name}'s histories: {clean(str(error), 500)}")
-        return
-    verdict.problems += [ChainProblem(each, 0, "fork", why) for each, why in found.items()]
 
 
 def is_bundle(what: str) -> bool:

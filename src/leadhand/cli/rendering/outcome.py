@@ -23,6 +23,7 @@ from leadhand.core.views.run import (
     APPROVALS,
     ENDED,
     RunOutcome,
+    awaiting,
     dropped_rows,
     exit_code,
     run_outcome,
@@ -115,7 +116,10 @@ def print_outcome(console: Console, state: State, *, hosted: bool | None = None)
         _print_way_back(console, state)
     if state.ended is not None and state.ended.rollback and not to_roll_back(state):
         console.say(f"Nothing to roll back: {nothing_to_undo(state)}")
-    if status not in ENDED and not hosted:
+    if status == "waiting" and awaiting(state) == "caller":
+        way = console.command(f"step next {state.run} --caller NAME")
+        console.say(f"It waits for the agent that drives it. Ask for the next step with: {way}")
+    elif status not in ENDED and not hosted:
         then = "Then continue with" if status == "waiting" else "Continue with"
         console.say(f"{then}: {console.way_on(state.run)}")
 

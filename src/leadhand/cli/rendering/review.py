@@ -15,7 +15,7 @@ from leadhand.cli.console import painted
 from leadhand.cli.rendering.graph import draw
 from leadhand.cli.rendering.text import clean, clean_lines, wrapped
 from leadhand.core.catalog import NOT_DECLARED
-from leadhand.core.review.consequences import consequence_line
+from leadhand.core.review.consequences import TOPICS, consequence_line
 from leadhand.core.review.limits import changed_limits
 from leadhand.core.review.view import PlanReview, ReviewDocument
 from leadhand.core.visible import has_marks, visible
@@ -30,14 +30,7 @@ if TYPE_CHECKING:
 
 COLOURS = {"+": "green", "-": "red", "~": "yellow", ">": "cyan", "!": "magenta"}
 RISK_COLOURS = {"low": "green", "medium": "yellow", "high": "red", "critical": "red"}
-AUTHORS = {"document": "from plan file", "goal": "by the goal planner"}
-TOPICS = {
-    "start": "Start",
-    "changes": "Side effects",
-    "asks": "Questions",
-    "cost": "Cost",
-    "undo": "Rollback",
-}
+AUTHORS = {"document": "from a plan document", "goal": "by the goal planner"}
 _OTHER = re.compile(r"(?i)true|false|null|none|yes|no|on|off|~|[-+]?[\d.][\d_.,:e+-]*|0[xo].*")
 _KEY = re.compile(r"[A-Za-z0-9_$@.-]+")
 
@@ -170,7 +163,8 @@ class _Review:
             return
         why = self._paint("Waiting for approval:", "bold")
         yield f"{why} {clean(run.why)}"
-        yield f"Approvals: {len(run.approvals)} of {run.people}"
+        if run.because:
+            yield f"Reason of the revision: {clean(run.because)}"
         for each in run.approvals:
             yield f"  allowed by {allowed_line(each)}"
 
@@ -188,8 +182,12 @@ class _Review:
     def _consequences(self) -> Iterator[str]:
         if self._doc.consequences:
             yield from self._head("If approved")
+            yield f"  {clean(self._doc.in_short)}"
+        last = ""
         for each in self._doc.consequences:
-            yield f"  {TOPICS[each.topic]:<14} {clean(consequence_line(each))}"
+            topic = TOPICS[each.topic] if each.topic != last else ""
+            last = each.topic
+            yield f"  {topic:<15} {clean(consequence_line(each))}"
 
     def _comments(self) -> Iterator[str]:
         rows = self._run.comments if self._run else ()
@@ -208,7 +206,7 @@ class _Review:
         doc, run = self._doc, self._run
         found = [f"new: {clean(what)}" for what in (run.outside if run else ())]
         if run and run.untrusted:
-            found.append("data from outside was read before this was proposed")
+            found.append("proposed by an agent, or after results of an untrusted worker")
         found += [f"widens: {clean(what)}" for what in doc.widens]
         found += [
             f"{clean(what)}; a planner wrote it, so it does not count" for what in doc.overclaims

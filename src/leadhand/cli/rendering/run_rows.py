@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from leadhand.cli.rendering.text import clean, count, moment
 from leadhand.core.calendar import window_open
+from leadhand.core.catalog import CALLER
 from leadhand.core.durations import seconds, text
 from leadhand.core.plan import graph
 from leadhand.core.state.model import IN_FLIGHT, SETTLED, STARTABLE, State, StepState
@@ -66,8 +67,10 @@ def header(
         parts[0] = f"{count(len(state.pending.add), 'step')} proposed"
     elif not state.final and state.ended is None:
         parts[0] += " so far"
-    if state.in_flight:
-        parts.append(f"{len(state.in_flight)} {'running' if hosted else CUT_OFF}")
+    if own := len(state.in_flight) - state.handed_out:
+        parts.append(f"{own} {'running' if hosted else CUT_OFF}")
+    if state.handed_out:
+        parts.append(f"{state.handed_out} handed out")
     if state.planner.epoch:
         parts.append("planning")
     if state.blocking:
@@ -181,7 +184,7 @@ def row(state: State, step: StepState, now: int, progress: Progress, *, hosted: 
     """Return the row of one step; `hosted`: whether a process drives the run."""
     status = status_of(step, now)
     worker = clean(f"{step.worker} {step.action}".strip(), 40)
-    if step.status in IN_FLIGHT and not hosted:
+    if step.status in IN_FLIGHT and not hosted and not step.with_caller:
         return Row(clean(step.id, 40), "cut off", "?", "unknown", worker, CUT_OFF, overdue=False)
     detail, overdue = _detail(state, step, now, progress)
     word = WORDS.get(status, status)
@@ -217,6 +220,8 @@ def _detail(state: State, step: StepState, now: int, progress: Progress) -> tupl
     if step.status in IN_FLIGHT:
         timing, overdue = _timing(state, step, now)
         parts.append(timing)
+        if step.with_caller:
+            parts.append(f"with {clean(step.caller, 40)} until {moment(step.deadline)}")
         parts += _said(progress.get(step.id))
     elif step.status == "succeeded":
         if step.started and step.ended:
@@ -230,10 +235,15 @@ def _detail(state: State, step: StepState, now: int, progress: Progress) -> tupl
     elif step.status in ("skipped", "cancelled"):
         parts.append(clean(step.reason, 80))
     elif step.status == "ready":
-        parts.append("until released" if step.held else _put_off(step, now) or "ready")
+        parts.append("until released" if step.held else _put_off(step, now) or _ready(state, step))
     elif step.status == "waiting":
         parts += [_waits(state, step), "then held" if step.held else ""]
     return ", ".join(part for part in parts if part), overdue
+
+
+def _ready(state: State, step: StepState) -> str:
+    spec = state.catalog.workers.get(step.worker)
+    return "waits for its caller" if spec is not None and spec.kind == CALLER else "ready"
 
 
 def estimate_s(state: State, step: StepState) -> float | None:

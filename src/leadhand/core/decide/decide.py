@@ -17,7 +17,7 @@ the policy constants included: they were recorded when the run started.
 from __future__ import annotations
 
 from heapq import heappop
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -134,6 +134,8 @@ def _expire(state: State, kind: str, ident: str, epoch: int) -> Move:
         reason = "it did not stop in time when the run was cancelled"
         return Move([ev.AttemptLost(ident, step.attempts, epoch, "lost", reason)], [stop])
     reason = f"no report within {text(_allowed_s(state, step))}, its timeout"
+    if step.with_caller and step.deadline < step.limit:
+        reason = f"{step.caller} neither reported nor extended its lease in time"
     return Move([ev.AttemptLost(ident, step.attempts, epoch, "timeout", reason)], [stop])
 
 
@@ -255,15 +257,37 @@ def _said(status: str) -> str:
 # Starting.
 
 
-def _start(state: State, now: Now, room: int) -> Move | None:
+class Claim(NamedTuple):
+    """A caller that asks for a step."""
+
+    caller: str
+    lease_s: float
+    """How long it may work before it must report or extend its lease."""
+
+
+def hand_out(state: State, now: Now, claim: Claim) -> Move | None:
+    """Return the move that starts the next step for a caller, or None if there is none now.
+
+    Other moves that come first are returned in its place, such as one that holds a step whose
+    approval expired: ask again then.
+    """
+    if state.started is None or state.ended is not None or state.stopping is not None:
+        return None
+    if state.paused or state.planner.answer is not None or state.undecided or state.lost_in_flight:
+        return None
+    return overdue(state, now) or _start(state, now, UNLIMITED, claim)
+
+
+def _start(state: State, now: Now, room: int, claim: Claim | None = None) -> Move | None:
     policy = state.policy
     if room <= 0 or len(state.in_flight) >= policy.max_concurrency or state.finish is not None:
         return None
-    step = state.next_ready()
+    following = state.next_ready if claim is None else state.next_offered
+    step = following()
     while step is not None and (later := _too_early(step, now.wall)):
         step.ticket = 0
         state.add_calendar(later, step.id)
-        step = state.next_ready()
+        step = following()
     if step is None:
         return None
     if barred := no_longer_allowed(state, step, now):
@@ -272,7 +296,7 @@ def _start(state: State, now: Now, room: int) -> Move | None:
         if state.in_flight:
             return None
         return stop_failed(f"step {step.id} would pass the budget of {policy.budget}", "budget")
-    return _attempt(state, step, now)
+    return _attempt(state, step, now, claim)
 
 
 def _too_early(step: StepState, wall: int) -> int:
@@ -290,7 +314,7 @@ def _over_budget(state: State, step: StepState, budget: float) -> bool:
     return committed >= budget or round(committed + state.price(step), 9) > budget
 
 
-def _attempt(state: State, step: StepState, now: Now) -> Move:
+def _attempt(state: State, step: StepState, now: Now, claim: Claim | None) -> Move:
     doc = step.doc
     spec = state.catalog.workers.get(step.worker)
     offer = spec.offer(step.action) if spec else None
@@ -320,6 +344,12 @@ def _attempt(state: State, step: StepState, now: Now) -> Move:
     started = ev.AttemptStarted(
         step.id, attempt, epoch, step.worker, deadline, spec_hash, exec_hash
     )
+    if claim is not None:
+        lease = min(deadline, now.at + int(claim.lease_s * SECOND))
+        handed = msgspec.structs.replace(
+            started, caller=claim.caller, deadline=lease, limit=deadline
+        )
+        return Move([handed], [])
     effect = StartAttempt(step.id, attempt, epoch, step.worker, step.action, parameters, deadline)
     return Move([started], [effect])
 

@@ -74,7 +74,7 @@ def _check_bounds(whole: LintContext, ident: str, step: Doc, out: Findings) -> N
         fix = 'With "writes", steps that would get in each other\'s way are found.'
         out.add("boundary-undeclared", whole.place(ident), message, fix)
     if whole.timeout(step) is None:
-        message = f"step {shown(ident)} has effects and no timeout: it may take an hour"
+        message = f"step {shown(ident)} has effects and no timeout of its own: it may take an hour"
         out.add("timeout-missing", whole.place(ident), message, 'Add "timeout".')
 
 
@@ -115,8 +115,9 @@ def _check_goal(whole: LintContext, out: Findings) -> None:
     if not any(step.get("success_criteria") for step in last) and not any(
         offer is not None and offer.result_check for offer in offers
     ):
-        message = "nothing tells whether the goal is reached"
-        fix = 'Add "acceptance" to the goal, or criteria to the last step.'
+        which = "the goal of the rollback plan" if whole.prefix else "the goal"
+        message = f"no check tells whether {which} is reached"
+        fix = 'Add "acceptance" to the goal, or "success_criteria" to the last step.'
         out.add("goal-unchecked", join(whole.prefix, "goal"), message, fix)
 
 

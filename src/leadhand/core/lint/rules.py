@@ -137,9 +137,13 @@ _COUPLING = {
 
 _RESILIENCE = {
     "provider-single": ("LH601", _N, "only one worker can give what the goal wants"),
-    "timeout-missing": ("LH602", _N, "neither a step with effects nor its worker has a timeout"),
+    "timeout-missing": (
+        "LH602",
+        _N,
+        "neither a step with effects nor its worker has a timeout of its own",
+    ),
     "budget-short": ("LH603", _E, "the plan needs more than its budget or its deadline allows"),
-    "goal-unchecked": ("LH604", _N, "nothing in the plan tells whether the goal is reached"),
+    "goal-unchecked": ("LH604", _N, "no check in the plan tells whether its goal is reached"),
     "rollback-absent": (
         "LH606",
         _W,

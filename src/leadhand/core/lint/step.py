@@ -11,6 +11,7 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leadhand.core import calendar, durations
+from leadhand.core.catalog import CALLER
 from leadhand.core.jsonschema import problems, unusable
 from leadhand.core.lint import reference_checks
 from leadhand.core.plan import expressions, references
@@ -381,6 +382,10 @@ def _check_secret(here: Here, task: Doc, ref: references.Ref) -> None:
     if spec is not None and spec.kind == "human":
         fix = "Let the person get it where it is kept."
         here.out.add("secret-misplaced", ref.place, f"{ref.text} cannot be shown to a person", fix)
+    elif spec is not None and spec.kind == CALLER:
+        message = f"{ref.text} cannot be handed out to the agent that drives the run"
+        fix = "Let a command or function that declares the secret do this part."
+        here.out.add("secret-misplaced", ref.place, message, fix)
     elif spec is not None and spec.kind == "command":
         message = f"{ref.text} may stand in the arguments of {shown(spec.name)}, which all can see"
         fix = 'Name its variable in the worker\'s "secrets", and let the command read that.'

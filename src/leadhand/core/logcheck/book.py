@@ -46,6 +46,8 @@ class InFlight(NamedTuple):
     deadline: int
     owner: int
     price: float
+    caller: str = ""
+    limit: int = 0
 
 
 class StepRecord:
@@ -196,20 +198,20 @@ class Book:
         self.live: dict[str, InFlight] = {}
         self.planner: tuple[int, int, int] | None = None
         """The planner call in flight: epoch, deadline, owner."""
-        self.calls = 0
-        self.revision = 0
+        self.calls = self.revision = self.idle = 0
         self.head = ""
         self.final = False
-        self.idle = 0
         self.pending: Pending | None = None
         self.facts: dict[str, int] = {}
         """True facts, with the time they became true."""
         self.questions: dict[str, QuestionAsked] = {}
-        self.asked: set[str] = set()
+        self.asked, self.links = set[str](), set[str]()  # the ids of questions, of used links
         self.allowed: dict[str, set[str]] = {}
         """By question about a change: the approvers so far."""
         self.said: dict[str, str] = {}
         """A person's decision on a step that its own event must follow: skip."""
+        self.comments: dict[str, bool] = {}
+        """Comments of reviewers by id, and whether a later revision was proposed."""
         self.expect: tuple[str, str] | None = None
         """The required next event: its name, and the step it is about."""
         self.back_wanted = False

@@ -73,6 +73,11 @@ RULES: dict[str, str] = {
     "I53": "a protected change goes on only when as many people as must approved that very commit, "
     "and goes back only with a comment",
     "I54": "a result that was taken over from another run is the one that was recorded",
+    "I55": "a comment on a plan has an id of its own and is about a known step, and the next "
+    "revision answers open comments only, each once",
+    "I56": "a step of a caller starts when a caller is handed it, under a lease that ends by the "
+    "step's timeout; its report counts within the lease, whatever host took it",
+    "I57": "a signed link is used once, by the person it was made for",
     "form": "an event makes sense at all",
 }
 
@@ -115,6 +120,7 @@ def _check_one(book: Book, event: ev.Event) -> None:
 
 UNCHANGING = (
     ev.RunHosted,
+    ev.LinkUsed,
     ev.RunPaused,
     ev.RunResumed,
     ev.PlannerAsked,
@@ -124,6 +130,7 @@ UNCHANGING = (
     ev.ModelCalled,
     ev.AttemptStarted,
     ev.AttemptSpawned,
+    ev.LeaseExtended,
     ev.ReportIgnored,
 )
 """Events that are no reason to ask a waiting planner again."""
@@ -154,6 +161,14 @@ def _run_hosted(book: Book, event: ev.RunHosted) -> None:
         book.wrong("I12", f"host {event.owner} took the run from host {book.owner}")
     book.owner = event.owner
     book.goal_asked = False
+
+
+def _link_used(book: Book, event: ev.LinkUsed) -> None:
+    if event.id in book.links:
+        book.wrong("I57", f"link {event.id} was used twice")
+    if not event.actor:
+        book.wrong("I57", "a link was used, and the log does not say by whom")
+    book.links.add(event.id)
 
 
 def _run_paused(book: Book, _event: ev.RunPaused) -> None:
@@ -270,6 +285,7 @@ _CHECKS: dict[type[ev.Event], Callable[[Book, Any], None]] = {
     **STEP_CHECKS,
     ev.RunStarted: _run_started,
     ev.RunHosted: _run_hosted,
+    ev.LinkUsed: _link_used,
     ev.RunPaused: _run_paused,
     ev.RunResumed: _run_resumed,
     ev.CancelRequested: _cancel_requested,

@@ -95,10 +95,24 @@ def check_giver(
     approvers = book.policy.approvers
     if event.actor in ("", "policy", "nobody"):
         book.wrong("I26", f"{what} was {did} by {event.actor or 'an empty name'}")
+    agent = fold_name(event.actor).startswith("agent:")
+    if agent and not isinstance(event, ev.ApprovalGiven):
+        book.wrong("I26", f"{event.actor} is an agent, and {did} {what}")
     if approvers and event.actor not in approvers:
         book.wrong("I26", f"{event.actor} {did} {what}, and may not")
     if approvers and not isinstance(event, ev.ApprovalGiven) and not event.signature:
         book.wrong("I26", f"{event.actor} {did} {what}, and did not sign it")
+
+
+def check_agent(book: Book, event: ev.ApprovalGiven, pending: Pending) -> None:
+    """Report I26 for an agent that allowed more than the policy lets agents allow."""
+    if not fold_name(event.actor).startswith("agent:"):
+        return
+    most, catalog = book.policy.agent_risk, Catalog(book.catalog.values())
+    wanted = reach(pending.add, catalog, book.start.plan.get("risk_level"))
+    above = not most or RISKS.index(wanted.risk) > RISKS.index(worst(most))
+    if above or (pending.people and pending.people[0] > 1):
+        book.wrong("I26", f"{event.actor} is an agent, and allowed revision {event.number}")
 
 
 def release(book: Book, event: ev.StepsReleased) -> None:

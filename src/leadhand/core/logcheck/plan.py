@@ -41,7 +41,7 @@ def written_by_person(book: Book, event: RevisionProposed) -> bool:
     if event.author and event.author not in (start.planner, "document", "goal"):
         return True
     by_planner = start.plan.get("planner")
-    if by_planner not in (None, "", "goal") or event.number > 1:
+    if by_planner not in (None, "", "goal") or event.number > 1 or "caller" in start.plan:
         return False
     given = start.planner == "document" or by_planner
     return bool(given) and digest(canonical(event.add)) == start.linted
@@ -391,6 +391,7 @@ def _revision_proposed(book: Book, event: ev.RevisionProposed) -> None:
         book.wrong("I24", f"{what} is by a document, which names no planner and is never revised")
     if event.author in (book.start.planner, "goal"):
         _check_unseen(book, event)
+    _check_answers(book, event)
     book.pending = Pending(
         event.number,
         event.hash,
@@ -404,6 +405,15 @@ def _revision_proposed(book: Book, event: ev.RevisionProposed) -> None:
         event.drop,
     )
     book.answer = ""
+
+
+def _check_answers(book: Book, event: ev.RevisionProposed) -> None:
+    for each in event.answers:
+        if book.comments.get(each.comment, True):
+            what = f"revision {event.number} answers comment {each.comment}"
+            book.wrong("I55", f"{what}, which is not open")
+        book.comments[each.comment] = True
+    book.comments = dict.fromkeys(book.comments, True)
 
 
 def _check_unseen(book: Book, event: ev.RevisionProposed) -> None:
@@ -463,6 +473,7 @@ def _approval_given(book: Book, event: ev.ApprovalGiven) -> None:
     if pending is None:
         return
     permits.check_giver(book, event, f"revision {event.number}", "allowed")
+    permits.check_agent(book, event, pending)
     if permits.fold_name(event.actor) in map(permits.fold_name, pending.allowed):
         book.wrong("I26", f"revision {event.number} was allowed by {event.actor} twice")
     workers = versions(pending.add, Catalog(book.catalog.values()))
@@ -480,7 +491,15 @@ def _approval_given(book: Book, event: ev.ApprovalGiven) -> None:
 def _changes_requested(book: Book, event: ev.ChangesRequested) -> None:
     if book.start.deaf or not book.start.replans:
         book.wrong("I26", f"revision {event.number} was sent back to a planner that reads no words")
-    if _waits(book, event.number, event.hash, "a wish for changes") is not None:
+    pending = _waits(book, event.number, event.hash, "a wish for changes")
+    known = {str(doc.get("id")) for doc in pending.add} if pending is not None else set()
+    for each in event.comments:
+        if each.id in book.comments:
+            book.wrong("I55", f"two comments have the id {each.id}")
+        if each.step and each.step not in known and each.step not in book.steps:
+            book.wrong("I55", f"comment {each.id} is about step {each.step}, which is not there")
+        book.comments[each.id] = False
+    if pending is not None:
         book.pending = None
 
 

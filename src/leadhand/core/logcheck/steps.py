@@ -193,7 +193,34 @@ def _attempt_started(book: Book, event: ev.AttemptStarted) -> None:
     step.attempts = max(step.attempts, event.attempt)
     price = book.price(step, event.worker)
     live = (event.attempt, event.epoch, event.worker, event.deadline, book.owner, price)
-    book.add_in_flight(step, InFlight("attempt", *live))
+    _check_caller(book, event)
+    book.add_in_flight(step, InFlight("attempt", *live, event.caller, event.limit))
+
+
+def _check_caller(book: Book, event: ev.AttemptStarted) -> None:
+    """Check that a step of a caller was handed out to one, and no other step was."""
+    what, spec = f"attempt {event.attempt} of {event.step}", book.catalog.get(event.worker)
+    if (spec is not None and spec.kind == "caller") != bool(event.caller):
+        to = f"was handed out to {event.caller}" if event.caller else "was started by the host"
+        book.wrong("I56", f"{what} {to}, and its worker is {event.worker}")
+    elif event.caller and not event.caller.startswith("agent:"):
+        book.wrong("I56", f"{what} was handed out to {event.caller}, which is not an agent")
+    if event.caller and event.deadline > event.limit:
+        book.wrong("I56", f"{what} has a lease beyond its timeout")
+
+
+def _lease_extended(book: Book, event: ev.LeaseExtended) -> None:
+    step = _in_flight(book, event.step, "attempt", event.attempt, event.epoch)
+    if step is None:
+        return
+    live, what = book.live[event.step], f"the lease of attempt {event.attempt} of {event.step}"
+    if not live.caller:
+        book.wrong("I56", f"{what} was extended, and it was not handed out")
+    elif book.at >= live.deadline:
+        book.wrong("I56", f"{what} was extended after it had ended")
+    elif not live.deadline < event.deadline <= live.limit:
+        book.wrong("I56", f"{what} was extended to a time that it cannot have")
+    book.live[event.step] = live._replace(deadline=event.deadline)
 
 
 def _check_turn(book: Book, step: StepRecord, event: ev.AttemptStarted) -> None:
@@ -331,7 +358,9 @@ def _attempt_reported(book: Book, event: ev.AttemptReported) -> None:
     if step is None:
         return
     live = book.remove_in_flight(step)
-    if live is not None and live.owner != book.owner:
+    if live is not None and live.caller:
+        _check_said(book, event, live)
+    elif live is not None and live.owner != book.owner:
         book.wrong("I12", f"attempt {event.attempt} of {event.step} outlived its host")
     if event.met:
         if event.failure is not None or event.findings:
@@ -347,6 +376,15 @@ def _attempt_reported(book: Book, event: ev.AttemptReported) -> None:
         step.broken.append(failure)
     step.unseen = step.unseen or failure.get("effect") == "unknown"
     step.happened = step.happened or failure.get("effect") == "done"
+
+
+def _check_said(book: Book, event: ev.AttemptReported, live: InFlight) -> None:
+    """Check that the report of a caller came within its lease."""
+    what = f"attempt {event.attempt} of {event.step}"
+    if not event.said:
+        book.wrong("I56", f"{what} was reported, and not by {live.caller}")
+    if book.at >= live.deadline:
+        book.wrong("I56", f"{what} was reported after its lease had ended")
 
 
 def _succeed(book: Book, step: StepRecord, data: Json, data_ref: str) -> None:
@@ -369,7 +407,7 @@ def _attempt_lost(book: Book, event: ev.AttemptLost) -> None:
         return
     live = book.remove_in_flight(step)
     if live is not None:
-        gone = live.owner != book.owner
+        gone = live.owner != book.owner and not live.caller
         given_up = book.cancel_by is not None and book.at >= book.cancel_by
         if event.failure_class == "timeout" and book.at < live.deadline:
             early = (live.deadline - book.at) / 1e6
@@ -463,6 +501,7 @@ def _step_cancelled(book: Book, event: ev.StepCancelled) -> None:
 STEP_CHECKS: dict[type[ev.Event], Callable[[Book, Any], None]] = {
     ev.AttemptStarted: _attempt_started,
     ev.AttemptSpawned: _attempt_spawned,
+    ev.LeaseExtended: _lease_extended,
     ev.AttemptReported: _attempt_reported,
     ev.ReportIgnored: _report_ignored,
     ev.AttemptLost: _attempt_lost,

@@ -34,6 +34,7 @@ ORIGIN_KEYS = (
     "carried",
     "left_out",
     "untrusted",
+    "caller",
     "request",
 )
 """The fields in which a run records the origin of its plan; not part of the plan."""

@@ -12,6 +12,7 @@ from msgspec import Struct
 from leadhand.core.calendar import utc
 from leadhand.core.durations import text
 from leadhand.core.lint.rules import RULES
+from leadhand.core.policy import Policy
 from leadhand.core.visible import visible_name
 from leadhand.core.wording import listed
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 TIMEOUT = RULES["timeout-missing"].code
 UNDO = ("undo-missing", "undo-risky")
+TIMEOUT_S = Policy().timeout_s
 CUT = "findings-cut"
 """The plan was too large for the linter."""
 OWN = frozenset({"effects-undeclared", "budget-missing", TIMEOUT, *UNDO})
@@ -56,6 +58,7 @@ class Reviewed(Struct, kw_only=True):
     people: int = 0
     approved_by: list[str] = []
     approval_s: float | None = None
+    timeout_s: float = TIMEOUT_S
     instants: Mapping[str, int] = {}
     now: int = 0
 
@@ -69,7 +72,7 @@ def checks(findings: Iterable[ReviewFinding], known: Reviewed) -> list[ReviewChe
         *_claims(known),
         *_characters(known),
         _untrusted(known),
-        _timeouts(found),
+        _timeouts(found, known),
         _rollback(found, known),
         _budget(known),
         *_approvals(known),
@@ -115,18 +118,22 @@ def _characters(known: Reviewed) -> Iterator[ReviewCheck]:
 
 def _untrusted(known: Reviewed) -> ReviewCheck:
     if known.untrusted:
-        told = "data from outside was read before this was proposed, and may have influenced it"
+        told = "proposed by an agent, or after results of an untrusted worker, which may steer it"
         return _check("untrusted input", "warning", told)
-    return _check("untrusted input", "ok", "no data from outside was read before it was proposed")
+    told = "no worker that is declared untrusted had reported before this was proposed"
+    return _check("untrusted input", "ok", told)
 
 
-def _timeouts(found: list[ReviewFinding]) -> ReviewCheck:
+def _timeouts(found: list[ReviewFinding], known: Reviewed) -> ReviewCheck:
     missing = [each.step for each in found if each.rule == TIMEOUT and each.step]
     if any(each.rule == CUT for each in found):
         return _check("timeouts", "note", "not checked: the plan is too large for the linter")
     if not missing:
-        return _check("timeouts", "ok", "every step with declared side effects has a timeout")
-    return _check("timeouts", "note", "side effects, and no timeout", missing)
+        told = "every step with declared side effects has a timeout of its own"
+        return _check("timeouts", "ok", told)
+    limit = text(known.timeout_s)
+    told = f"side effects, and no timeout of its own: an attempt may take {limit}, the default"
+    return _check("timeouts", "note", told, missing)
 
 
 def _rollback(found: list[ReviewFinding], known: Reviewed) -> ReviewCheck:
@@ -176,7 +183,8 @@ def _expiry(known: Reviewed) -> ReviewCheck:
     if late:
         told = f"given now, it expires at {utc(ends)}, before the start time of these steps"
         return _check("expiry", "warning", told, late)
-    return _check("expiry", "ok", f"the approval expires after {text(known.approval_s)}")
+    told = f"the approval expires {text(known.approval_s)} after it was given"
+    return _check("expiry", "ok", told)
 
 
 def _lint(found: list[ReviewFinding]) -> Iterator[ReviewCheck]:

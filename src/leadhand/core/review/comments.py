@@ -20,6 +20,12 @@ if TYPE_CHECKING:
     from leadhand.core.state.records import Comment
 
 NOT_ANSWERED = "not answered"
+COMMENTS_MAX = 50
+"""The most comments of one request for changes."""
+COMMENT_CHARS = 2000
+"""The longest comment: a planner is told all of it."""
+ROWS_MAX = 100
+"""The most comments that a review shows: the newest."""
 
 
 class CommentRow(Struct, kw_only=True):
@@ -58,12 +64,13 @@ def answer_line(answer: CommentAnswer) -> str:
 
 
 def comment_rows(state: State) -> list[CommentRow]:
-    """Return the comments since the last approved revision."""
+    """Return the newest comments since the last approved revision."""
     docs = {ident: step.doc for ident, step in state.steps.items()}
     if state.pending is not None:
         docs |= {str(step["id"]): step for step in state.pending.add}
         for ident in state.pending.cancel:
             docs.pop(ident, None)
+    told = [each for each in state.comments if each.revision > state.revision]
     return [
         CommentRow(
             id=each.id,
@@ -76,8 +83,7 @@ def comment_rows(state: State) -> list[CommentRow]:
             reason=each.answer.reason if each.answer else "",
             fact=_fact(each, docs, state),
         )
-        for each in state.comments
-        if each.revision > state.revision
+        for each in told[-ROWS_MAX:]
     ]
 
 

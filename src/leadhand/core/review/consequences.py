@@ -12,25 +12,50 @@ from msgspec import Struct
 
 from leadhand.core.calendar import utc
 from leadhand.core.catalog import able_workers
+from leadhand.core.durations import text
 from leadhand.core.plan.graph import written_dependencies
 from leadhand.core.plan.model import failure_action_of
 from leadhand.core.visible import visible_name
 from leadhand.core.wording import listed
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from leadhand.core.catalog import Catalog
     from leadhand.core.plan.model import Doc
 
 NAMED_MAX = 8
+NOT_VERIFIED = "not verified: it has no check of its result"
+"""Said of a rollback plan in which nothing tells whether its goal is reached."""
+ORDER_MAX = 4
+"""The number of lines in which steps are told in order; later ones share a line."""
+ORDINALS = {2: "second", 3: "third", 4: "fourth", 5: "fifth"}
+TOPICS = {
+    "approvals": "Approvals",
+    "start": "What runs",
+    "changes": "Side effects",
+    "undo": "Rollback",
+    "failure": "If a step fails",
+    "cost": "Cost",
+    "asks": "Asks again",
+    "covers": "Covers",
+    "reject": "If rejected",
+}
+"""By topic: its label, in the order in which they are told."""
+WHEN_FAILED = {
+    "abort": "the run stops",
+    "rollback": "the run stops and is rolled back",
+    "continue": "the run continues without it",
+    "escalate": "a person is asked",
+}
+"""By failure action, once the retries are used up."""
 
 
 class Consequence(Struct, kw_only=True):
     """One thing that an approval leads to."""
 
     topic: str
-    """`start`, `changes`, `asks`, `cost` or `undo`."""
+    """`approvals`, `start`, `changes`, `undo`, `failure`, `cost`, `asks`, `covers` or `reject`."""
     text: str
     """What happens, in words, without the names of the steps."""
     steps: list[str]
@@ -72,6 +97,21 @@ class Approved(NamedTuple):
     planner: str = ""
     """The planner that may revise the plan, or continue it."""
     final: bool = True
+    kept: Sequence[Doc] = ()
+    """The steps of earlier revisions that are still to run, unchanged."""
+    heirs: Mapping[str, str] = {}
+    """By step that was replaced: the step that took its place."""
+    people: int = 0
+    """How many must approve; 0 where that is not known yet, or nothing waits."""
+    given: Sequence[str] = ()
+    """The people who have approved so far."""
+    approvers: Collection[str] = ()
+    """The people who may approve; empty: the policy names none."""
+    starter: str = ""
+    """The person who started the run: may be the first of several approvers, not a later one."""
+    approval_s: float | None = None
+    done: int = 0
+    """How many steps have ended with success."""
 
 
 def step_facts(known: Approved) -> dict[str, StepFacts]:
@@ -105,18 +145,102 @@ def _undo(step: Doc, plan: Doc) -> str:
     named = plan.get("rollback_plan")
     if isinstance(named, str):
         return f"by the rollback plan {visible_name(named)}, if the library has it"
-    return "by the rollback plan" if named else ""
+    if not named:
+        return ""
+    return f"by the rollback plan{'' if _is_checked(named) else f', {NOT_VERIFIED}'}"
+
+
+def _is_checked(plan: object) -> bool:
+    """Return whether something in a rollback plan tells that its goal is reached (LH604)."""
+    if not isinstance(plan, dict):
+        return False
+    goal, steps = plan.get("goal"), [step for step in plan.get("steps") or () if _has_id(step)]
+    if isinstance(goal, dict) and (goal.get("acceptance") or goal.get("want")):
+        return True
+    waited_for = {name for step in steps for name in written_dependencies(step)}
+    last = [step for step in steps if step["id"] not in waited_for]
+    return any(step.get("success_criteria") for step in last)
+
+
+def _has_id(step: object) -> bool:
+    return isinstance(step, dict) and "id" in step
 
 
 def consequences(known: Approved, facts: Mapping[str, StepFacts]) -> list[Consequence]:
-    """Return what an approval leads to, the most important first."""
+    """Return what an approval leads to, the most important first.
+
+    The steps that were approved before and are still to run count too.
+    """
+    known, apart = _without_apart(known)
+    facts = _with_kept(known, facts)
     return [
-        *_start(known, facts),
+        *_approvals(known),
+        *_start(known, apart),
         *_changes(known, facts),
-        *_asks(known, facts),
+        *_way_back(known, facts),
+        *_failure(known),
         *_cost(known),
-        *_way_back(facts),
+        *_asks(known, facts),
+        *_covers(known),
+        *_reject(known),
     ]
+
+
+def in_short(known: Approved, facts: Mapping[str, StepFacts]) -> str:
+    """Return what an approval leads to, in a few short sentences."""
+    known, _apart = _without_apart(known)
+    count, facts = len(known.steps) + len(known.kept), _with_kept(known, facts)
+    when = f"after the {_last(known)} approval" if known.people > 1 else "once it is approved"
+    if not count:
+        return f"No step is added{', and some are removed' if known.cancel else ''}."
+    size = f"{count} step{'s' if count != 1 else ''} run{'s' if count == 1 else ''} {when}"
+    if known.kept:
+        size += f" ({len(known.steps)} to approve, {len(known.kept)} approved before)"
+    later = {step: at for step, at in known.instants.items() if at > known.now}
+    if len(later) == 1:
+        ((step, at),) = later.items()
+        size += f", {visible_name(step)} not before {utc(at)}"
+    elif later:
+        size += f", {len(later)} of them not before {utc(min(later.values()))}"
+    return f"{size}. {_effects_in_short(facts)} {_cost_in_short(known)}"
+
+
+def _without_apart(known: Approved) -> tuple[Approved, list[str]]:
+    """Return what is known without the kept steps that do not wait for any step to be approved.
+
+    Also return the ids of those steps.
+    """
+    waits = _waits([*known.steps, *known.kept], known.heirs)
+    behind = {str(step["id"]) for step in known.steps}
+    for wave in _waves(waits):
+        behind.update(step for step in wave if not behind.isdisjoint(waits[step]))
+    kept = [step for step in known.kept if str(step["id"]) in behind]
+    apart = [str(step["id"]) for step in known.kept if str(step["id"]) not in behind]
+    return known._replace(kept=kept), apart
+
+
+def _with_kept(known: Approved, facts: Mapping[str, StepFacts]) -> Mapping[str, StepFacts]:
+    return {**facts, **{str(step["id"]): _facts(step, known) for step in known.kept}}
+
+
+def _effects_in_short(facts: Mapping[str, StepFacts]) -> str:
+    effects = sorted({effect for each in facts.values() for effect in each.effects})
+    lasting = [step for step, each in facts.items() if each.effects and not each.undo]
+    silent = [step for step, each in facts.items() if each.silent]
+    told = []
+    if effects:
+        back = f"cannot be rolled back: {listed(map(visible_name, lasting), NAMED_MAX)}"
+        if not lasting:
+            unsure = any(NOT_VERIFIED in each.undo for each in facts.values() if each.effects)
+            back = f"can be rolled back{' (not verified)' if unsure else ''}"
+        told.append(f"Side effects: {listed(map(visible_name, effects), NAMED_MAX)}; {back}.")
+    if silent:
+        told.append(f"Side effects not known: {listed(map(visible_name, silent), NAMED_MAX)}.")
+    return " ".join(told) or "No side effects, as the workers declare."
+
+
+def _cost_in_short(known: Approved) -> str:
+    return "No cost limit." if known.budget is None else f"Cost limit: {known.budget:g}."
 
 
 def consequence_line(each: Consequence) -> str:
@@ -125,19 +249,102 @@ def consequence_line(each: Consequence) -> str:
     return f"{each.text}: {named}" if named else each.text
 
 
-def _start(known: Approved, facts: Mapping[str, StepFacts]) -> Iterator[Consequence]:
-    timed = {step: at for step, at in known.instants.items() if at > known.now}
-    first = [step for step, each in facts.items() if each.first]
-    if at_once := [step for step in first if step not in timed]:
-        yield Consequence(topic="start", text="starts at once", steps=at_once)
-    for step, at in sorted(timed.items(), key=lambda item: (item[1], item[0])):
-        after = "" if step in first else ", after the steps before it"
-        yield Consequence(topic="start", text=f"starts at {utc(at)} or later{after}", steps=[step])
-    rest = [step for step, each in facts.items() if not each.first and step not in timed]
-    if rest:
-        yield Consequence(topic="start", text="starts after the steps before it", steps=rest)
+def _told(topic: str, text: str, steps: Iterable[str] = ()) -> Consequence:
+    return Consequence(topic=topic, text=text, steps=[*steps])
+
+
+def _approvals(known: Approved) -> Iterator[Consequence]:
+    if known.people == 1:
+        yield _told("approvals", "one is enough")
+    elif known.people:
+        by = f" (by {listed(map(visible_name, known.given))})" if known.given else ""
+        left = known.people - len(known.given)
+        who = "another person" if left == 1 else f"{left} other people" * bool(known.given)
+        may = f"; approvers: {listed(map(visible_name, known.approvers))}"
+        yield _told(
+            "approvals",
+            f"{len(known.given)} of {known.people} given{by}: {who or f'{left} different people'} "
+            f"must approve before anything starts{may if known.approvers else ''}{_starter(known)}",
+        )
+
+
+def _starter(known: Approved) -> str:
+    """Return whether the approval of the person who started the run counts."""
+    if not known.starter or known.starter in known.given:
+        return ""
+    name = visible_name(known.starter)
+    if known.given:
+        return f"; not {name}, who started the run and can only be the first"
+    if known.approvers and known.starter not in known.approvers:
+        return ""
+    return f"; {name}, who started the run, counts only as the first"
+
+
+def _last(known: Approved) -> str:
+    return ORDINALS.get(known.people, "last")
+
+
+def _start(known: Approved, apart: list[str]) -> Iterator[Consequence]:
+    """Yield the steps in the order in which they start, then what does not start any more."""
+    first = f"after the {_last(known)} approval" if known.people > 1 else "at once"
+    waves = _waves(_waits([*known.steps, *known.kept], known.heirs))
+    lines: list[tuple[str, list[str]]] = []
+    for number, wave in enumerate(waves):
+        when = "then" if number else first
+        timed = {step: at for step in wave if (at := known.instants.get(step, 0)) > known.now}
+        if rest := [step for step in wave if step not in timed]:
+            lines.append((when, rest))
+        for step, at in sorted(timed.items(), key=lambda item: (item[1], item[0])):
+            after = "" if when == "at once" else f"{when}, "
+            lines.append((f"{after}at {utc(at)}, or at once if that has passed", [step]))
+    if len(lines) > ORDER_MAX:
+        plain = [step for when, wave in lines[ORDER_MAX:] if when == "then" for step in wave]
+        timed_later = [line for line in lines[ORDER_MAX:] if line[0] != "then"]
+        more = [("then, each after the steps that it depends on", plain)] if plain else []
+        lines = [*lines[:ORDER_MAX], *more, *timed_later]
+    for when, steps in lines:
+        yield _told("start", when, steps)
+    if known.kept:
+        named = (str(step["id"]) for step in known.kept)
+        yield _told("start", "of these, approved before and unchanged", named)
+    if apart:
+        yield _told("start", "approved before, do not wait for this approval", apart)
+    replaced = [str(step["supersedes"]) for step in known.steps if step.get("supersedes")]
+    if replaced:
+        yield _told("start", "replaced", replaced)
     if known.cancel:
-        yield Consequence(topic="start", text="removed, never starts", steps=[*known.cancel])
+        yield _told("start", "removed", known.cancel)
+
+
+def _waits(steps: Sequence[Doc], heirs: Mapping[str, str]) -> dict[str, set[str]]:
+    """Return, by step, those of the steps that it waits for."""
+    names = {str(step["id"]) for step in steps}
+    return {
+        str(step["id"]): {heirs.get(each, each) for each in written_dependencies(step)} & names
+        for step in steps
+    }
+
+
+def _waves(waits: Mapping[str, set[str]]) -> list[list[str]]:
+    """Return the steps by how many others must end before them, one after the other."""
+    left = {step: len(before) for step, before in waits.items()}
+    behind: dict[str, list[str]] = {}
+    for step, before in waits.items():
+        for each in before:
+            behind.setdefault(each, []).append(step)
+    waves: list[list[str]] = []
+    ready = [step for step, count in left.items() if not count]
+    while ready:
+        waves.append(ready)
+        after: list[str] = []
+        for step in ready:
+            del left[step]
+            for each in behind.get(step, ()):
+                left[each] -= 1
+                if not left[each]:
+                    after.append(each)
+        ready = after
+    return [*waves, [*left]] if left else waves  # a cycle: the linter reports it
 
 
 def _changes(known: Approved, facts: Mapping[str, StepFacts]) -> Iterator[Consequence]:
@@ -149,41 +356,64 @@ def _changes(known: Approved, facts: Mapping[str, StepFacts]) -> Iterator[Conseq
         for name in each.silent:
             silent.setdefault(name, []).append(step)
     for effect in sorted(effects):
-        yield Consequence(topic="changes", text=f"changes {effect}", steps=effects[effect])
+        yield _told("changes", visible_name(effect), effects[effect])
     for name in sorted(silent):
-        yield Consequence(
-            topic="changes",
-            text=f"unknown: worker {visible_name(name)} declares no effects",
-            steps=silent[name],
-        )
+        told = f"unknown: worker {visible_name(name)} declares no effects"
+        yield _told("changes", told, silent[name])
     if not effects and not silent and known.steps:
-        told = "nothing: the workers declare that they have no side effects"
-        yield Consequence(topic="changes", text=told, steps=[])
+        yield _told("changes", "none, as the workers declare")
 
 
-def _asks(known: Approved, facts: Mapping[str, StepFacts]) -> Iterator[Consequence]:
-    people = [step for step, each in facts.items() if each.person]
-    alone = [step for step, each in facts.items() if not each.person]
-    if alone:
-        yield Consequence(topic="asks", text="runs without asking again", steps=alone)
-    if people:
-        yield Consequence(topic="asks", text="asks a person to carry it out", steps=people)
-    asking = [str(step["id"]) for step in known.steps if _asks_when_failed(step, known)]
-    if asking:
-        told = "asks a person if it fails and no recovery is left"
-        yield Consequence(topic="asks", text=told, steps=asking)
-    if known.planner:
-        more = "" if known.final else "continues after these steps, and "
-        told = (
-            f"planner {visible_name(known.planner)} {more}may revise the plan: within this "
-            "approval without asking, beyond it only with a new approval"
-        )
-        yield Consequence(topic="asks", text=told, steps=[])
+def _way_back(known: Approved, facts: Mapping[str, StepFacts]) -> Iterator[Consequence]:
+    changing = {step: each for step, each in facts.items() if each.effects or each.silent}
+    if lasting := [s for s, each in changing.items() if not each.undo and each.effects]:
+        yield _told("undo", "cannot be rolled back", lasting)
+    ways: dict[str, list[str]] = {}
+    for step, each in changing.items():
+        if each.undo:
+            ways.setdefault(each.undo, []).append(step)
+    for way, steps in ways.items():
+        yield _told("undo", f"can be rolled back, {way}", steps)
+    if any(not isinstance(step.get("undo"), dict) for step in (*known.steps, *known.kept)) and ways:
+        yield from _rollback_plan(known.plan.get("rollback_plan"))
+    if unknown := [s for s, each in changing.items() if not each.undo and not each.effects]:
+        yield _told("undo", "not known: neither side effects nor an undo are declared", unknown)
+    if not changing and facts:
+        yield _told("undo", "nothing to undo")
 
 
-def _asks_when_failed(step: Doc, known: Approved) -> bool:
+def _rollback_plan(plan: object) -> Iterator[Consequence]:
+    """Yield what a rollback plan does, step by step."""
+    steps = plan.get("steps") if isinstance(plan, dict) else None
+    if not isinstance(steps, list):
+        return
+    by_id = {str(each["id"]): each for each in steps if isinstance(each, dict) and "id" in each}
+    order = (step for wave in _waves(_waits([*by_id.values()], {})) for step in wave)
+    doing = (f"{visible_name(step)} ({_doing(by_id[step])})" for step in order)
+    yield _told("undo", f"the rollback plan runs {listed(doing, NAMED_MAX)}")
+
+
+def _doing(step: Doc) -> str:
+    words = (str(step.get(field) or "") for field in ("worker", "action"))
+    return " ".join(visible_name(word) for word in words if word)
+
+
+def _failure(known: Approved) -> Iterator[Consequence]:
+    """Yield what happens when a step fails, after its retries."""
+    found: dict[str, list[str]] = {}
+    for step in (*known.steps, *known.kept):
+        found.setdefault(_when_failed(step, known), []).append(str(step["id"]))
+    for told, steps in found.items():
+        yield _told("failure", told, steps if len(found) > 1 else ())
+
+
+def _when_failed(step: Doc, known: Approved) -> str:
     action = failure_action_of(step.get("failure_action"))
-    return action == "escalate" or (action in (None, "replan") and not known.planner)
+    if action in (None, "replan"):
+        action = "replan" if known.planner else "escalate"
+    if action == "replan":
+        return f"planner {visible_name(known.planner)} may revise the plan"
+    return WHEN_FAILED[action]
 
 
 def _cost(known: Approved) -> Iterator[Consequence]:
@@ -192,23 +422,42 @@ def _cost(known: Approved) -> Iterator[Consequence]:
         told = f"at most {known.budget:g}, the budget of the run{spent}"
     else:
         told = "no limit: the run has no budget"
-    about = f"the steps declare {known.cost:g}" if known.cost else "the steps declare no cost"
-    yield Consequence(topic="cost", text=f"{told}; {about}", steps=[])
+    which = "the steps to approve" if known.kept else "the steps"
+    about = f"{which} declare {known.cost:g}" if known.cost else f"{which} declare no cost"
+    yield _told("cost", f"{told}; {about}")
 
 
-def _way_back(facts: Mapping[str, StepFacts]) -> Iterator[Consequence]:
-    changing = {step: each for step, each in facts.items() if each.effects or each.silent}
-    ways: dict[str, list[str]] = {}
-    for step, each in changing.items():
-        if each.undo:
-            ways.setdefault(each.undo, []).append(step)
-    for way, steps in ways.items():
-        yield Consequence(topic="undo", text=f"can be rolled back, {way}", steps=steps)
-    if lasting := [s for s, each in changing.items() if not each.undo and each.effects]:
-        yield Consequence(topic="undo", text="cannot be rolled back", steps=lasting)
-    if unknown := [s for s, each in changing.items() if not each.undo and not each.effects]:
-        told = "not known: neither side effects nor an undo are declared"
-        yield Consequence(topic="undo", text=told, steps=unknown)
-    if not changing and facts:
-        told = "nothing to undo: the steps declare no side effects"
-        yield Consequence(topic="undo", text=told, steps=[])
+def _asks(known: Approved, facts: Mapping[str, StepFacts]) -> Iterator[Consequence]:
+    people = [step for step, each in facts.items() if each.person]
+    if people:
+        yield _told("asks", "a person carries it out", people)
+    if known.planner:
+        name = visible_name(known.planner)
+        more = "" if known.final else f"planner {name} continues after these steps; asked again "
+        beyond = f"only if planner {name} goes beyond this approval"
+        yield _told("asks", f"{more}{beyond}; it may revise the plan within it")
+    elif not people and known.steps:
+        yield _told("asks", "no, unless a step fails")
+
+
+def _covers(known: Approved) -> Iterator[Consequence]:
+    if not known.steps:
+        return
+    yield _told(
+        "covers",
+        "exactly these steps, inputs and worker versions; anything else needs another approval",
+    )
+    if known.approval_s:
+        yield _told(
+            "covers",
+            f"an approval expires {text(known.approval_s)} after it was given: "
+            "what has not started by then is held",
+        )
+
+
+def _reject(known: Approved) -> Iterator[Consequence]:
+    if known.people:
+        done = f"; what {known.done} finished step{'s' * (known.done != 1)} did stays" * bool(
+            known.done
+        )
+        yield _told("reject", f"none of these steps runs, and the run ends as rejected{done}")

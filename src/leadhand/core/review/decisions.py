@@ -12,6 +12,7 @@ from leadhand.core.catalog import Catalog
 from leadhand.core.decide.effects import Effect, Notify
 from leadhand.core.hashing import canonical, digest
 from leadhand.core.promises import claim_lines, may_widen, widenings
+from leadhand.core.review.agents import refuse_agent_approval
 from leadhand.core.review.approval import (
     Approval,
     binding,
@@ -21,7 +22,7 @@ from leadhand.core.review.approval import (
     versions,
     was_shown,
 )
-from leadhand.core.review.comments import comment_line
+from leadhand.core.review.comments import COMMENT_CHARS, COMMENTS_MAX, comment_line
 from leadhand.core.review.identity import namesake, odd_name, same_person_key
 from leadhand.core.review.ruling import (
     PlanReach,
@@ -314,6 +315,7 @@ def approve(
             f"not begin with {shown[:64]}. Fix: review it again with `leadhand review "
             f"{state.run}`"
         )
+    refuse_agent_approval(state, revision.people, reach_of(state, revision.add), actor)
     refuse_second_approval(state, revision.approvals, actor, said.key, revision.people)
     expires = expiry_of(state, expires, now)
     given = ev.ApprovalGiven(
@@ -447,6 +449,8 @@ def request_changes(
             "or reject it"
         )
     known = {*(str(doc["id"]) for doc in revision.add), *state.steps}
+    if len(comments) > COMMENTS_MAX:
+        raise UsageError(f"{len(comments)} comments at once. Fix: at most {COMMENTS_MAX}")
     given = [{"text": text}, *comments] if text else [*comments]
     found: list[ev.StepComment] = []
     for number, each in enumerate(given, len(state.comments) + 1):
@@ -455,6 +459,11 @@ def request_changes(
             raise UsageError(f"revision {revision.number} has no step {step[:100]}")
         if not said:
             raise UsageError(f"the comment on {step or 'the plan'} has no text")
+        if len(said) > COMMENT_CHARS:
+            raise UsageError(
+                f"the comment on {step or 'the plan'} has {len(said):,} characters. "
+                f"Fix: at most {COMMENT_CHARS:,}"
+            )
         found.append(ev.StepComment(f"c{number}", said, step))
     words = text if len(found) == 1 and text else "; ".join(map(comment_line, found))
     told = words or "no changes were named"

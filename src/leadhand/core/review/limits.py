@@ -42,7 +42,9 @@ MOST = (
     "approval_s",
 )
 POOLS = ("worker_concurrency", "resources")
-WORD = ("auto_risk", "review", "rules", "reviewers", "approvers")
+AGENTS = "agent_risk"
+"""Listed only where it is set: by default an agent approves nothing."""
+WORD = ("auto_risk", AGENTS, "review", "rules", "reviewers", "approvers")
 PACE = (
     "backoff_s",
     "backoff_factor",
@@ -60,7 +62,8 @@ PACE = (
 def limits_of(policy: Policy) -> Doc:
     """Return all constants of a policy that allow more or less, in full: defaults may change."""
     found: Doc = {name: _number(getattr(policy, name)) for name in MOST}
-    return found | {name: msgspec.to_builtins(getattr(policy, name)) for name in (*POOLS, *WORD)}
+    words = [name for name in (*POOLS, *WORD) if name != AGENTS or policy.agent_risk]
+    return found | {name: msgspec.to_builtins(getattr(policy, name)) for name in words}
 
 
 def _number(value: float | None) -> float | None:
@@ -70,8 +73,8 @@ def _number(value: float | None) -> float | None:
 
 def loosened_limits(before: Doc, policy: Policy) -> list[str]:
     """Return a phrase for each way in which a policy allows more than `before`."""
-    after = limits_of(policy)
-    known = {name: value for name, value in before.items() if name in after}
+    after = {AGENTS: "", **limits_of(policy)}
+    known = {name: value for name, value in {AGENTS: "", **before}.items() if name in after}
     found: list[str] = []
     for name, value in known.items():
         if name in MOST:
@@ -112,6 +115,8 @@ def _as_strict(name: str, before: Json, after: Json) -> bool:
     match name:
         case "auto_risk":
             return RISKS.index(worst(after)) <= RISKS.index(worst(before))
+        case "agent_risk":
+            return not after or (bool(before) and RISKS.index(after) <= RISKS.index(before))
         case "review":
             return after or not before
         case "reviewers":

@@ -232,6 +232,13 @@ def ruling(
     return found
 
 
+def rule_asks(state: State, wanted: PlanReach) -> bool:
+    """Return whether a rule of the policy asks for people, or may: findings are not known here."""
+    tainted = state.permits.tainted
+    fitting = (r for r in state.policy.rules if _fits(r, wanted, ("unknown",), tainted=tainted))
+    return any(rule.then != "allow" for rule in fitting)
+
+
 def is_reviewed_document(state: State) -> bool:
     """Return whether the run is of a document that names its planner and that a person allowed."""
     named = state.started is not None and state.started.plan.get("planner")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from leadhand.core.durations import text
 from leadhand.core.plan.model import FAILURE_ACTIONS, Doc, Json
 from leadhand.core.plan.references import find
 
@@ -45,8 +46,11 @@ class StepForm(Struct, kw_only=True):
     """The parameters of the step first, then the fields that every step has."""
 
 
-def step_form(step: Doc, others: list[str], catalog: Catalog) -> StepForm:
-    """Return the form of a step; `others` are the ids of the other steps of the plan."""
+def step_form(step: Doc, others: list[str], catalog: Catalog, timeout_s: float) -> StepForm:
+    """Return the form of a step; `others` are the ids of the other steps of the plan.
+
+    `timeout_s` is the timeout of steps that have none of their own.
+    """
     ident, action = str(step["id"]), str(step.get("action", ""))
     root = f"steps[{json.dumps(ident)}]"
     offer = catalog.offer(str(step.get("worker", "")), action)
@@ -62,12 +66,13 @@ def step_form(step: Doc, others: list[str], catalog: Catalog) -> StepForm:
     before = list(step.get("depends_on") or ())
     named = [each if isinstance(each, str) else each.get("step") for each in before]
     waits = [*before, *(each for each in others if each not in named)][:CHOICES_MAX]
+    limit = text(offer.timeout_s if offer and offer.timeout_s else timeout_s)
     general = [
         ("worker", "choice", workers, ""),
         ("depends_on", "steps", waits, ""),
-        ("not_before", "text", [], "02:00 Europe/Berlin"),
-        ("timeout", "text", [], "30 minutes"),
-        ("retry", "json" if isinstance(step.get("retry"), dict) else "text", [], "3"),
+        ("not_before", "text", [], "such as 02:00 Europe/Berlin"),
+        ("timeout", "text", [], f"default: {limit}"),
+        ("retry", "json" if isinstance(step.get("retry"), dict) else "text", [], "such as 3"),
         ("failure_action", "choice", [*FAILURE_ACTIONS], ""),
     ]
     fields += [

@@ -20,7 +20,7 @@ from leadhand.core.plan.revisions import head_of, held_by, origin_of, plan_of
 from leadhand.core.promises import claim_lines, is_persons, may_widen, widenings
 from leadhand.core.review.approval import ApprovalRow, approval_row, binding, plan_binding, versions
 from leadhand.core.review.assessment import Assessment, assess
-from leadhand.core.review.checklist import ReviewCheck, Reviewed, checks
+from leadhand.core.review.checklist import TIMEOUT_S, ReviewCheck, Reviewed, checks
 from leadhand.core.review.comments import CommentRow, comment_rows
 from leadhand.core.review.consequences import (
     Approved,
@@ -28,6 +28,7 @@ from leadhand.core.review.consequences import (
     StepFacts,
     consequence_line,
     consequences,
+    in_short,
     step_facts,
 )
 from leadhand.core.review.decisions import calendar_instants
@@ -64,8 +65,11 @@ class Revisable(Struct, kw_only=True):
 class FullAssessment(Assessment, kw_only=True):
     """Steps in short, what an approval of them leads to, and the checklist."""
 
+    in_short: str
+    """What happens when it is approved, in a few short sentences."""
     consequences: list[Consequence]
-    """What happens when it is approved: start, changes, questions, cost, undo."""
+    """The same in lines by topic: missing approvals, order of the steps, side effects, rollback,
+    failure, cost, questions, what is covered, and what a rejection leads to."""
     checks: list[ReviewCheck]
     """The checklist: what is in order, and what to consider."""
     step_facts: dict[str, StepFacts]
@@ -99,6 +103,8 @@ class ReviewDocument(FullAssessment, kw_only=True):
     """The hash of the revision."""
     author: str
     """The planner or person who proposed it."""
+    because: str
+    """Why it was proposed, as its author says: the reason of a re-plan or of an amendment."""
     binding: str
     """One hash of everything that an approval covers."""
     digest: str
@@ -158,7 +164,7 @@ class ReviewDocument(FullAssessment, kw_only=True):
     outside: list[str]
     """What is outside the envelope, in words."""
     untrusted: bool
-    """Whether data from outside was read before it was proposed."""
+    """Whether results of a worker that is declared untrusted were read before it was proposed."""
     approved_before: bool
     """Whether an earlier revision of the run was approved."""
     changes: list[ChangeRow]
@@ -236,6 +242,7 @@ def review_document(state: State, now: Now) -> ReviewDocument:
     reviewed = _reviewed(state, approved, facts, claims, odd, outside)
     return ReviewDocument(
         **structs.asdict(known),
+        in_short=in_short(approved, facts),
         consequences=consequences(approved, facts),
         checks=checks(known.findings, reviewed),
         step_facts=facts,
@@ -251,6 +258,7 @@ def review_document(state: State, now: Now) -> ReviewDocument:
         revision=revision.number if revision else state.revision,
         revision_hash=revision.hash if revision else state.head,
         author=revision.author if revision else "",
+        because=revision.because if revision else "",
         binding=shown,
         digest=shown,
         people=revision.people if revision else 0,
@@ -302,6 +310,9 @@ def _approved(
 ) -> Approved:
     """Return what is known of the steps of a revision that would run."""
     revision = state.pending
+    after, heirs = plan_of(state)
+    names = {str(step["id"]) for step in add}
+    to_come = {str(step["id"]) for step in _to_come(state)} - names
     return Approved(
         steps=add,
         plan=head_of(state.started),
@@ -315,6 +326,14 @@ def _approved(
         spent=state.spent,
         planner=revisable.planner if revisable else "",
         final=revision.final if revision else state.final,
+        kept=[step for step in after.get("steps", ()) if str(step["id"]) in to_come],
+        heirs=heirs,
+        people=revision.people if revision else 0,
+        given=[each.actor for each in revision.approvals] if revision else (),
+        approvers=sorted(state.policy.approvers or ()),
+        starter=state.started.actor if state.started else "",
+        approval_s=state.policy.approval_s,
+        done=sum(step.status == "succeeded" for step in state.steps.values()),
     )
 
 
@@ -338,6 +357,24 @@ def _reviewed(
         people=revision.people if revision else 0,
         approved_by=[each.actor for each in revision.approvals] if revision else [],
         approval_s=state.policy.approval_s,
+        timeout_s=state.policy.timeout_s,
+        instants=approved.instants,
+        now=approved.now,
+        **claims,
+    )
+
+
+def _reviewed_plan(
+    approved: Approved, facts: dict[str, StepFacts], claims: Doc, odd: list[str], limits: Doc
+) -> Reviewed:
+    """Return what the checklist of a plan that does not run yet is made of."""
+    return Reviewed(
+        facts=facts,
+        budget=approved.budget,
+        rollback_plan=bool(approved.plan.get("rollback_plan")),
+        lookalikes=odd,
+        approval_s=approved.approval_s,
+        timeout_s=limits.get("timeout_s", TIMEOUT_S),
         instants=approved.instants,
         now=approved.now,
         **claims,
@@ -390,23 +427,22 @@ def plan_review(
     odd = lookalikes({"plan": head, "params": dict(params)}, steps)
     instants, planner = calendar_instants(steps, now), str(plan.get("planner") or "")
     approved = Approved(
-        list(steps), head, catalog, instants, wanted.cost, budget, now.latest, planner=planner
+        list(steps),
+        head,
+        catalog,
+        instants,
+        wanted.cost,
+        budget,
+        now.latest,
+        planner=planner,
+        approval_s=limits.get("approval_s"),
     )
     facts = step_facts(approved)
-    reviewed = Reviewed(
-        facts=facts,
-        budget=budget,
-        rollback_plan=bool(head.get("rollback_plan")),
-        lookalikes=odd,
-        approval_s=limits.get("approval_s"),
-        instants=instants,
-        now=now.latest,
-        **claims,
-    )
     found = PlanReview(
         **structs.asdict(known),
+        in_short=in_short(approved, facts),
         consequences=consequences(approved, facts),
-        checks=checks(known.findings, reviewed),
+        checks=checks(known.findings, _reviewed_plan(approved, facts, claims, odd, limits)),
         step_facts=facts,
         name=plan_name(plan),
         plan=head,

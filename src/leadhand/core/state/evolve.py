@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from leadhand.core import events as ev
 from leadhand.core.carried import carried_results
-from leadhand.core.catalog import Catalog, able_workers
+from leadhand.core.catalog import CALLER, Catalog, able_workers
 from leadhand.core.durations import seconds
 from leadhand.core.plan.graph import dependencies
 from leadhand.core.plan.parameters import with_secrets
@@ -523,6 +523,12 @@ def _install(state: State, revision: Revision, event: ev.RevisionApproved, waits
             expires=event.expires,
         )
     state.unsettled += len(revision.add)
+    if not state.has_callers:
+        workers = state.catalog.workers
+        named = {
+            name for doc in revision.add for name in (doc["worker"], *doc.get("alternatives", ()))
+        }
+        state.has_callers = any(name in workers and workers[name].kind == CALLER for name in named)
     for doc in revision.add:
         old = doc.get("supersedes")
         if old:
@@ -659,6 +665,9 @@ def _attempt_started(state: State, event: ev.AttemptStarted, at: int) -> None:
     step.answered = False
     step.attempts = event.attempt
     step.worker = event.worker
+    step.caller, step.limit = event.caller, event.limit
+    if event.caller:
+        state.handed_out += 1
     state.backing_off.pop(step.id, None)
     if not step.started:
         step.started = at
@@ -690,15 +699,17 @@ def _release(state: State, step: StepState, at: int) -> None:
     if state.lost_in_flight and state.lost_in_flight[0] == (step.id, epoch):
         state.lost_in_flight.popleft()
     step.epoch = 0
+    if step.with_caller:
+        state.handed_out -= 1
     state.busy_workers[step.worker] -= 1
-    parked = state.ready.parked
+    parked = state.ready.parked or state.offered.parked
     if parked:
-        state.ready.unpark(f"worker {step.worker}")
+        state.unpark(f"worker {step.worker}")
     if "uses" in step.doc:
         for name, amount in uses_of(step.doc):
             state.busy_resources[name] -= amount
             if parked:
-                state.ready.unpark(f"resource {name}")
+                state.unpark(f"resource {name}")
     if state.policy.budget is not None:
         state.reserved -= state.price(step)
 
@@ -715,10 +726,18 @@ def _attempt_spawned(state: State, event: ev.AttemptSpawned, _at: int) -> None:
         raise IllegalEvent(f"epoch {event.epoch} is not the current one of step {event.step}")
 
 
+def _lease_extended(state: State, event: ev.LeaseExtended, _at: int) -> None:
+    step = _current(state, event.step, event.epoch, "running")
+    step.deadline = event.deadline
+    state.add_timer(event.deadline, step.status, step.id, event.epoch)
+
+
 def _attempt_reported(state: State, event: ev.AttemptReported, at: int) -> None:
     step = _current(state, event.step, event.epoch, "running")
     _release(state, step, at)
     step.report = event
+    if event.said:
+        step.said = {**(step.said or {}), str(event.attempt): event.said}
     if event.cost:
         state.spent += event.cost
         step.cost += event.cost
@@ -1067,6 +1086,7 @@ def _task_answered(state: State, step: StepState, event: ev.QuestionAnswered) ->
 
 STEP_HANDLERS: dict[type[ev.Event], Callable[[State, Any, int], None]] = {
     ev.AttemptStarted: _attempt_started,
+    ev.LeaseExtended: _lease_extended,
     ev.AttemptSpawned: _attempt_spawned,
     ev.AttemptReported: _attempt_reported,
     ev.ReportIgnored: _report_ignored,
@@ -1143,9 +1163,17 @@ def _run_hosted(state: State, event: ev.RunHosted, _at: int) -> None:
     state.owner = event.owner
     state.process = event.process
     state.goal_asked = state.goal_met is not None
-    state.lost_in_flight.extend(state.in_flight.items())
+    # A caller does not end with the host: its attempt is lost when its lease ends.
+    ended = [(s, e) for s, e in state.in_flight.items() if not state.steps[s].with_caller]
+    state.lost_in_flight.extend(ended)
     if state.planner.epoch:
         state.lost_in_flight.append(("", state.planner.epoch))
+
+
+def _link_used(state: State, event: ev.LinkUsed, _at: int) -> None:
+    if event.id in state.links:
+        raise IllegalEvent(f"link {event.id} was used twice")
+    state.links.add(event.id)
 
 
 def _run_paused(state: State, _event: ev.RunPaused, _at: int) -> None:
@@ -1210,6 +1238,7 @@ HANDLERS: dict[type[ev.Event], Callable[[State, Any, int], None]] = {
     **MODEL_HANDLERS,
     ev.RunStarted: _run_started,
     ev.RunHosted: _run_hosted,
+    ev.LinkUsed: _link_used,
     ev.RunPaused: _run_paused,
     ev.RunResumed: _run_resumed,
     ev.CancelRequested: _cancel_requested,

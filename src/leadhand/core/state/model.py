@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from leadhand.core import events as ev
-from leadhand.core.catalog import Catalog
+from leadhand.core.catalog import CALLER, Catalog
 from leadhand.core.decide.recovery import alternative
 from leadhand.core.hashing import canonical, digest
 from leadhand.core.plan.references import Artifact
@@ -67,6 +67,9 @@ REPLACEABLE = MOVABLE | {"failed", "skipped", "cancelled"}
 DROPPABLE = MOVABLE | {"failed", "skipped"}
 """Statuses of steps that a planner may drop."""
 
+
+OFFERED = 1 << 40
+"""The first ticket of steps for callers: no ticket is in both queues."""
 
 TIMERS_KEPT = 1000
 """Obsolete timers are removed when there are this many, and several for each attempt in flight: a
@@ -107,6 +110,12 @@ class StepState(msgspec.Struct, gc=False):
     attempts: int = 0
     epoch: int = 0
     deadline: int = 0
+    caller: str = ""
+    """The caller that its last attempt was handed out to."""
+    limit: int = 0
+    """When the time of that caller is over, however often its lease is extended."""
+    said: dict[str, str] | None = None
+    """By attempt, the digest of the report as its caller sent it."""
     tries: dict[str, int] | None = None
     """Failed attempts by worker since a person last restarted the step."""
     until: int = 0
@@ -171,6 +180,11 @@ class StepState(msgspec.Struct, gc=False):
         return self.status in SETTLED
 
     @property
+    def with_caller(self) -> bool:
+        """Whether a caller is at work on it."""
+        return bool(self.caller) and self.status == "running"
+
+    @property
     def findings(self) -> tuple[str, ...]:
         """The criteria its last report did not meet."""
         return self.report.findings if self.report else ()
@@ -226,12 +240,19 @@ class State:
         self.planner = PlannerState()
         self.agenda_built = False
         self.ready = Ready()
+        self.offered = Ready(OFFERED)
+        """Steps that could start now and wait for a caller to ask."""
+        self.handed_out = 0
+        """How many of the attempts in flight are with callers."""
+        self.has_callers = False
+        """Whether any step may be handed out to a caller."""
         self.timers: list[tuple[int, str, str, int]] = []
         self.calendar: list[tuple[int, str]] = []
         self.undecided: deque[str] = deque()
         self.to_skip: deque[str] = deque()
         self.lost_in_flight: deque[tuple[str, int]] = deque()
         self.questions: dict[str, Question] = {}
+        self.links: set[str] = set()  # the ids of used links
         self.answers: list[Doc] = []
         self.asked = 0
         self.failed_attempts: list[tuple[str, int, str, Doc]] = []
@@ -343,6 +364,20 @@ class State:
         step = self.ready.best(self.steps, self.reached_limit)
         return None if step is None else self.steps[step]
 
+    def next_offered(self) -> StepState | None:
+        """Return the step that the next caller to ask is handed, or None."""
+        if not self.has_callers:
+            return None
+        if not self.agenda_built:
+            self.build_agenda()
+        step = self.offered.best(self.steps, self.reached_limit)
+        return None if step is None else self.steps[step]
+
+    def unpark(self, limit: str) -> None:
+        """Re-examine the steps that waited for a limit that has room again."""
+        self.ready.unpark(limit)
+        self.offered.unpark(limit)
+
     @property
     def planner_name(self) -> str:
         """The planner that is asked: the one a person handed the run to, else the run's own."""
@@ -387,7 +422,7 @@ class State:
     def drop_agenda(self) -> None:
         """Drop the agenda: entries that it would discard may count again."""
         self.agenda_built = False
-        self.ready = Ready()
+        self.ready, self.offered = Ready(), Ready(OFFERED)
         self.timers.clear()
         self.calendar.clear()
         for step in self.steps.values():
@@ -432,7 +467,8 @@ class State:
         others = "alternatives" in step.doc or (spec is not None and spec.stronger)
         own = step.id if others else ""
         group = CapacityGroup(step.worker, uses_of(step.doc), own)
-        step.ticket = self.ready.add(key, group, step.id)
+        queue = self.offered if spec is not None and spec.kind == CALLER else self.ready
+        step.ticket = queue.add(key, group, step.id)
 
     def add_timer(self, when: int, kind: str, ident: str, epoch: int) -> None:
         """Add a timer on the run clock."""
@@ -458,7 +494,8 @@ class State:
         step = self.steps[ident]
         if kind == "retry":
             return step.status == "backing_off" and step.until == when and not step.ticket
-        return step.status in IN_FLIGHT and step.epoch == epoch
+        # An extended lease has a later timer.
+        return step.status in IN_FLIGHT and step.epoch == epoch and when >= step.deadline
 
     def tidy_timers(self) -> None:
         """Drop obsolete timers from the top of the heap."""

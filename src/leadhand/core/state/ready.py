@@ -57,8 +57,9 @@ class Ready:
 
     __slots__ = ("_groups", "_headed", "_heads", "_parked_groups", "_tickets", "parked")
 
-    def __init__(self) -> None:
-        self._tickets = 0
+    def __init__(self, first: int = 0) -> None:
+        """Create an empty queue whose tickets come after `first`."""
+        self._tickets = first
         self._groups: dict[CapacityGroup, list[tuple[Key, int, str]]] = {}
         self._heads: list[tuple[Key, CapacityGroup]] = []
         self._headed: dict[CapacityGroup, Key] = {}

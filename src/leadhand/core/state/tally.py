@@ -13,6 +13,7 @@ asked until a person answers; what got its default answer did not need one.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -25,6 +26,13 @@ if TYPE_CHECKING:
 
     from leadhand.core.state.model import State
 
+_MIN, _HOUR, _DAY = 60, 3600, 86_400
+ANSWER_EDGES_S = (
+    *(10, 30, _MIN, 2 * _MIN, 5 * _MIN, 10 * _MIN, 30 * _MIN),
+    *(_HOUR, 2 * _HOUR, 4 * _HOUR, 8 * _HOUR),
+    *(_DAY, 2 * _DAY, 7 * _DAY, 30 * _DAY),
+)
+"""Answers of people are counted by how long they took: up to each of these, in seconds."""
 DOCUMENT = "document"
 """The planner of a run that was given its plan: no planner was asked."""
 NOBODY = "nobody"
@@ -50,6 +58,7 @@ class RunTally:
     """The counts of one run."""
 
     __slots__ = (
+        "answer_times",
         "answered_by_default",
         "answers",
         "approvals",
@@ -71,6 +80,7 @@ class RunTally:
         self.questions = self.answered_by_default = 0
         self.asked = 0  # times that a person was needed: questions, reviews, holds by the policy
         self.answers = self.human_wait = 0  # by people, and the microseconds until then
+        self.answer_times = [0] * (len(ANSWER_EDGES_S) + 1)  # answers by how long they took
         self.approvals = 0
         self.workers: dict[str, WorkerTally] = {}
         self.running: dict[str, int] = {}
@@ -97,6 +107,7 @@ class RunTally:
         if since is not None:
             self.answers += 1
             self.human_wait += at - since
+            self.answer_times[bisect_left(ANSWER_EDGES_S, (at - since) / 1_000_000)] += 1
 
     def ask(self, ident: str, at: int) -> None:
         """Note that a person is asked."""

@@ -93,14 +93,22 @@ def _aside(state: State) -> list[str]:
     steps = state.steps.values()
     failed = sum(step.status == "failed" for step in steps)
     left = sum(step.status in NOT_DONE for step in steps)
-    replaced = sum(step.status == "superseded" for step in steps)
+    replaced = [step for step in steps if step.status == "superseded"]
     retried = sum(step.attempts > 1 and step.status == "succeeded" for step in steps)
     return [
         f"{_were(failed)} tolerated as failed" if failed else "",
         f"{_were(left)} left out" if left else "",
-        f"{_were(replaced)} replaced" if replaced else "",
+        f"{_were(len(replaced))} replaced{_after(replaced)}" if replaced else "",
         f"{_were(retried)} retried" if retried else "",
     ]
+
+
+def _after(replaced: list[StepState]) -> str:
+    """Return which of the replaced steps had failed."""
+    bad = [step.id for step in replaced if step.failure]
+    if not bad:
+        return ""
+    return f" after {f'step {bad[0]}' if len(bad) == 1 else _count(len(bad), 'step')} failed"
 
 
 def _rest(state: State) -> str:
@@ -118,7 +126,8 @@ def _open(state: State) -> str:
         why = _line(state.stopping.reason) if state.stopping is not None else ""
         return _sentence(f"Stopping: {why}", [_so_far(state)])
     if status == "waiting":
-        return _sentence(f"Waiting for {awaiting(state)}: {_asked(state)}", [_so_far(state)])
+        asked = _asked(state) if state.questions else _handed_out(state)
+        return _sentence(f"Waiting for {awaiting(state)}: {asked}", [_so_far(state)])
     return _sentence(f"{status.capitalize()}: {_so_far(state) or 'no steps yet'}", [])
 
 
@@ -132,6 +141,15 @@ def _asked(state: State) -> str:
     else:
         about = f"step {first.step}" if first.step else "a question of the planner"
     return about + (more if len(state.questions) > 1 else "")
+
+
+def _handed_out(state: State) -> str:
+    """Return which step a caller has, or is to ask for."""
+    busy = [step for step in map(state.steps.__getitem__, state.in_flight) if step.with_caller]
+    if busy:
+        return f"{busy[0].caller} has step {busy[0].id}"
+    step = state.next_offered()
+    return f"step {step.id}" if step is not None else "its next step"
 
 
 def _so_far(state: State) -> str:

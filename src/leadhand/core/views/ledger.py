@@ -227,6 +227,12 @@ def _place(details: object) -> str:
     return f" ({path.rsplit('/', 1)[-1]}:{line} in {name})"
 
 
+def _attempt_started(event: ev.AttemptStarted) -> str:
+    if event.caller:
+        return f"{event.step}: attempt {event.attempt} handed out to {event.caller}"
+    return f"{event.step}: attempt {event.attempt} started by {event.worker}"
+
+
 def _started(event: ev.RunStarted) -> str:
     goal = event.goal if isinstance(event.goal, str) else event.goal.get("text", "")
     who = f" by {event.actor}" if event.actor else ""
@@ -314,7 +320,7 @@ LINES: dict[type[ev.Event], Callable[[Any], str]] = {
         f"Finish accepted{'; dropped: ' + _dropped(e.drop) if e.drop else ''}"
     ),
     ev.RevisionProposed: _revision,
-    ev.ReviewRequested: lambda e: e.reason,
+    ev.ReviewRequested: lambda e: f"Approval requested: {e.reason}",
     ev.RevisionApproved: _approved,
     ev.RevisionExamined: _examined,
     ev.ApprovalGiven: _given,
@@ -336,7 +342,10 @@ LINES: dict[type[ev.Event], Callable[[Any], str]] = {
     ev.QuestionAnswered: lambda e: (
         f"Question {e.id} answered by {actor_words(e.actor)}: {e.choice}{_because(e.text)}"
     ),
-    ev.AttemptStarted: lambda e: f"{e.step}: attempt {e.attempt} started by {e.worker}",
+    ev.AttemptStarted: _attempt_started,
+    ev.LeaseExtended: lambda e: (
+        f"{e.step}: lease of attempt {e.attempt} extended to {utc(e.deadline)}"
+    ),
     ev.AttemptSpawned: lambda e: f"{e.step}: process {e.pid}",
     ev.AttemptReported: _report,
     ev.ModelCalled: _called,
@@ -348,6 +357,7 @@ LINES: dict[type[ev.Event], Callable[[Any], str]] = {
     ev.RecoveryDecided: _recovery,
     ev.StepSkipped: lambda e: f"{e.step}: skipped: {e.reason}",
     ev.StepCancelled: lambda e: f"{e.step}: cancelled: {e.reason}",
+    ev.LinkUsed: lambda e: f"{e.actor} answers {e.question} through a signed link ({e.channel})",
     ev.RunPaused: lambda e: f"Paused by {e.actor}{_because(e.reason)}",
     ev.RunResumed: lambda e: f"Resumed by {e.actor}",
     ev.CancelRequested: lambda e: f"Cancellation requested by {e.actor}{_because(e.reason)}",
@@ -367,9 +377,9 @@ LINES: dict[type[ev.Event], Callable[[Any], str]] = {
     TemporalLeft: lambda e: f"Runs moved back from Temporal by {e.actor}{_because(e.reason)}",
     ApprovalUsed: lambda e: f"Approval {e.id} by {e.actor} used by run {e.run}",
     PersonChanged: lambda e: (
-        f"{e.person} may sign in as {e.role}, by {e.actor}"
+        f"{e.person} may sign in as {e.role}, by {e.actor}{_because(e.reason)}"
         if e.role
-        else f"{e.person} removed by {e.actor}"
+        else f"{e.person} removed by {e.actor}{_because(e.reason)}"
     ),
     PlanSaved: lambda e: f"Plan {e.name}@{e.version} saved by {e.actor}",
     PlanRemoved: lambda e: f"Plan {e.name} removed by {e.actor}",

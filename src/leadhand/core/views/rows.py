@@ -19,6 +19,7 @@ from leadhand.core.calendar import iso
 from leadhand.core.plan.graph import dependencies
 from leadhand.core.state.evolve import evolve
 from leadhand.core.state.model import SETTLED, State
+from leadhand.core.views.ledger import by
 from leadhand.core.views.run import shown_status
 
 if TYPE_CHECKING:
@@ -46,6 +47,14 @@ SEGMENTS_SHOWN = 200
 """The number of segments of a row that a document holds: the last ones."""
 DEVIATIONS_MAX = 200
 TEXT_MAX = 300
+REVISION_MAX = 1000
+"""The length of the text about a revision: what it changed, why, and by whose approval."""
+GIVEN_UP = frozenset({"replan", "simplify", "ask", "abort", "abandon"})
+"""Recoveries after which a step is not tried again by itself."""
+BUILT_IN = frozenset({"document", "goal"})
+"""Planners that need no name: a plan file, and the goal planner."""
+STEPS_TOLD = 5
+"""The number of steps that such a text names of each kind of change."""
 
 
 class Segment(Struct, kw_only=True):
@@ -113,7 +122,7 @@ class PlanRow(Struct, kw_only=True):
     """How its time was spent, in order."""
 
 
-DeviationKind = Literal["revision", "worker", "retry", "left_out", "tolerated", "redo"]
+DeviationKind = Literal["failed", "revision", "worker", "retry", "left_out", "tolerated", "redo"]
 
 
 class Deviation(Struct, kw_only=True):
@@ -191,6 +200,7 @@ NEAR = (
 NOWHERE = (
     ev.ModelCalled,
     ev.AttemptSpawned,
+    ev.LeaseExtended,
     ev.ReportIgnored,
     ev.PlannerAsked,
     ev.PlannerAnswered,
@@ -215,6 +225,7 @@ class RowFold:
         self.deviations: list[Deviation] = []
         self.approved = 0
         self.revisions: dict[int, tuple[ev.RevisionProposed, str]] = {}
+        self._others: dict[tuple[str, str], tuple[int, str]] = {}
         self._proposed: ev.RevisionProposed | None = None
         self._shown: dict[str, tuple[str | int | None, ...]] = {}
         self._changed: dict[str, int] = {}
@@ -283,7 +294,8 @@ class RowFold:
         if not self.approved:
             self.approved = event.number
         else:
-            self._deviate("revision", _steps_of(self._proposed), _told(self._proposed, event.actor))
+            told = _told(self._proposed, event, self.state.planner_name)
+            self._deviate("revision", _steps_of(self._proposed), told, REVISION_MAX)
 
     def _of_plan(self, at: int, event: ev.Event) -> None:
         """Note when the plan was made, approved, paused and checked."""
@@ -337,9 +349,7 @@ class RowFold:
                 step = self.state.steps[event.step]
                 planned = step.doc["worker"]
                 if event.worker != planned:
-                    why = f": {step.reason}" if step.reason else ""
-                    said = f"attempt {event.attempt} by {event.worker} instead of {planned}{why}"
-                    self._deviate("worker", [event.step], said)
+                    self._elsewhere(step, event)
                 elif event.attempt > 1:
                     self._retried(step)
             case ev.StepSkipped():
@@ -347,6 +357,9 @@ class RowFold:
             case ev.RecoveryDecided() if event.strategy == "continue":
                 said = f"failed, and the run went on: {event.reason}"
                 self._deviate("tolerated", [event.step], said)
+            case ev.RecoveryDecided() if event.strategy in GIVEN_UP:
+                why = _failure(self.state.steps[event.step]) or event.reason
+                self._say("failed", event.step, f"failed: {_line(why)}")
             case ev.RedoRequested():
                 said = f"retried by {event.actor}: {event.reason}"
                 self._deviate("redo", [event.step], said)
@@ -358,17 +371,32 @@ class RowFold:
                 pass  # as planned
 
     def _retried(self, step: StepState) -> None:
-        """Note a repeated attempt; one line for each step."""
-        told = f"{step.attempts} attempts; the last failure: {_failure(step)}"
-        for each in self.deviations:
-            if each.kind == "retry" and each.steps == [step.id]:
-                each.text = told[:TEXT_MAX]
-                return
-        self._deviate("retry", [step.id], told)
+        failure = _line(_failure(step))
+        told = f"{step.attempts} attempts by {step.worker}; the last failure: {failure}"
+        self._say("retry", step.id, told)
 
-    def _deviate(self, kind: DeviationKind, steps: list[str], text: str) -> None:
+    def _elsewhere(self, step: StepState, event: ev.AttemptStarted) -> None:
+        """Note an attempt by another worker than planned; one line for all of that worker."""
+        by = f" by {event.worker} instead of {step.doc['worker']}"
+        why = f": {_line(step.reason)}" if step.reason else ""
+        first, reason = self._others.setdefault((step.id, event.worker), (event.attempt, why))
+        many = f"attempts {first} to {event.attempt}"
+        told = f"{many if event.attempt > first else f'attempt {first}'}{by}"
+        self._say("worker", step.id, f"{told}{reason}", by)
+
+    def _say(self, kind: DeviationKind, step: str, told: str, about: str = "") -> None:
+        """Note what can happen to a step again and again: in one line, found by `about`."""
+        for each in self.deviations:
+            if each.kind == kind and each.steps == [step] and about in each.text:
+                each.text = _cut(told)
+                return
+        self._deviate(kind, [step], told)
+
+    def _deviate(
+        self, kind: DeviationKind, steps: list[str], text: str, most: int = TEXT_MAX
+    ) -> None:
         if len(self.deviations) < DEVIATIONS_MAX:
-            found = Deviation(kind=kind, steps=steps, text=text[:TEXT_MAX])
+            found = Deviation(kind=kind, steps=steps, text=_cut(text, most))
             self.deviations.append(found)
 
     def document(self, after: int = 0) -> RowsDocument:
@@ -542,17 +570,38 @@ def _steps_of(proposed: ev.RevisionProposed) -> list[str]:
     return [*(doc["id"] for doc in proposed.add), *proposed.cancel, *proposed.drop]
 
 
-def _told(proposed: ev.RevisionProposed, by: str) -> str:
-    """Say what a revision changed of the plan that was approved first."""
-    replaced = [(d["supersedes"], d["id"]) for d in proposed.add if d.get("supersedes")]
-    added = [doc["id"] for doc in proposed.add if not doc.get("supersedes")]
-    parts = [f"replaced {old} by {new}" for old, new in replaced]
-    parts += [f"added {', '.join(added)}"] if added else []
+def _told(proposed: ev.RevisionProposed, approved: ev.RevisionApproved, planner: str) -> str:
+    """Say what a revision changed of the plan that was approved first, why, and who approved it."""
+    replaced = [f"{d['id']} replaces {d['supersedes']}" for d in proposed.add if _replaces(d)]
+    added = [doc["id"] for doc in proposed.add if not _replaces(doc)]
     out = [*proposed.cancel, *proposed.drop]
-    parts += [f"removed {', '.join(out)}"] if out else []
-    why = f": {proposed.because}" if proposed.because else ""
-    what = "; ".join(parts) or "changed no step"
-    return f"Revision {proposed.number} by {proposed.author}, approved by {by}, {what}{why}"
+    parts = [_named(replaced)] if replaced else []
+    parts += [f"{_named(added)} added"] if added else []
+    parts += [f"{_named(out)} removed"] if out else []
+    what = "; ".join(parts) or "no step changed"
+    why = f", because: {proposed.because}" if proposed.because else ""
+    author = proposed.author
+    origin = f"by planner {author}" if author == planner not in BUILT_IN else by(author)
+    allowed = f"approved by {'the policy' if approved.actor == 'policy' else approved.actor}"
+    rule = f", {approved.reason}" if approved.reason else ""
+    return f"Revision {proposed.number} {origin}: {what}{why} ({allowed}{rule})"
+
+
+def _replaces(doc: ev.Doc) -> bool:
+    return bool(doc.get("supersedes"))
+
+
+def _named(names: list[str]) -> str:
+    more = len(names) - STEPS_TOLD
+    return ", ".join([*names[:STEPS_TOLD], *([f"{more} more"] if more > 0 else [])])
+
+
+def _line(text: str) -> str:
+    return text.strip().partition("\n")[0].rstrip(": ")
+
+
+def _cut(text: str, most: int = TEXT_MAX) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _criteria(value: Json) -> str:

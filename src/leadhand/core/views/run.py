@@ -186,6 +186,10 @@ class RunSummary(Struct, kw_only=True):
     """Where the cause of an end without success lies."""
     totals: dict[str, int] | UnsetType = UNSET
     """What it adds to the totals, once it has ended: `core/views/totals.py`."""
+    so_far: dict[str, int] | UnsetType = UNSET
+    """The same of an open run that waits, as of entry `seq` of its log."""
+    seq: int | UnsetType = UNSET
+    """The last entry of the log that `so_far` covers."""
 
 
 OutcomeT = TypeVar("OutcomeT", bound=RunOutcome)
@@ -207,12 +211,13 @@ APPROVALS = frozenset({"review", "protected_change", "hold"})
 
 
 def awaiting(state: State) -> str:
-    """Return for what open questions wait: `approval`, `input`, or "" if there are none.
+    """Return for what a run waits: `approval`, `input`, `caller`, or "" if for none of them.
 
-    A run with both kinds waits for approval.
+    `caller`: the agent that drives the run, which has a step or is to ask for one. A run that waits
+    for several waits for the first of them.
     """
     if not state.questions:
-        return ""
+        return "caller" if awaits_caller(state) else ""
     approval = any(question.kind in APPROVALS for question in state.questions.values())
     return "approval" if approval else "input"
 
@@ -225,7 +230,9 @@ def run_status(state: State) -> str:
         return "stopping"
     if state.paused:
         return "paused"
-    if state.questions and not (state.planner.epoch or goes_on(state)):
+    if (state.questions or awaits_caller(state)) and not (
+        state.planner.epoch or goes_on_here(state)
+    ):
         return "waiting"
     return "running"
 
@@ -236,7 +243,21 @@ SELF_TIMERS = ("retry", "question")
 
 def goes_on(state: State) -> bool:
     """Return whether any step is in progress or will be without a person's answer."""
-    if state.in_flight or state.undecided or state.to_skip or state.next_ready() is not None:
+    return awaits_caller(state) or goes_on_here(state)
+
+
+def awaits_caller(state: State) -> bool:
+    """Return whether a caller has a step, or a step is there for a caller to ask for."""
+    if not state.has_callers or state.ended is not None:
+        return False
+    return bool(state.handed_out) or state.next_offered() is not None
+
+
+def goes_on_here(state: State) -> bool:
+    """Return whether any step is in progress or will be without a person or a caller."""
+    if len(state.in_flight) > state.handed_out or state.undecided or state.to_skip:
+        return True
+    if state.next_ready() is not None:
         return True
     # Timers and calendar keep obsolete entries until these reach the top.
     if any(timer[1] in SELF_TIMERS and state.timer_counts(*timer) for timer in state.timers):
@@ -684,6 +705,8 @@ def summary(state: State) -> RunSummary:
     )
     if ended is not None:
         told.totals = run_totals(state, told)
+    elif told.status in ("waiting", "paused"):  # for long, perhaps
+        told.so_far, told.seq = run_totals(state, told), state.seq
     return told
 
 

@@ -121,6 +121,8 @@ class ComparedRun(Struct, kw_only=True):
     """The number of attempts of all steps."""
     approvals: int
     """The number of steps that a person approved."""
+    result: Json = None
+    """The result, if it succeeded; a large one as the beginning of its JSON text."""
 
 
 class RunComparison(Struct, kw_only=True):

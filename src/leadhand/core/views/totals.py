@@ -7,6 +7,8 @@ one table by day and key, so that sums over any number of runs need no log. Keys
     attempts tried first_pass failed_steps recovered planner_calls
     questions answered_by_default approvals         approvals by people
     answers human_wait_us                           answers of people, and how long they took
+    answers_SECONDS                                 of them, by the edge of `ANSWER_EDGES_S` that
+                                                    they kept; `answers_inf` beyond the last
     needed_person                                   1 if a person was asked, or approved
     cost money                                      in millionths
     duration_us                                     from start to end
@@ -26,6 +28,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, TypeVar
 
+from leadhand.core.state.tally import ANSWER_EDGES_S
 from leadhand.core.views.recovery_stats import WinRate
 
 if TYPE_CHECKING:
@@ -50,6 +53,8 @@ RECOVERIES_MAX = 50
 NAME_MAX = 100
 OTHER = "(other)"
 """Stands for the names beyond a bound."""
+ANSWER_KEYS = (*(f"answers_{edge}" for edge in ANSWER_EDGES_S), "answers_inf")
+"""The numbers of answers by how long they took, from quick to slow."""
 PLAN_KEYS = (
     "runs",
     *OUTCOMES,
@@ -60,6 +65,7 @@ PLAN_KEYS = (
     "approvals",
     "answers",
     "human_wait_us",
+    *ANSWER_KEYS,
     "needed_person",
     "cost",
     "money",
@@ -84,6 +90,7 @@ def run_totals(state: State, told: RunSummary) -> dict[str, int]:
             "approvals": tally.approvals,
             "answers": tally.answers,
             "human_wait_us": tally.human_wait,
+            **dict(zip(ANSWER_KEYS, tally.answer_times, strict=True)),
             "needed_person": int(tally.approvals > 0 or tally.asked > tally.answered_by_default),
             "cost": millionths(told.cost),
             "money": millionths(told.money),
@@ -183,6 +190,19 @@ def recovery_rates(sums: Mapping[str, int]) -> list[WinRate]:
             )
         )
     return rows
+
+
+def quantile(sums: Mapping[str, int], share: float) -> int | None:
+    """Return within how many seconds that share of answers came, rounded up to an edge.
+
+    None without answers, and if the last edge is too early.
+    """
+    needed, seen = share * sum(sums.get(key, 0) for key in ANSWER_KEYS), 0
+    for key, edge in zip(ANSWER_KEYS, ANSWER_EDGES_S, strict=False):
+        seen += sums.get(key, 0)
+        if seen and seen >= needed:
+            return edge
+    return None
 
 
 def rate(part: int, whole: int) -> float | None:

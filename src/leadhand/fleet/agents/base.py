@@ -30,7 +30,9 @@ from typing import Any, Literal, Protocol
 from leadhand.models.messages import Usage
 from leadhand.workers.sandbox.sandbox import Sandbox
 
-EventKind = Literal["session", "text", "tool", "file", "usage", "retry", "error", "result", "other"]
+EventKind = Literal[
+    "session", "text", "tool", "file", "usage", "retry", "limit", "error", "result", "other"
+]
 Ended = Literal[
     "result",  # it said that it is done
     "crashed",  # it ended without saying so

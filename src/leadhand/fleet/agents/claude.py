@@ -20,6 +20,7 @@ What was learned by running it (2.1), and is handled here:
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -135,6 +136,8 @@ class ClaudeReading:
                 yield CoderEvent("session", session=str(document["session_id"]))
             case "system", "api_retry":
                 yield _retry(document)
+            case "rate_limit_event", _:
+                yield _limit(document.get("rate_limit_info") or {})
             case "assistant", _:
                 yield from self._assistant(document)
             case "result", _:
@@ -204,6 +207,16 @@ def _retry(document: Mapping[str, Any]) -> CoderEvent:
     text = f"{kind or 'no answer'} ({status or 'no status'})"
     failure = failure or ERRORS.get(kind, "transient")
     return CoderEvent("retry", text=text, failure=failure, retry_after_s=waiting or None)
+
+
+def _limit(told: Mapping[str, Any]) -> CoderEvent:
+    """Return the event of a usage limit: one that is reached, unless usage beyond it is paid."""
+    ends = told.get("resetsAt")
+    if told.get("status") != "rejected" or told.get("isUsingOverage") or not ends:
+        return CoderEvent("other")
+    waiting = max(0.0, float(ends) - time.time())
+    text = f"the usage limit is reached ({told.get('rateLimitType') or 'kind not told'})"
+    return CoderEvent("limit", text=text, failure="rate_limited", retry_after_s=waiting)
 
 
 def _result(document: Mapping[str, Any]) -> CoderEvent:

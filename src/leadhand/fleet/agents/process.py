@@ -39,6 +39,7 @@ from leadhand.fleet.agents.base import (
 from leadhand.fleet.gate.gate import OURS
 from leadhand.fleet.workspace.clean_up import remove
 from leadhand.fleet.workspace.process_limits import TreeLimits, excess
+from leadhand.models.reset_times import wait_s
 from leadhand.workers.processes.leftovers import ProcessError
 from leadhand.workers.processes.runner import Finished, Process, Processes, SpawnError
 from leadhand.workers.sandbox.sandbox import NoSandbox, Sandbox, Wrapped
@@ -67,10 +68,15 @@ STATUSES = {
 }
 
 SAID: tuple[tuple[str, str], ...] = (
-    ("budget", r"credit balance|insufficient_quota|billing|exceeded your current quota"),
+    ("budget", r"credit balance|insufficient_quota|spend limit|requires usage credits"),
+    ("budget", r"billing|exceeded your current quota"),
     ("context_overflow", r"prompt is too long|context[ _-](?:length|window)|maximum context"),
     ("context_overflow", r"ran out of room|input is too long|request_too_large"),
-    ("rate_limited", r"rate[ _-]?limit|too many requests|usage limit|quota exceeded|\b429\b"),
+    ("rate_limited", r"rate[ _-]?limit|too many (?:requests|tokens)|throttl|\b429\b"),
+    ("rate_limited", r"resource[ _](?:has been )?exhausted|exhausted your capacity|limit reached"),
+    ("rate_limited", r"(?:usage|session|weekly|daily|monthly|5-hour|opus|sonnet)[ _]limit"),
+    ("rate_limited", r"(?:hit|reached) your (?:\w+ )?limit|quota (?:limit|will reset)"),
+    ("rate_limited", r"quota[ _](?:exceeded|exhausted|reached)"),
     ("denied", r"authenticat|api[ _-]key|unauthori[sz]ed|not logged in|please run /login"),
     ("denied", r"permission_error|oauth|\b40[13]\b"),
     ("transient", r"connection refused|ECONNREFUSED"),
@@ -82,13 +88,7 @@ SAID: tuple[tuple[str, str], ...] = (
     ),
 )
 _SAID = tuple((name, re.compile(pattern, re.IGNORECASE)) for name, pattern in SAID)
-_AFTER = re.compile(
-    r"(?:retry|try again|available|resets?)[^.\n]{0,40}?\b(?:in|after)\D{0,3}"
-    r"(\d+(?:\.\d+)?)\s*(ms|milliseconds?|s|sec|seconds?|m|min|minutes?|h|hours?)?\b",
-    re.IGNORECASE,
-)
 _STATUS = re.compile(r"(?:API Error|status(?: code)?|HTTP)[: ]+(\d{3})\b", re.IGNORECASE)
-SCALES = {"ms": 0.001, "mi": 60.0, "m": 60.0, "h": 3600.0, "s": 1.0}
 
 
 def classify(message: str, status: int | None = None) -> str:
@@ -96,29 +96,24 @@ def classify(message: str, status: int | None = None) -> str:
     if status is None and (found := _STATUS.search(message)):
         status = int(found[1])
     of_message = next((name for name, pattern in _SAID if pattern.search(message)), "")
+    if of_message == "budget" and retry_after(message) is not None:
+        of_message = "rate_limited"  # money that is spent does not come back at a stated time
     if status is None:
         return of_message
     of_status = STATUSES.get(status) or ("transient" if status >= 500 else "")
     # A status tells which side is at fault; the message tells what happened.
     narrower = {
-        400: ("context_overflow", "policy", "budget", "denied"),
+        400: ("context_overflow", "policy", "budget", "denied", "rate_limited"),
         403: ("budget", "policy"),
         404: ("denied",),
-        429: ("budget",),
+        429: ("budget", "rate_limited"),
     }
     return of_message if of_message in narrower.get(status, ()) else of_status or of_message
 
 
 def retry_after(message: str) -> float | None:
-    """Return the seconds that a message says to wait, or None."""
-    found = _AFTER.search(message)
-    if not found:
-        return None
-    unit = (found[2] or "s").lower()
-    scale = SCALES.get(unit) or SCALES.get(unit[:2]) or SCALES[unit[0]]
-    if unit.startswith("milli"):
-        scale = 0.001
-    return float(found[1]) * scale
+    """Return the seconds that a message says to wait; None if it does not say so to the minute."""
+    return wait_s(message, time.time())
 
 
 # Files that a coder's program needs to run in a sandbox: itself, and its own package.
@@ -129,6 +124,10 @@ def retry_after(message: str) -> float | None:
 
 
 PACKAGES = ("node_modules", "site-packages", "dist-packages")
+PACKAGES_MAX = 500
+MANIFEST_BYTES_MAX = 1 << 20
+DEPENDENCIES = ("dependencies", "optionalDependencies")
+PACKAGE_NAME = re.compile(r"(?:@[a-z0-9~-][a-z0-9._~-]*/)?[a-z0-9~-][a-z0-9._~-]*")
 
 
 def needed_by(program: str, apart: Sequence[Path] = ()) -> tuple[Path, ...]:
@@ -143,13 +142,48 @@ def needed_by(program: str, apart: Sequence[Path] = ()) -> tuple[Path, ...]:
     kept = [place.resolve() for place in (Path.home(), *apart)]
     if package is None or any(place.is_relative_to(package) for place in kept):
         return (file,)
-    return (package,)
+    shown = {path: None for each in _with_dependencies(package) for path in (each, each.resolve())}
+    return tuple(path for path in shown if not any(place.is_relative_to(path) for place in kept))
 
 
 def started(program: str, sandbox: Sandbox) -> str:
     """Return the program's path inside the sandbox, where a link to it may be missing."""
     boxed = sandbox.kind != "none" and "/" in program
     return str(Path(program).resolve()) if boxed else program
+
+
+def _with_dependencies(package: Path) -> Iterator[Path]:
+    """Yield a package, and those of npm that it says it needs and that are installed beside it.
+
+    Programs come as a package for all machines and one for this machine, which lies beside it.
+    """
+    left, seen = [package], {package}
+    while left and len(seen) <= PACKAGES_MAX:
+        folder = left.pop(0)
+        yield folder
+        real = folder.resolve()
+        holder = next((each for each in real.parents if each.name == "node_modules"), None)
+        if holder is None:
+            continue
+        for name in _dependencies(real):
+            beside = holder / name
+            if beside.is_dir() and beside not in seen:
+                seen.add(beside)
+                left.append(beside)
+
+
+def _dependencies(package: Path) -> list[str]:
+    """Return the names of the packages that a package of npm needs."""
+    file = package / "package.json"
+    try:
+        if file.stat().st_size > MANIFEST_BYTES_MAX:
+            return []
+        manifest = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return []
+    tables = [manifest.get(key) for key in DEPENDENCIES] if isinstance(manifest, dict) else []
+    names = [name for table in tables if isinstance(table, dict) for name in table]
+    return [name for name in names if PACKAGE_NAME.fullmatch(name)]
 
 
 def _package(file: Path) -> Path | None:
@@ -352,6 +386,8 @@ class Attendance:
         self._result: CoderEvent | None = None
         self._result_at = 0.0
         self._error = CoderEvent("other")
+        self._limit_until = 0.0
+        """When the limit ends that its tool told of in a field; 0: none."""
         self._begun = self._event_at = time.monotonic()
         self._looked_at = 0.0
         self._retries = 0
@@ -469,6 +505,8 @@ class Attendance:
             self._tail.append(event.text[:TAIL_CHARS])
         if event.kind == "text":
             self._texts = event.text
+        elif event.kind == "limit":
+            self._limit_until = time.time() + (event.retry_after_s or 0.0)
         elif event.kind == "error":
             self._error = event
         elif event.kind == "result" and self._result is None:
@@ -582,7 +620,8 @@ class Attendance:
                 ended, why = _ended(failure), told.text[:500]
             else:
                 ended, failure, why = self._crashed(finished)
-        waiting = error.retry_after_s or retry_after(error.text or why)
+        waiting = max(0.0, self._limit_until - time.time())
+        waiting = waiting or error.retry_after_s or retry_after(error.text or why) or 0.0
         return CoderResult(
             ended=ended,
             failure=failure,
@@ -593,7 +632,7 @@ class Attendance:
             tokens_in=self.tokens_in,
             tokens_out=self.tokens_out,
             turns=self.turns,
-            retry_after_s=waiting if failure in ("rate_limited", "transient") else None,
+            retry_after_s=(waiting or None) if failure in ("rate_limited", "transient") else None,
             exit_code=finished.exit_code,
             tail="\n".join(self._tail)[-TAIL_CHARS:],
             changed=self._now.digest != self._before.digest,
@@ -672,10 +711,13 @@ class ProcessCoder:
         processes: Processes,
         homes: Path,
         env: Mapping[str, str] | None = None,
+        login: str = "",
         grace_s: float = GRACE_S,
         term_s: float = TERM_S,
     ) -> None:
         self.name = name
+        self.login = login or name
+        """The account or key that it uses: agents of one login share its usage limits."""
         self._processes, self._homes = processes, homes
         self._env = dict(env or {})
         self._grace_s, self._term_s = grace_s, term_s

@@ -63,12 +63,20 @@ class Transcript:
 
 def place(folder: Path, run: str, task: str, attempt: int) -> Path:
     """Return the file of an attempt."""
-    return folder / quote(run, safe="") / quote(task, safe="") / f"{attempt}{LIVE}"
+    return folder / _part(run) / _part(task) / f"{attempt}{LIVE}"
+
+
+def _part(name: str) -> str:
+    """Return a name as one part of a path, which leads nowhere else."""
+    return quote(name, safe="").replace(".", "%2E") if not name.strip(".") else quote(name, safe="")
 
 
 def attempts(folder: Path, run: str, task: str) -> list[Path]:
     """Return the files of a task, by attempt."""
-    found = (folder / quote(run, safe="") / quote(task, safe="")).glob(f"*{LIVE}")
+    try:
+        found = [*(folder / _part(run) / _part(task)).glob(f"*{LIVE}")]
+    except OSError:  # a name that no file can have
+        return []
     return sorted((path for path in found if path.stem.isdigit()), key=lambda path: int(path.stem))
 
 

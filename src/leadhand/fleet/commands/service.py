@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 
 EVERY_S = 2.0
+TESTING_S = 10.0
+"""How often it says what tests main, before anybody starts."""
 
 
 class News:
@@ -269,8 +271,12 @@ async def _until(
 
 async def _failed(console: Console, station: Station, news: News, *, until_idle: bool) -> None:
     host, sound, told = station.fleet.host, station.fleet.sound, ""
+    due = 0.0
     while host.failed is None:
         news.look()
+        if sound.progress and time.monotonic() >= due:
+            console.say(clean(sound.progress))
+            due = time.monotonic() + TESTING_S
         if sound.log and sound.log != told:
             told = sound.log
             words = f"{sound.against}. Fix: the gate, or what is in its way:\n{clean_lines(told)}"
@@ -361,15 +367,18 @@ def resume(console: Console, folder: str | None) -> int:
 
 @command("stop", "leadhand fleet stop query")
 @click.argument("task")
+@click.option("--reason", default="", help="Why it is stopped; recorded with your name.")
+@click.option("--final", is_flag=True, help="Start no other attempt: the task waits.")
 @folder_option
-def stop(console: Console, task: str, folder: str | None) -> int:
+def stop(console: Console, task: str, reason: str, folder: str | None, *, final: bool) -> int:
     """Stop the agent that works on a task; its work is saved.
 
     TASK may be written RUN/TASK. The task itself continues with another attempt, or with the
-    next step of its recovery. `leadhand hold` prevents a task from starting, and `leadhand
-    cancel` ends the epic.
+    next step of its recovery. With --final it does not: the planner decides, or a person, who
+    can end the task with `leadhand answer RUN/QUESTION skip`. `leadhand hold` prevents a task
+    from starting, and `leadhand cancel` ends the epic.
     """
-    return _ordered(console, folder, "stop", task)
+    return _ordered(console, folder, "end" if final else "stop", task, reason)
 
 
 @command("message", 'leadhand fleet message query "use the index that is there"')
@@ -395,7 +404,7 @@ def _ordered(
     if console.json:
         console.document(told)
     else:
-        words = {"stop": "is being ended", "message": "was told"}.get(verb, "")
+        words = {"message": "was told"}.get(verb, "is being ended" if task else "")
         fleet = {"drain": "drains", "pause": "is paused", "resume": "starts agents again"}
         name = f"the agent of {told['task']} {words}" if words else f"the fleet {fleet[verb]}"
         console.say(name)

@@ -85,8 +85,10 @@ def lines(doc: Doc) -> Iterator[str]:
         f"{landed['last_week']} in the last week)"
     )
     yield f"queue      {queue['waiting']} in merge queue{_oldest(queue)}"
+    reused = f"{count(train['reused'], 'verdict')} reused, " if train["reused"] else ""
     yield (
         f"tests      {count(train['tests'], 'batch', 'batches')} tested, {train['red']} failed, "
+        f"{reused}"
         f"{count(train['bisections'], 'bisection')}, "
         f"{train['batch_mean'] or 0} changes per merge, "
         f"{count(train['conflicts'], 'conflict')}"

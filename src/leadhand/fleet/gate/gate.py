@@ -17,7 +17,8 @@ Laws
     1. Green is an exit code of 0 from every command, and no report that says otherwise. Too long,
        killed, not to be found: red.
     2. What keeps a command from being run is trouble (`GateTrouble`), never a verdict: no room on
-       the disk, no sandbox, a lost supervisor, git's own failures.
+       the disk, no sandbox, a lost supervisor, git's own failures, a set-up that fails (unless it
+       fails on the change alone, again and again, while it passes on main: `gate_memory.py`).
     3. When `check` returns or is cancelled, no process of it is left.
     4. A failure that is known to be flaky is tried once more, and not in secret: both runs are in
        the log, the verdict names it, the record counts it. What is flaky is known from the
@@ -38,14 +39,15 @@ import shutil
 import tempfile
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from leadhand.errors import LeadhandError
+from leadhand.fleet.gate.gate_memory import GreenVerdicts, SetUpFailures
 from leadhand.fleet.gate.guard import judged_by
 from leadhand.fleet.gate.test_runs import (
     REPORT_BYTES,
@@ -93,6 +95,14 @@ class GateTrouble(LeadhandError):
     """The gate could not be run, which says nothing about the change."""
 
 
+class _NotSetUp(Exception):
+    """A command of the set-up failed; what it printed is in the log of the check."""
+
+    def __init__(self, command: str, log: list[str]) -> None:
+        super().__init__(command)
+        self.command, self.log = command, log
+
+
 class SandboxedCommand(Protocol):
     """The command to start instead of the given one."""
 
@@ -134,6 +144,8 @@ class GateVerdict:
     """Tests that passed on main and did not run here, or not as often."""
     altered: tuple[str, ...] = ()
     """Tests of main that fail against it, where it has changed tests: a person decides."""
+    reused: bool = False
+    """Whether it was not run again: the same tree was green against the same main."""
 
     @property
     def only_removed(self) -> bool:
@@ -287,11 +299,18 @@ class Gate:
         for left in slots.folder.glob("home-*"):  # by a process that was killed
             remove(left)
         self._seen: OrderedDict[tuple[str, str], tuple[bool, tuple[str, ...]]] = OrderedDict()
+        self._verdicts, self._set_ups = GreenVerdicts(), SetUpFailures()
+        self._reuses = False
+        self.running: dict[Path, tuple[str, float]] = {}
+        """The command that runs in each slot, and since when."""
 
-    def in_slots(self, slots: Slots) -> Gate:
-        """Return the same gate with slots of its own; knowledge of flaky tests is shared."""
+    def in_slots(self, slots: Slots, *, reuses: bool = False) -> Gate:
+        """Return the same gate with slots of its own; knowledge of flaky tests is shared.
+
+        `reuses`: it does not run again what any of them saw green (`gate_memory.py`).
+        """
         other = copy(self)
-        other._slots = slots  # noqa: SLF001 - the same class
+        other._slots, other._reuses = slots, reuses  # noqa: SLF001 - the same class
         return other
 
     async def check(
@@ -302,9 +321,30 @@ class Gate:
         `waived` are tests of main that a person has waived, by name. None: main's tests do not
         count, as for commits of people.
         """
-        began = time.monotonic()
         main = self._hub.main()
         tree, mains = await self._hub.tree(sha), await self._hub.tree(main)
+        if waived is None or waived:
+            return await self._checked(sha, tree, main, mains, acceptance, waived)
+        key = (tree, mains, tuple(dict.fromkeys(map(tuple, acceptance))))
+        if self._reuses and (found := self._verdicts.of(key)):
+            age, verdict = found
+            note = f"not run again: green {age:.0f} s before, the same tree on the same main\n"
+            return replace(verdict, log=note + verdict.log, seconds=0.0, reused=True)
+        verdict = await self._checked(sha, tree, main, mains, acceptance, waived)
+        self._verdicts.keep(key, verdict)
+        return verdict
+
+    async def _checked(
+        self,
+        sha: str,
+        tree: str,
+        main: str,
+        mains: str,
+        acceptance: Sequence[Command],
+        waived: Collection[str] | None,
+    ) -> GateVerdict:
+        """Run the gate on a commit; `mains` is the tree of main."""
+        began = time.monotonic()
         first = await self._tested(sha, tree, acceptance)
         if tree == mains:
             self.known.keep(tree, first.ran)
@@ -375,15 +415,42 @@ class Gate:
 
     async def _tested(self, sha: str, tree: str, acceptance: Sequence[Command]) -> _Tested:
         """Run the gate on a tree: output, flaky tests, the red command, and which tests ran."""
+        try:
+            async with self._checking(sha, tree) as check:
+                failed = await check.all(acceptance)
+        except _NotSetUp as wrong:
+            await self._blame(tree, wrong)
+            return _Tested(wrong.log, [], wrong.command, Ran())
+        return _Tested(check.log, check.flaky, failed, check.ran)
+
+    @contextlib.asynccontextmanager
+    async def _checking(self, sha: str, tree: str) -> AsyncIterator[_Check]:
+        """Check a tree out, for a check that begins with the set-up."""
         async with self._slots.lease(sha, tree) as slot:
             await asyncio.to_thread(self._look_at_room)
             home = Path(tempfile.mkdtemp(prefix="home-", dir=self._slots.folder))
             try:
                 check = _Check(self, slot, tree, home)
-                failed = await check.all(acceptance)
+                await check.set_up()
+                self._set_ups.passed(tree)
+                yield check
             finally:
                 await asyncio.shield(asyncio.to_thread(remove, home))
-        return _Tested(check.log, check.flaky, failed, check.ran)
+
+    async def _blame(self, tree: str, wrong: _NotSetUp) -> None:
+        """Raise trouble for a set-up that failed; return where the tree itself is at fault."""
+        main = self._hub.main()
+        mains = await self._hub.tree(main)
+        if self._set_ups.failed(tree) and tree != mains:
+            if self._set_ups.at_fault(tree):
+                return
+            try:
+                async with self._checking(main, mains):
+                    self._set_ups.main_tried(tree, ok=True)
+            except _NotSetUp:
+                self._set_ups.main_tried(tree, ok=False)
+        said = "".join(wrong.log)[-SAID_CHARS:]
+        raise GateTrouble(f"a checkout of the gate cannot be set up: {wrong.command}\n{said}")
 
     async def _restored(self, tree: str, entries: Sequence[TreeEntry]) -> str:
         """Return the tree with `entries` as they are on main."""
@@ -419,6 +486,21 @@ class Gate:
         reports: Reports | None = None,
     ) -> tuple[int, str]:
         """Run one command; return its exit code (-1: too long) and its output."""
+        self.running[slot.path] = (shlex.join(argv), time.monotonic())
+        try:
+            return await self._run(argv, slot, home, network=network, reports=reports)
+        finally:
+            self.running.pop(slot.path, None)
+
+    async def _run(
+        self,
+        argv: Command,
+        slot: Slot,
+        home: Path,
+        *,
+        network: bool,
+        reports: Reports | None,
+    ) -> tuple[int, str]:
         shown = [self._hub.git.folder / "objects", *([REPORTER] if reports else [])]
         env = {**GIT, **self.rules.env}
         env = env if reports is None else reports.env(env)
@@ -492,11 +574,8 @@ class _Check:
     ran: Ran = field(default_factory=Ran)
 
     async def all(self, acceptance: Sequence[Command]) -> str:
-        """Run all commands; return the one that was red, or an empty text."""
+        """Run all commands but the set-up's; return the one that was red, or an empty text."""
         rules = self.gate.rules
-        for argv in rules.setup:
-            if not await self._prepared(argv):
-                return shlex.join(argv)
         await asyncio.to_thread(self._discard_files)
         for argv in dict.fromkeys(tuple(each) for each in (*acceptance, *rules.commands)):
             if not await self._passes(argv):
@@ -518,11 +597,14 @@ class _Check:
             self.ran.merge(ran)
         return green
 
-    async def _prepared(self, argv: Command) -> bool:
-        rules = self.gate.rules
-        code, text = await self.gate.run(argv, self.slot, self.home, network=rules.setup_network)
-        self.log.append(f"$ {shlex.join(argv)}\n{text or SILENT}exit {code}\n")
-        return code == 0
+    async def set_up(self) -> None:
+        """Run the commands of the set-up; raise `_NotSetUp` at the first that fails."""
+        network = self.gate.rules.setup_network
+        for argv in self.gate.rules.setup:
+            code, text = await self.gate.run(argv, self.slot, self.home, network=network)
+            self.log.append(f"$ {shlex.join(argv)}\n{text or SILENT}exit {code}\n")
+            if code:
+                raise _NotSetUp(shlex.join(argv), self.log)
 
     async def _one(self, argv: Command) -> tuple[bool, Ran]:
         """Run a command; whether it is green, and which tests it ran."""
@@ -595,6 +677,10 @@ def _printed(done: Finished) -> str:
 # paid to fail, and blamed for it. So nobody starts until main was seen green once, with these
 # rules. From then on the train keeps it so. What was seen is written down: a restart does not look
 # again.
+#
+# One green run says nothing of a test that fails now and then. While agents write their first
+# changes the gate has nothing to do: it runs on main some times more, and what is red there though
+# it was green is known as flaky before a change is blamed for it.
 
 
 AGAIN_S = 300.0
@@ -603,7 +689,10 @@ TROUBLE_S = 10.0
 """A main that could not be tested is looked at again after this long."""
 LOOK_S = 1.0
 TRIES = 3
+REPEATS = 4
+"""How often main is tested once more when it is green, to learn its flaky tests."""
 SAID_CHARS = 1200
+COMMAND_CHARS = 80
 LOOKING = "main is being tested before anybody starts"
 
 
@@ -618,9 +707,21 @@ class Soundness:
         self.log = ""
         """What the gate printed, where main is red."""
         self.against = "" if self._seen_green() else LOOKING
+        self._repeats = REPEATS if self.against else 0
+
+    @property
+    def progress(self) -> str:
+        """Return which command tests main, and for how long; empty when none does."""
+        if self.against != LOOKING:
+            return ""
+        now = [
+            f"{command[:COMMAND_CHARS]} for {time.monotonic() - since:.0f} s"
+            for command, since in self._gate.running.values()
+        ]
+        return f"{LOOKING}: {', '.join(now)}" if now else LOOKING
 
     async def watch(self) -> None:
-        """Look until main is green; then there is nothing left to do."""
+        """Look until main is green; then repeat its tests, and there is nothing left to do."""
         while self.against:
             main = self._hub.main()
             pause = AGAIN_S
@@ -633,12 +734,20 @@ class Soundness:
             while self.against and waited < pause and self._hub.main() == main:
                 await asyncio.sleep(LOOK_S)
                 waited += LOOK_S
+        main = self._hub.main()
+        for _ in range(self._repeats):
+            with contextlib.suppress(OSError, LeadhandError):  # agents are at work meanwhile
+                await self._test(main)
+
+    async def _test(self, main: str) -> GateVerdict:
+        verdict = await self._gate.check(main)
+        about = {"ok": verdict.ok, "failed": verdict.failed, "tests": verdict.tests}
+        self._note("looked", sha=main, seconds=round(verdict.seconds, 3), **about)
+        return verdict
 
     async def _look(self, main: str) -> None:
         for _ in range(TRIES):  # gates are flaky; what is broken is red each time
-            verdict = await self._gate.check(main)
-            about = {"ok": verdict.ok, "failed": verdict.failed, "tests": verdict.tests}
-            self._note("looked", sha=main, **about)
+            verdict = await self._test(main)
             if verdict.ok:
                 break
         if verdict.ok:

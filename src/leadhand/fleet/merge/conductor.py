@@ -374,6 +374,8 @@ class Conductor:
         searching = any(not green for green, _test in self.train.verdicts.values())
         took = round(verdict.seconds, 3)
         about = {"size": len(names), "ok": green, "seconds": took, "search": searching}
+        if verdict.reused:
+            about["reused"] = True
         self._note("tested", **about, tests=verdict.tests)
         if not green:
             failed = verdict.failed or "tests of main that it changed"

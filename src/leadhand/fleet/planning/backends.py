@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 from leadhand.core.hashing import digest
 from leadhand.errors import LeadhandError, UsageError
 from leadhand.fleet.budget import DailyBudget
-from leadhand.fleet.planning.prompt import question
+from leadhand.fleet.planning.prompt import looked, question
 from leadhand.fleet.planning.reply import schema_for
 from leadhand.models.failures import ModelFailure
 from leadhand.models.messages import AssistantMessage, ModelRequest, UserMessage
@@ -101,10 +101,11 @@ class BackendFailed(LeadhandError):
 
 
 class Tried(NamedTuple):
-    """An answer that was sent back, and why."""
+    """An answer that was sent back, and why; or a look, and what was found."""
 
     answer: Any
     findings: list[str]
+    found: list[Doc] | None = None
 
 
 class Backend(Protocol):
@@ -233,8 +234,11 @@ class ModelBackend:
         """Ask, when money may be spent; a provider that is at fault is waited for."""
         turns: list[Turn] = [question(told)]
         for each in tried:
-            wrong = "\n".join(f"- {finding}" for finding in each.findings)
             turns.append(AssistantMessage(json.dumps(each.answer)))
+            if each.found is not None:
+                turns.append(UserMessage(looked(each.found)))
+                continue
+            wrong = "\n".join(f"- {finding}" for finding in each.findings)
             turns.append(UserMessage(f"That cannot be used:\n{scrub(wrong)}\nAnswer again, whole."))
         request = ModelRequest(
             system=self._system,
@@ -305,4 +309,5 @@ def _with(told: Doc, tried: Sequence[Tried]) -> Doc:
         "round": len(tried) + 1,
         "findings": last.findings if last else [],
         "last": last.answer if last else None,
+        "looked": [found for each in tried for found in each.found or ()],
     }

@@ -14,7 +14,7 @@ from leadhand.errors import UsageError
 from leadhand.fleet.budget import DAY_S
 from leadhand.fleet.planning.backends import backend_of
 from leadhand.fleet.planning.lint import PlanRules
-from leadhand.fleet.planning.planner import EpicPlanner
+from leadhand.fleet.planning.planner import EpicPlanner, PlannerSources
 from leadhand.fleet.settings import fleet_of
 from leadhand.settings import source_of
 from leadhand.workers.functions.snapshot import load_module
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from leadhand.core.policy import Policy
     from leadhand.fleet.budget import DailyBudget
     from leadhand.fleet.context import FleetContext
+    from leadhand.fleet.gate.gate import GateRules
     from leadhand.fleet.planning.planner import FinishedTask
     from leadhand.fleet.service import FleetConfig
     from leadhand.settings import Settings
@@ -62,6 +63,10 @@ RESTARTS_FREE = 50
 PLANNER_S = 2.0 * DAY_S
 """For one decision. Backends have clocks of their own, and troubles that pass are waited out for a
 bounded time: some hours in all. But the day's money may be back only after midnight."""
+
+
+MAP_FILE = "map.jsonl"
+"""What files of the repository hold, in the fleet's folder."""
 
 
 def planner_of(settings: Settings) -> Any:
@@ -119,9 +124,15 @@ def epic_planner(
         config.planning,
         protected=config.protected,
         tiers=tiers,
-        past=past,
+        sources=PlannerSources(past, _commands(config.gate), config.folder / MAP_FILE),
         has_program=lambda name: is_there(name, shop.sandbox, config.gate.env),
     )
+
+
+def _commands(gate: GateRules) -> tuple[dict[str, Any], ...]:
+    """Return the commands of set-up and gate, as a planner is told them."""
+    named = (("set-up", gate.setup), ("gate", gate.commands))
+    return tuple({"for": what, "command": list(argv)} for what, argvs in named for argv in argvs)
 
 
 def epic_policy(policy: Policy, agents: int) -> Policy:
@@ -150,5 +161,6 @@ def plan_rules(settings: Settings) -> PlanRules:
         paths=fleet.plan_paths,
         programs=fleet.plan_programs,
         network=bool(fleet.plan_hosts),
+        append=fleet.append,
         changelog=fleet.changelog,
     )

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass, field
+from itertools import combinations
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from leadhand.core import paths
 from leadhand.core.wording import listed
 from leadhand.errors import UsageError
-from leadhand.fleet.boundaries import clash, within
+from leadhand.fleet.boundaries import clash, reserved, within
 from leadhand.fleet.epics import EpicTask, commands, in_turn, lint_wave
+from leadhand.fleet.planning.overlaps import Claim, predicted_conflicts
 from leadhand.fleet.planning.progress import MOVABLE, REPLACEABLE, EpicProgress
+from leadhand.fleet.planning.repository_map import RepositoryMap
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -50,6 +53,8 @@ class PlanRules:
     """The programs that acceptance commands may start; nothing said: any that is there."""
     network: bool = False
     """Whether a planner that is a command may use the network."""
+    append: tuple[str, ...] = ()
+    """Files that only grow: several tasks may write them at once."""
     changelog: str = ""
     """A file that gets an entry by a task of its own in the end; nothing said: none."""
     reds: int = 3
@@ -72,6 +77,7 @@ class Ground:
     statuses: Mapping[str, str]
     """Every step of the run, by id."""
     files: Mapping[str, SurveyedFile] = field(default_factory=dict)
+    map: RepositoryMap = field(default_factory=lambda: RepositoryMap({}))
     protected: tuple[str, ...] = ()
     tiers: tuple[str, ...] = ()
     budget_left: float | None = None
@@ -91,6 +97,25 @@ def lint_reply(reply: Reply, ground: Ground) -> list[str]:
             found = [] if reply.question.strip() else ["it asks, and says no question"]
         case _:
             found = [] if reply.reason.strip() else ["it gives up, and says no reason"]
+    return found[:TOLD]
+
+
+def warn_reply(reply: Reply, ground: Ground) -> list[str]:
+    """Return conflicts that are predicted between tasks that do not wait for each other.
+
+    They are told once: the planner may know better, and answer the same again.
+    """
+    tasks, found = reply.tasks if reply.kind == "wave" else (), list[str]()
+    waits = {task.id: _all_waits(task, tasks) for task in tasks}
+    for task, other in combinations(tasks, 2):
+        if task.id in waits[other.id] or other.id in waits[task.id]:
+            continue
+        a, b = (Claim(each.id, each.goal, each.writes) for each in (task, other))
+        found += [
+            f"tasks {a.id!r} and {b.id!r} will probably conflict: {each.why}. Have one wait for "
+            "the other, make them one task, or answer the same again if they are apart"
+            for each in predicted_conflicts(ground.map, a, b, ground.rules.append)[:1]
+        ]
     return found[:TOLD]
 
 
@@ -280,7 +305,7 @@ def _overlaps(tasks: Sequence[Planned], ground: Ground, dropped: frozenset[str])
     found = []
     new = {task.id for task in tasks}
     plain = tuple(_alone(task, new) for task in tasks)
-    for task, others in zip(tasks, in_turn(plain), strict=True):
+    for task, others in zip(tasks, in_turn(plain, ground.rules.append), strict=True):
         found += [
             f"tasks {other!r} and {task.id!r} may write the same, and neither waits for the other"
             for other in others
@@ -290,7 +315,8 @@ def _overlaps(tasks: Sequence[Planned], ground: Ground, dropped: frozenset[str])
         writes = step.planned.get("writes") or ()
         for task in tasks:
             apart = step.id in dropped or step.id == task.replaces or step.id in waits[task.id]
-            if not apart and clash(task.writes, writes):
+            alone = reserved(task.writes, ground.rules.append)
+            if not apart and clash(alone, writes):
                 found.append(
                     f"task {task.id!r} may write what {step.id!r} may, which is open; wait for it"
                 )

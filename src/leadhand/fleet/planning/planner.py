@@ -18,6 +18,7 @@ is killed and started again plans nothing twice.
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -30,18 +31,22 @@ from leadhand.errors import UsageError
 from leadhand.fleet.epics import Epic
 from leadhand.fleet.planning import steps as shaping
 from leadhand.fleet.planning.backends import BackendFailed, Tried, retry_planning
-from leadhand.fleet.planning.lint import Ground, PlanRules, lint_reply
+from leadhand.fleet.planning.lint import Ground, PlanRules, lint_reply, warn_reply
+from leadhand.fleet.planning.look import Looker
+from leadhand.fleet.planning.map_cache import FactsCache
 from leadhand.fleet.planning.progress import CHANGELOG, MOVABLE, EpicQuestion, read_notes, standing
 from leadhand.fleet.planning.prompt import planner_document
 from leadhand.fleet.planning.reply import MisreadReply, read
 from leadhand.fleet.planning.steps import ladder
 from leadhand.fleet.planning.survey import survey
-from leadhand.fleet.repository.git import GitFailed
+from leadhand.fleet.planning.symbols import reader
+from leadhand.fleet.repository.git import GitFailed, printable_name
 from leadhand.fleet.status.ladder import CODER
 from leadhand.models.secret_patterns import scrub
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+    from pathlib import Path
 
     from leadhand.core.report import Decision, PlannerView
     from leadhand.core.state.model import State, StepState
@@ -56,6 +61,16 @@ NOTES_CHARS = 4000
 TROUBLES = (GitFailed, OSError)
 """Of the machine, not of the epic."""
 AGAIN, DROP, GIVE_UP = "again", "drop", "give up"
+
+
+class PlannerSources(NamedTuple):
+    """What the planner knows besides the repository and the run."""
+
+    past: Callable[[], list[FinishedTask]] = list
+    gate: tuple[Mapping[str, Any], ...] = ()
+    """The commands of set-up and gate."""
+    cache: Path | None = None
+    """The file that keeps what files of the repository hold."""
 
 
 class EpicPlanner:
@@ -75,13 +90,15 @@ class EpicPlanner:
         *,
         protected: Sequence[str] = (),
         tiers: Sequence[str] = (),
-        past: Callable[[], list[FinishedTask]] = list,
+        sources: PlannerSources | None = None,
         has_program: Callable[[str], bool] = lambda name: shutil.which(name) is not None,
     ) -> None:
         """`has_program` tells whether acceptance commands find a program where they run."""
+        self._known: FactsCache | None = None
         self._has_program = has_program
         self._hub, self._backend, self.rules = hub, backend, rules or PlanRules()
-        self._protected, self._tiers, self._past = tuple(protected), tuple(tiers), past
+        self._sources = sources or PlannerSources()
+        self._protected, self._tiers = tuple(protected), tuple(tiers)
         self._seen: Survey | None = None
 
     async def decide(self, view: PlannerView) -> Decision:
@@ -101,7 +118,9 @@ class EpicPlanner:
 
     async def _decide(self, view: PlannerView, epic: Epic, notes: EpicNotes) -> Decision:
         if not view.steps and epic.tasks:
-            steps = shaping.given_steps(epic, self._hub.main(), self._tiers, self._protected)
+            steps = shaping.given_steps(
+                epic, self._hub.main(), self._tiers, self._protected, self.rules.append
+            )
             notes.waves = 1
             return Propose(tuple(steps), because="wave 1: the tasks that the epic names")
         said = self._answered(view, notes)
@@ -131,27 +150,42 @@ class EpicPlanner:
     ) -> Decision:
         seen = await self._survey()
         ground = self._ground(view, notes, stand, seen)
-        doc = planner_document(view, epic, notes, ground, seen, by_size(self._past()))
+        past = self._sources.past()
+        more = {"commands": list(self._sources.gate), "areas": by_area(past)}
+        doc = await asyncio.to_thread(
+            planner_document, view, epic, notes, ground, seen, by_size(past), more
+        )
         notes.heard = len(view.recommendations)
         tried = [Tried(None, list(view.findings))] if view.findings else []
-        for _ in range(self.rules.rounds):
-            notes.proposals += 1
+        looker, notes.predicted = Looker(self._hub, seen), []
+        rounds = 0
+        while rounds < self.rules.rounds:
             answer: Any = None
             try:
                 answer = await self._backend.answer(doc, tried)
                 reply = read(answer)
-                findings = lint_reply(reply, ground)
+                looks = reply.kind == "look"
+                findings = looker.objections(reply) if looks else lint_reply(reply, ground)
             except (MisreadReply, BackendFailed) as problem:
-                findings = [str(problem)]
+                findings, looks = [str(problem)], False
+            if looks and not findings:
+                tried.append(Tried(answer, [], await looker.answer(reply)))
+                notes.looked = looker.record
+                continue
+            notes.proposals += 1
+            rounds += 1
+            if not findings and not notes.predicted:
+                notes.predicted = findings = warn_reply(reply, ground)
             if not findings:
                 notes.usable += 1
                 return await self._decided(reply, view, epic, notes, stand, seen)
-            stubborn = bool(tried) and answer is not None and answer == tried[-1].answer
+            before = tried[-1] if tried and tried[-1].found is None else None
+            stubborn = before is not None and answer is not None and answer == before.answer
             tried.append(Tried(answer, findings))
             if stubborn:
                 break
-        rounds = f"{notes.usable} of {notes.proposals} answers were usable"
-        why = f"{self._backend.name}: {scrub('; '.join(tried[-1].findings))[:1500]} ({rounds})"
+        usable = f"{notes.usable} of {notes.proposals} answers were usable"
+        why = f"{self._backend.name}: {scrub('; '.join(tried[-1].findings))[:1500]} ({usable})"
         return _asking(
             notes,
             "plan",
@@ -168,6 +202,7 @@ class EpicPlanner:
             standing=stand,
             statuses={step.id: step.status for step in view.timeline},
             files=seen.files,
+            map=seen.map,
             protected=self._protected,
             tiers=self._tiers,
             budget_left=view.budget_left,
@@ -203,7 +238,9 @@ class EpicPlanner:
         notes.waves += bool(reply.tasks)
         movable = {step.id for step in stand.open if step.status in MOVABLE}
         notes.dropped += [name for name in reply.drop if name not in notes.dropped]
-        steps = shaping.wave_steps(reply, stand, notes, seen.main, epic.priority, self._tiers)
+        steps = shaping.wave_steps(
+            reply, stand, notes, seen.main, epic.priority, self._tiers, self.rules.append
+        )
         because = scrub(reply.because)[:500]
         return Propose(
             tuple(steps),
@@ -218,7 +255,11 @@ class EpicPlanner:
 
     async def _survey(self) -> Survey:
         if self._seen is None or self._seen.main != self._hub.main():
-            self._seen = await retry_planning(lambda: survey(self._hub), TROUBLES)
+            cache = self._known or FactsCache(self._sources.cache, reader())
+            if self._known is None:
+                await asyncio.to_thread(cache.load)
+                self._known = cache
+            self._seen = await retry_planning(lambda: survey(self._hub, cache), TROUBLES)
         return self._seen
 
     # --- people ---
@@ -365,6 +406,7 @@ def _same_conversation(view: PlannerView) -> dict[str, int]:
 # The size of a task is the number of paths it may write, known before anybody starts.
 
 
+AREAS_TOLD = 30
 SIZES = ((1, "1 path"), (3, "2-3 paths"), (7, "4-7 paths"), (1 << 30, "8 or more paths"))
 
 
@@ -374,12 +416,21 @@ class FinishedTask(NamedTuple):
     paths: int
     attempts: int
     landed: bool
+    writes: tuple[str, ...] = ()
+    conflicts: int = 0
+    """Attempts that came back because they were in conflict with main."""
 
 
 def done_in(state: State) -> list[FinishedTask]:
     """Return the tasks of a run that are over."""
     return [
-        FinishedTask(len(step.doc.get("writes") or ()), _tries(step), step.status == "succeeded")
+        FinishedTask(
+            len(step.doc.get("writes") or ()),
+            _tries(step),
+            step.status == "succeeded",
+            tuple(step.doc.get("writes") or ()),
+            _conflicts(step),
+        )
         for step in state.steps.values()
         if step.worker.partition("@")[0] == CODER
         and (step.status in ("succeeded", "failed") or (step.superseded_by and step.failures))
@@ -390,6 +441,33 @@ def _tries(step: StepState) -> int:
     """Return the number of attempts, without those whose host was killed."""
     cut = [f for f in step.failures if f.get("class") == "lost" and not f.get("details")]
     return step.attempts - len(cut)
+
+
+def _conflicts(step: StepState) -> int:
+    """Return how many attempts came back from the train in conflict with main."""
+    details = (failure.get("details") for failure in step.failures)
+    return sum(isinstance(each, dict) and bool(each.get("conflict")) for each in details)
+
+
+def by_area(tasks: Iterable[FinishedTask]) -> list[dict[str, Any]]:
+    """Return success and conflicts by the folder that tasks write, two levels deep."""
+    rows: dict[str, dict[str, Any]] = {}
+    for task in tasks:
+        for area in sorted({_area(path) for path in task.writes}):
+            row = rows.setdefault(
+                area, {"area": area, "tasks": 0, "landed": 0, "first_pass": 0, "conflicts": 0}
+            )
+            row["tasks"] += 1
+            row["landed"] += task.landed
+            row["first_pass"] += task.landed and task.attempts == 1
+            row["conflicts"] += task.conflicts
+    order = sorted(rows.values(), key=lambda row: (-row["tasks"], row["area"]))
+    return order[:AREAS_TOLD]
+
+
+def _area(path: str) -> str:
+    folders = path.split("/")[:-1] if not path.endswith("/") else path.strip("/").split("/")
+    return printable_name("/".join(folders[:2])) or "."
 
 
 def by_size(tasks: Iterable[FinishedTask]) -> list[dict[str, Any]]:

@@ -68,6 +68,10 @@ class EpicNotes(msgspec.Struct, omit_defaults=True):
     """How many recommendations of agents it has been told."""
     proposals: int = 0
     usable: int = 0
+    looked: list[dict[str, Any]] = []
+    """What the planner read and searched before its last answer."""
+    predicted: list[str] = []
+    """Conflicts that were predicted for the last wave, and that it was told."""
 
     def root(self, task: str) -> str:
         """Return the first task of its line."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from leadhand.fleet.planning.map_document import MAP_TOKENS, TOKEN_CHARS, entry_text
 from leadhand.models.messages import UserMessage
 from leadhand.models.secret_patterns import scrub, scrubbed
 from leadhand.planners.model.prompt import clean, fence_data
@@ -35,6 +36,8 @@ EPIC_CHARS = 40_000
 ANSWERS_TOLD = 20
 TREE_CHARS = 24_000
 GUIDE_CHARS = 4500
+LOOK_CHARS = 20_000
+MAP_CHARS = 2 * MAP_TOKENS * TOKEN_CHARS
 
 Doc = dict[str, Any]
 
@@ -46,8 +49,10 @@ def planner_document(
     ground: Ground,
     survey: Survey,
     record: list[Doc],
+    more: Doc | None = None,
 ) -> Doc:
-    """Return the document for the planner."""
+    """Return the document for the planner; `more` is what else is known of the repository."""
+    more = more or {}
     standing = ground.standing
     doc: Doc = {
         "version": VERSION,
@@ -62,7 +67,7 @@ def planner_document(
         "matters": [_matter(each) for each in standing.matters] + _others(view, notes, standing),
         "tasks": [_task(step) for step in standing.tasks[-TASKS_TOLD:]],
         "record": record,
-        "repository": survey.told(),
+        "repository": {**survey.told(f"{epic.title}\n{epic.text[:EPIC_CHARS]}"), **more},
         "answers": [_answer(each) for each in view.answers[-ANSWERS_TOLD:]],
         "waves": notes.waves,
         "notes": notes.said,
@@ -174,12 +179,7 @@ def _moving(doc: Doc) -> list[str]:
     ):
         if doc[name]:
             parts.append(f"# {title}\n{fence_data(_lines(doc[name]), TREE_CHARS)}")
-    files = [f"{each['path']} {each['bytes']}" for each in tree["tree"]]
-    parts.append(
-        f"# Files at main, {tree['files']} in all\n{fence_data(chr(10).join(files), TREE_CHARS)}"
-    )
-    if tree.get("folders"):
-        parts.append(f"# Folders\n{fence_data(_lines(tree['folders']), TREE_CHARS // 4)}")
+    parts += _map(tree)
     parts.append(f"# The last commits\n{fence_data(_lines(tree['history']), TREE_CHARS // 4)}")
     if doc["answers"]:
         parts.append(f"# People answered\n{_lines(doc['answers'])}")
@@ -192,6 +192,34 @@ def _moving(doc: Doc) -> list[str]:
     if doc["notes"]:
         parts.append(f"# Your notes\n{doc['notes']}")
     parts.append(f"# You are asked because\n{clean(doc['why'])[:WORDS_CHARS]}")
+    return parts
+
+
+def looked(found: list[Doc]) -> str:
+    """Return what a look found, for a model."""
+    parts = []
+    for each in found:
+        about = f"Search: {each['search']}" if "search" in each else each["path"]
+        parts.append(f"# {clean(about)}\n{fence_data(each['text'], LOOK_CHARS)}")
+    return "\n\n".join(parts)
+
+
+def _map(tree: Doc) -> list[str]:
+    """Return the repository map as text: files by relevance, with lines of their symbols."""
+    told = "\n".join(entry_text(each) for each in tree["map"])
+    title = f"# Files by relevance to the epic, {len(tree['map'])} of {tree['files']}"
+    parts = [f"{title}\n{fence_data(told, MAP_CHARS)}"]
+    for name, words in (
+        ("commands", "Commands of the gate and of set-up"),
+        ("languages", "Languages"),
+        ("folders", "Folders"),
+        ("areas", "First-pass success and conflicts by folder, in this fleet"),
+    ):
+        if tree.get(name):
+            parts.append(f"# {words}\n{fence_data(_lines(tree[name]), TREE_CHARS // 4)}")
+    for name, words in (("build", "Build files"), ("ci", "CI"), ("docs", "Documents")):
+        if tree.get(name):
+            parts.append(f"# {words}\n{fence_data(' '.join(tree[name]), TREE_CHARS // 4)}")
     return parts
 
 

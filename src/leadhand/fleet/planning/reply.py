@@ -4,6 +4,7 @@
         {"id": "api", "goal": "...", "writes": ["src/api.py"], "acceptance": [["make", "test"]]}]}
     {"kind": "wave", "tasks": [{..., "replaces": "big"}, {..., "replaces": "big"}]}    a split
     {"kind": "wave", "answers": [{"task": "api", "text": "JSON, as in docs/api.md"}]}
+    {"kind": "look", "read": ["src/api.py", "src/big.py:10-80"], "search": ["load_config"]}
     {"kind": "done", "summary": "...", "changelog": "..."}
     {"kind": "ask", "question": "..."}       {"kind": "give_up", "reason": "..."}
 
@@ -20,7 +21,7 @@ from leadhand.core.wording import type_with_article
 from leadhand.errors import LeadhandError
 from leadhand.fleet.epics import EpicTask
 
-KINDS = ("wave", "done", "ask", "give_up")
+KINDS = ("wave", "look", "done", "ask", "give_up")
 TEXT_CHARS = 4000
 BRIEF_CHARS = 8000
 LIST_MAX = 200
@@ -35,6 +36,8 @@ class Planned(EpicTask, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     replaces: str = ""
     """The task that it does, or does a part of, in another way."""
+    why: str = ""
+    """Why it is one task: neither more nor less."""
 
 
 class AnsweredQuestion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -63,6 +66,10 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     drop: tuple[str, ...] = ()
     """Tasks that are not wanted any more."""
     outlook: tuple[str, ...] = ()
+    read: tuple[str, ...] = ()
+    """Files that it wants to read before it answers; `path:10-80` for lines of one."""
+    search: tuple[str, ...] = ()
+    """Texts that it wants to have searched at main."""
     question: str = ""
     choices: tuple[str, ...] = ()
     summary: str = ""
@@ -81,7 +88,7 @@ def read(raw: Any) -> Reply:
         raise MisreadReply(f"the answer does not fit: {error}") from None
     if found.kind not in KINDS:
         raise MisreadReply(f"kind is one of {', '.join(KINDS)}, not {found.kind!r}")
-    lists = (found.tasks, found.answers, found.comments, found.drop, found.outlook)
+    lists = (found.tasks, found.answers, found.comments, found.drop, found.outlook, found.read)
     if max(map(len, lists)) > LIST_MAX:
         raise MisreadReply(f"a list in it has more than {LIST_MAX} entries")
     for text, most in _texts(found):
@@ -105,7 +112,7 @@ def _texts(reply: Reply) -> list[tuple[str, int]]:
     own = (reply.because, reply.question, reply.summary, reply.changelog, reply.reason, reply.notes)
     found = [(text, TEXT_CHARS) for text in (*own, *reply.outlook, *reply.choices)]
     for task in reply.tasks:
-        found += [(task.goal, TEXT_CHARS), (task.brief, BRIEF_CHARS)]
+        found += [(task.goal, TEXT_CHARS), (task.brief, BRIEF_CHARS), (task.why, TEXT_CHARS)]
     found += [(each.reason, TEXT_CHARS) for each in reply.comments]
     return found + [(each.text, BRIEF_CHARS) for each in reply.answers]
 
@@ -132,6 +139,7 @@ SCHEMA: dict[str, Any] = {
                     "budget": {"type": "number"},
                     "brief": _TEXT,
                     "replaces": _TEXT,
+                    "why": _TEXT,
                 },
                 "required": ["id", "goal", "acceptance", "writes"],
                 "additionalProperties": False,
@@ -148,6 +156,8 @@ SCHEMA: dict[str, Any] = {
         },
         "drop": _TEXTS,
         "outlook": _TEXTS,
+        "read": _TEXTS,
+        "search": _TEXTS,
         "question": _TEXT,
         "choices": _TEXTS,
         "summary": _TEXT,

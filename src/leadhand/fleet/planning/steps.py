@@ -12,6 +12,7 @@ from leadhand.fleet.boundaries import clash
 from leadhand.fleet.epics import plan_of, refuse_tiers, step_of
 from leadhand.fleet.planning.progress import CHANGELOG, EXAMINER, EpicProgress
 from leadhand.fleet.status.ladder import CODER
+from leadhand.models.secret_patterns import scrub
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,15 +24,22 @@ if TYPE_CHECKING:
 
 
 Doc = dict[str, Any]
+WHY_CHARS = 500
 COUNTED = {"drift": "drift", "question": "answered", "lost": "again"}
 
 
-def given_steps(epic: Epic, main: str, tiers: Sequence[str], protected: Sequence[str]) -> list[Doc]:
+def given_steps(
+    epic: Epic,
+    main: str,
+    tiers: Sequence[str],
+    protected: Sequence[str],
+    append: Sequence[str] = (),
+) -> list[Doc]:
     """Return the tasks of an epic as steps; failures of protected ones go to a person."""
-    steps = [with_tier_agents(step, tiers) for step in plan_of(epic)["steps"]]
+    steps = [with_tier_agents(step, tiers) for step in plan_of(epic, append=append)["steps"]]
     for step in steps:
         step["parameters"]["base"] = main
-        if clash(step["writes"], protected):
+        if clash(step["parameters"]["writes"], protected):
             step["failure_action"] = "escalate"
     return steps
 
@@ -43,13 +51,16 @@ def wave_steps(
     main: str,
     priority: int,
     tiers: Sequence[str],
+    append: Sequence[str] = (),
 ) -> list[Doc]:
     """Return a wave as steps, and bring the notes up to date."""
     matters = {each.step.id: each for each in standing.matters}
     steps = []
     for task in reply.tasks:
-        step = with_tier_agents(step_of(task, priority), tiers)
+        step = with_tier_agents(step_of(task, priority, append), tiers)
         step["parameters"]["base"] = main
+        if task.why:
+            step["description"] = scrub(task.why)[:WHY_CHARS]
         steps.append(step)
     for name, heirs in _replaced(reply.tasks).items():
         matter = matters.get(name)
@@ -154,7 +165,9 @@ def check_step(commands: Sequence[Sequence[str]], standing: EpicProgress) -> Doc
     return doc
 
 
-def wanted_of(epic: Epic, tiers: Sequence[str], *, planned: bool) -> Goal | Doc:
+def wanted_of(
+    epic: Epic, tiers: Sequence[str], append: Sequence[str] = (), *, planned: bool
+) -> Goal | Doc:
     """Return what a run begins with: a goal for the planner, or else the given tasks.
 
     Given tasks succeed only if the epic's own acceptance holds when all of them have landed.
@@ -162,7 +175,7 @@ def wanted_of(epic: Epic, tiers: Sequence[str], *, planned: bool) -> Goal | Doc:
     refuse_tiers(epic, tiers)
     if planned:
         return Goal(text=epic.title, have={"epic": msgspec.to_builtins(epic)}, budget=epic.budget)
-    plan = plan_of(epic)
+    plan = plan_of(epic, append=append)
     plan["steps"] = [with_tier_agents(step, tiers) for step in plan["steps"]]
     if epic.acceptance:
         step = check_step(epic.acceptance, EpicProgress())

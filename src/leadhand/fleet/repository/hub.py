@@ -26,6 +26,7 @@ change touches are the paths it lands on.
 import asyncio
 import contextlib
 import fcntl
+import json
 import os
 import re
 import shutil
@@ -148,6 +149,12 @@ def ref_of(kind: str, run: str, task: str, attempt: int) -> str:
     """Return the ref of one attempt's work; names that git would not take are escaped."""
     parts = (quote(part, safe="").replace(".", "%2E") or "-" for part in (run, task, str(attempt)))
     return f"refs/leadhand/{kind}/" + "/".join(parts)
+
+
+def _attribute(pattern: str) -> str:
+    """Return a path pattern as gitattributes writes it: from the root, quoted."""
+    rooted = pattern if pattern.startswith("**/") else f"/{pattern.lstrip('/')}"
+    return json.dumps(rooted, ensure_ascii=False)
 
 
 class Hub:
@@ -301,6 +308,15 @@ class Hub:
         said = commit.trailers
         if "Leadhand-Run" in said and "Leadhand-Task" in said:
             self._landed[said["Leadhand-Run"], said["Leadhand-Task"]] = commit
+
+    def keep_all_lines(self, patterns: Iterable[str]) -> None:
+        """Let merges of these files keep the lines of both sides, instead of a conflict."""
+        lines = [f"{_attribute(pattern)} merge=union\n" for pattern in patterns]
+        place = self.git.folder / "info" / "attributes"
+        place.parent.mkdir(exist_ok=True)
+        fresh = place.with_name(".attributes.new")
+        fresh.write_text("".join(lines), encoding="utf-8")
+        fresh.replace(place)
 
     # --- objects ---------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from leadhand.fleet.repository.git import Git, GitFailed
 
 USER = "refs/leadhand/user"
 COPY_S = 3600.0
+PROMISOR = r"^remote\..*\.promisor$"
 FOLLOWED = "leadhand.followed"
 
 
@@ -68,6 +69,7 @@ class User:
             since = ", which this fleet follows. Fix: name another in [fleet] branch"
             words = f"{repo} has no branch {_short(ref)!r} with a commit on it"
             raise UsageError(words + since * bool(known))
+        await _refuse_partial(repo, theirs, found.text)
         if ref == "HEAD" and not branch:
             ref = found.text
         if not branch and ref != here:
@@ -139,6 +141,25 @@ class User:
             if "refusing to fetch into" in error.err:
                 raise Conflict(f"branch {branch!r} is checked out; choose another") from error
             raise
+
+
+async def _refuse_partial(repo: Path, theirs: Git, commit: str) -> None:
+    """Raise `UsageError` for a partial clone that misses objects: nothing is downloaded here."""
+    said = await theirs("config", "--get-regexp", PROMISOR, codes=(0, 1))
+    lines = [line for line in said.text.splitlines() if line.endswith(" true")]
+    remotes = [line.removeprefix("remote.").rpartition(".promisor")[0] for line in lines]
+    if not remotes:
+        return
+    listed = await theirs(
+        "rev-list", "--objects", "--missing=print", commit, time_s=COPY_S, codes=(0, 128)
+    )
+    missing = sum(line.startswith("?") for line in listed.text.splitlines())
+    if missing or listed.code:
+        raise UsageError(
+            f"{repo} is a partial clone, and objects of its history are missing ({missing}). "
+            f"Fix: git -C {repo} config --unset remote.{remotes[0]}.partialclonefilter; "
+            f"git -C {repo} fetch --refetch {remotes[0]}"
+        )
 
 
 def missing_repository_fix(repo: Path, otherwise: str) -> str:

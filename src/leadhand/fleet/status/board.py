@@ -156,10 +156,16 @@ def _agent(
     """Return the agent of a task: the one at work, else the last one."""
     coder, model = known.agents.get(task.name, ("", ""))
     if at_work is not None:
-        cost = round(task.cost + float(at_work["cost"]), 6)
-        words = {"words": at_work["words"], "heard": at_work.get("heard"), "live": True}
-        words["cost"] = cost
-        return {"coder": at_work["coder"], "model": at_work["model"], **words}
+        # The cost of an agent at work counts when it has ended, here as in every other figure.
+        running = {"cost": round(task.cost, 6), "running_cost": round(float(at_work["cost"]), 6)}
+        heard = {name: at_work.get(name) for name in ("words", "heard", "silence_s")}
+        return {
+            "coder": at_work["coder"],
+            "model": at_work["model"],
+            "live": True,
+            **heard,
+            **running,
+        }
     if landing is not None and not coder:
         coder, _, model = landing.by.partition(":")
     paid = known.costs.get(f"{task.name}/{task.attempts}", 0.0) if task.status == "running" else 0.0

@@ -123,7 +123,7 @@ class Evidence:
             "planned": planned_of(log.state.steps[task]),
             "attempts": attempts_of(log.events, task, waited_of(found, begun_in(notes), notes)),
             "change": change,
-            "commit": await commit_of(git, found.commit) if found.commit else None,
+            "commit": await commit_of(git, found.commit, live) if found.commit else None,
             "cost": round(found.cost, 6),
             "why": found.why,
         }

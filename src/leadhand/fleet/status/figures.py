@@ -441,6 +441,8 @@ def _unlogged(sources: Sources) -> list[str]:
 
 LEFT = ("landed", "ejected", "withdrawn")
 """Notes of changes that are at the train no more."""
+GATED = ("checked", "tested", "looked")
+"""Notes of gate runs."""
 HOURS_SHOWN = 48
 SHOWN_MAX = 200
 
@@ -463,6 +465,7 @@ def figures(sources: Sources) -> Doc:
         "landed": _landed(sources),
         "queue": _queue(sources),
         "train": _train(sources),
+        "gate": _gate(sources),
         "recovery": _recovery(sources, tasks),
         "ladder": _ladder(sources, tasks),
         "spend": _spend(sources),
@@ -617,7 +620,7 @@ def _landed(sources: Sources) -> Doc:
     now = sources.now
     since = max(sources.since, began) or (times[0] if times else now)
     inside = [at for at in times if at >= sources.since]
-    hours = max(1.0, (now - since) / HOUR)
+    hours = (now - since) / HOUR
     first = (now // HOUR - HOURS_SHOWN + 1) * HOUR
     counted = Counter(at // HOUR * HOUR for at in times if at >= first)
     best = Counter(at // HOUR for at in inside)
@@ -627,7 +630,7 @@ def _landed(sources: Sources) -> Doc:
         "last_hour": sum(at > now - HOUR for at in times),
         "last_day": sum(at > now - DAY for at in times),
         "last_week": sum(at > now - WEEK for at in times),
-        "per_hour": round(len(inside) / hours, 2),
+        "per_hour": round(len(inside) / hours, 2) if hours >= 1 else None,
         "best_hour": max(best.values(), default=0),
         "by_hour": [
             [(first + n * HOUR) // SECOND, counted[first + n * HOUR]] for n in range(HOURS_SHOWN)
@@ -659,12 +662,14 @@ def _queue(sources: Sources) -> Doc:
 
 
 def _train(sources: Sources) -> Doc:
-    tests = _flows(sources, "tested")
+    tested = _flows(sources, "tested")
+    tests = [note for note in tested if not note.get("reused")]
     sizes = [int(note["size"]) for note in _flows(sources, "moved")]
     kinds = Counter(str(note.get("kind", "")) for note in _flows(sources, "ejected"))
     red = [note for note in tests if not note.get("ok")]
     return {
         "tests": len(tests),
+        "reused": len(tested) - len(tests),
         "red": len(red),
         "bisections": sum(note["size"] > 1 and not note.get("search") for note in red),
         "landings": len(sizes),
@@ -678,6 +683,16 @@ def _train(sources: Sources) -> Doc:
         "conflicts": kinds["conflict"],
         "counted": _counted(sources.notes),
     }
+
+
+def _gate(sources: Sources) -> Doc:
+    """Count every run of the gate: of changes by themselves, of batches, and of main."""
+    notes = [note for what in GATED for note in _flows(sources, what)]
+    runs = [note for note in notes if not note.get("reused")]
+    took = [float(note["seconds"]) for note in runs if "seconds" in note]
+    failed = sum(not note.get("ok") for note in runs)
+    pair = {"p50": share(took, 0.5), "p95": share(took, 0.95)}
+    return {"runs": len(runs), "failed": failed, "seconds": pair}
 
 
 def _counted(notes: Iterable[Doc]) -> str:

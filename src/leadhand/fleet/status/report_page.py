@@ -93,7 +93,7 @@ def _tiles(doc: Doc) -> list[tuple[str, object, str]]:
     return [
         ("Peak agents", agents["peak"], f"{agents['runs']} started, {agents['now']} running"),
         ("Merged", landed["in_window"], f"best hour {landed['best_hour']}"),
-        ("Merged per hour", landed["per_hour"], f"{landed['last_week']} in the last week"),
+        ("Merged per hour", _rate(landed["per_hour"]), f"{landed['last_week']} in the last week"),
         ("Recovered", _percent(recovery["rate"]), f"{recovery['recovered']} without a person"),
         ("First-pass success", _percent(recovery["first_pass"]), "of tasks"),
         ("Cost per commit", _usd(spend["per_landed"]), f"{_usd(spend['in_window'])} total"),
@@ -110,6 +110,7 @@ def _epic(each: Doc) -> tuple[object, ...]:
 def _train(doc: Doc) -> Iterator[tuple[object, ...]]:
     train, queue = doc["train"], doc["queue"]
     yield "Gate runs of the merge queue", train["tests"]
+    yield "Verdicts that the merge queue reused", train["reused"]
     yield "Failed gate runs of the merge queue", train["red"]
     yield "Bisections", train["bisections"]
     yield "Changes per batch, mean", train["batch_mean"]
@@ -146,6 +147,10 @@ def _words(name: str) -> str:
 
 def _first(text: str) -> str:
     return text.strip().partition("\n")[0][:200]
+
+
+def _rate(value: float | None) -> object:
+    return "–" if value is None else value
 
 
 def _percent(rate: float | None) -> str:

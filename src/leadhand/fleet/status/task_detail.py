@@ -132,8 +132,11 @@ async def change_of(git: Git, run: str, task: str, commit: str, attempts: int) -
     return None
 
 
-async def commit_of(git: Git, sha: str) -> Doc | None:
-    """Return a commit on main; None if there is none of that name."""
+async def commit_of(git: Git, sha: str, live: Mapping[str, Any] | None = None) -> Doc | None:
+    """Return a commit on main; None if there is none of that name.
+
+    Its branch is the one that the fleet publishes to; without one, main of the fleet's own clone.
+    """
     if not is_commit(sha):
         return None
     try:
@@ -145,7 +148,8 @@ async def commit_of(git: Git, sha: str) -> Doc | None:
     by = found[0].trailers.get("Assisted-by", "")
     tests = found[0].trailers.get("Leadhand-Tests", "")
     about = {"sha": found[0].sha, "subject": found[0].subject, "by": by, "tests": tests}
-    return {**about, "at": iso(found[0].at * 1_000_000), "branch": MAIN.removeprefix("refs/heads/")}
+    branch = (live or {}).get("publish") or MAIN.removeprefix("refs/heads/")
+    return {**about, "at": iso(found[0].at * 1_000_000), "branch": branch}
 
 
 async def _difference(git: Git, sha: str) -> Doc:

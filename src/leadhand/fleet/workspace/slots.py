@@ -316,6 +316,14 @@ class SetupFailed(LeadhandError):
     """A slot could not be prepared, which says nothing about the task."""
 
 
+def make_checkouts_folder(folder: Path) -> None:
+    """Create the folder of slots and gates, for this account only; git leaves it out."""
+    if folder.exists():
+        return
+    folder.mkdir(mode=0o700, parents=True)
+    (folder / ".gitignore").write_text("*\n", encoding="utf-8")
+
+
 def run_set_up(gate: Gate, folder: Path) -> Callable[[Slot], Awaitable[None]]:
     """Runs the set-up commands of a gate in a slot."""
 

@@ -209,7 +209,7 @@ class ModelPlanner:
             told = warning(kept.idle, self.idle, view, world, operators)
             parts["now"] += f"\nMind: {told}"
         turns: list[Turn] = [self.prompts.question(parts)]
-        with span("plan", gen_ai__agent__name="planner", leadhand__run=view.run):
+        with span("plan", "planner", gen_ai__agent__name="planner", leadhand__run=view.run):
             decision = await self._rounds(view, kept, turns, style)
         if isinstance(decision, Propose):
             self._progress.revised(kept.idle, decision_doc(decision)["steps"], view)

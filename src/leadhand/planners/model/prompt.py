@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from leadhand.core.calendar import iso
-from leadhand.core.catalog import stronger_workers
+from leadhand.core.catalog import CALLER, stronger_workers
 from leadhand.core.hashing import digest
 from leadhand.core.wording import listed
 from leadhand.errors import UsageError
@@ -113,7 +113,6 @@ BRIEF_CHARS = 400
 FAILURES_TOLD = 12
 STEPS_TOLD = 200
 QUESTIONS_TOLD = 5
-COMMENTS_TOLD = 50
 ERROR_CHARS = 200
 FINDING_CHARS = 500
 FENCE_CHARS = 140
@@ -199,10 +198,11 @@ def _given(goal: Goal, room: int, *, lists: bool) -> str:
 
 def _workers(view: PlannerView, room: int) -> str:
     behind = stronger_workers(view.catalog.workers)  # They come in when the first is not enough.
+    used = {step.worker for step in view.steps.values()}  # A run without a caller gets none.
     lines = [
         line
         for spec in view.catalog.workers.values()
-        if spec.name not in behind
+        if spec.name not in behind and (spec.kind != CALLER or spec.name in used)
         for action, offer in spec.offers.items()
         for line in [_worker(spec, action, offer)]
     ]
@@ -339,9 +339,9 @@ def _comments(view: PlannerView) -> list[str]:
     if not view.comments:
         return []
     lines = ["People reviewed your last proposal and request changes:"]
-    for each in view.comments[:COMMENTS_TOLD]:
+    for each in view.comments:
         about = f"step {each['step']}" if each["step"] else "the plan"
-        lines.append(f"- {each['id']} ({about}): {_cut(clean(each['text']), FINDING_CHARS)}")
+        lines.append(f"- {each['id']} ({about}): {clean(each['text'])}")
     lines.append(
         "Propose again. `answers` says for each comment, by its id, whether you addressed it: "
         '[{"comment": "c1", "addressed": true, "reason": "what you changed, or why not"}].'

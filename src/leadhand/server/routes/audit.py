@@ -17,7 +17,11 @@ from fastapi import APIRouter, Request, Response
 from leadhand.app.anchors import public_key
 from leadhand.app.export import export_run
 from leadhand.app.reader import reading
-from leadhand.app.verification import VerificationDocument, verify_database
+from leadhand.app.verification import (
+    VerificationDocument,
+    compare_histories,
+    verify_database,
+)
 from leadhand.server.app_state import answer, app_state_of
 from leadhand.server.problems import RequestRefused
 from leadhand.server.request_forms import NoForm
@@ -79,7 +83,10 @@ async def export(request: Request, run: str, form: NoForm) -> Response:  # noqa:
 
 @router.post("/runs/{run}/verify", responses=done(VerificationDocument))
 async def verify(request: Request, run: str, form: NoForm) -> Response:  # noqa: ARG001 - a body
-    """Verify the log of a run: hash chains, anchors, signatures and every rule."""
+    """Verify the log of a run: hash chains, anchors, signatures and every rule.
+
+    An open run that Temporal hosts is compared with its history too.
+    """
     app_state = app_state_of(request)
     settings = app_state.settings
 
@@ -93,6 +100,7 @@ async def verify(request: Request, run: str, form: NoForm) -> Response:  # noqa:
                 key=public_key(settings.anchoring, None),
                 approvers=settings.policy.approvers,
             )
+            asyncio.run(compare_histories(found, settings, reader, run))
         return msgspec.convert(found.document(), VerificationDocument)
 
     return answer(await _apart(app_state, run, work))

@@ -32,6 +32,13 @@ class MessageForm(Form):
     """The message."""
 
 
+class StopForm(ReasonForm):
+    """How an agent is stopped."""
+
+    final: bool = False
+    """Start no other attempt: the task waits for a decision of the planner or of a person."""
+
+
 class EpicForm(Form):
     """An epic for the fleet."""
 
@@ -193,15 +200,24 @@ async def words(
 
 
 @router.post("/fleet/{run}/{task}/stop", responses=done(AgentTold))
-async def stop(request: Request, run: str, task: str, form: ReasonForm) -> Response:
+async def stop(request: Request, run: str, task: str, form: StopForm) -> Response:
     """Stop the agent of a task; its changes are saved, and recovery continues the task."""
-    return answer(_station(request).order("stop", f"{run}/{task}", form.reason, _who(request)))
+    name, verb = await _agent(request, run, task), "end" if form.final else "stop"
+    return answer(_station(request).order(verb, name, form.reason, _who(request)))
 
 
 @router.post("/fleet/{run}/{task}/message", responses=done(AgentTold))
 async def message(request: Request, run: str, task: str, form: MessageForm) -> Response:
     """Send a message to the agent of a task."""
-    return answer(_station(request).order("message", f"{run}/{task}", form.text, _who(request)))
+    name = await _agent(request, run, task)
+    return answer(_station(request).order("message", name, form.text, _who(request)))
+
+
+async def _agent(request: Request, run: str, task: str) -> str:
+    """Return the name of a task's agent; raise unless `run` is the whole id of an epic."""
+    _station(request)
+    await app_state_of(request).cached_readers.read(lambda desk: desk.header(run))
+    return f"{run}/{task}"
 
 
 def _who(request: Request) -> str:

@@ -62,12 +62,12 @@ async def page(request: Request) -> Response:
 def page_body(version: str) -> bytes:
     """Return the page with the version in its URLs; empty if it is not built."""
     try:
-        return (WEB / INDEX).read_bytes().replace(b"{{version}}", _address(version).encode())
+        return (WEB / INDEX).read_bytes().replace(b"{{version}}", asset_version(version).encode())
     except OSError:
         return b""
 
 
-def _address(version: str) -> str:
+def asset_version(version: str) -> str:
     """Return the version in URLs of immutable files: in a checkout they change within a version."""
     newest = max(path.stat().st_mtime_ns for path in WEB.rglob("*"))
     return f"{version}-{newest:x}"
@@ -172,6 +172,15 @@ def inline_hashes(body: bytes) -> Iterable[str]:
 async def livez() -> Response:
     """Liveness check; tells nothing else without a token."""
     return Response("ok\n", 200, None, "text/plain; charset=utf-8")
+
+
+@router.get("/readyz")
+async def readyz(request: Request) -> Response:
+    """Readiness check: 503 while the server drains, has failed, or cannot write fast enough."""
+    host = app_state_of(request).host
+    ready = host.failed is None and not host.draining and host.store.room()
+    text, status = ("ready\n", 200) if ready else ("not ready\n", 503)
+    return Response(text, status, None, "text/plain; charset=utf-8")
 
 
 @router.get("/metrics")

@@ -1,7 +1,9 @@
 """The people who may sign in: listed for everyone, changed by the owner.
 
 A change is an event of the `$host` stream, durable before the settings file is written, and a line
-on the server's standard error. The token is in neither.
+on the server's standard error. The token is in neither. If the file cannot be written, a second
+event says so; after a crash between both, the next start compares them (`put_right`). So the log
+never names a role that the file did not have, beyond the next start.
 """
 
 from __future__ import annotations
@@ -12,20 +14,22 @@ from fastapi import APIRouter, Path, Request, Response
 
 from leadhand.core.host_events import PersonChanged
 from leadhand.core.review.identity import namesake
-from leadhand.errors import Conflict
+from leadhand.core.views.ledger import describe
+from leadhand.errors import Conflict, LeadhandError
 from leadhand.server import documents
 from leadhand.server.accounts import digest_of, new_token
 from leadhand.server.app_state import answer, app_state_of, person_of
 from leadhand.server.bodies import apart
-from leadhand.server.member_file import add_member, change_role, remove_member
+from leadhand.server.member_file import PROJECT_FILE, add_member, change_role, remove_member
 from leadhand.server.problems import RequestRefused, missing
 from leadhand.server.request_forms import PersonForm, RoleForm
 from leadhand.server.routes.common import done
-from leadhand.server.settings import is_name
+from leadhand.server.settings import is_name, server_of
 from leadhand.settings import load_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path as FilePath
 
     from leadhand.server.accounts import Person
     from leadhand.server.app_state import AppState
@@ -34,6 +38,7 @@ if TYPE_CHECKING:
 
 router = APIRouter(tags=["people"])
 Name = Annotated[str, Path(max_length=64)]
+OTHERWISE = "it was changed there, or the server ended before it could write a change"
 
 
 @router.get("/people", responses=done(documents.PeoplePage))
@@ -115,13 +120,38 @@ async def _changed(
     edit = await apart(lambda: prepare(load_settings(folder=root)))
     await app_state.host.tell_host(event)
     try:
-        file = await apart(edit.write)
-    except Conflict:  # the terminal changed the file in between
-        file = await apart(lambda: prepare(load_settings(folder=root)).write())
+        try:
+            file = await apart(edit.write)
+        except Conflict:  # the terminal changed the file in between
+            file = await apart(lambda: prepare(load_settings(folder=root)).write())
+    except LeadhandError as error:
+        role = (await apart(lambda: _roles(root))).get(event.person, "")
+        reason = f"the change was not made: {error}"
+        await app_state.host.tell_host(PersonChanged(event.person, event.actor, role, reason))
+        raise
     await apart(app_state.people.everyone)
     what = f"may sign in as {event.role}" if event.role else "was removed"
     app_state.supervisor.tell(f"{event.person} {what}, by {event.actor}; see {file}")
     return str(file)
+
+
+async def put_right(app_state: AppState) -> None:
+    """Record where the settings file says otherwise of people than the log, at the start."""
+    told = (await app_state.host.look_shared()).people
+    if not told:
+        return
+    roles = await apart(lambda: _roles(app_state.settings.root))
+    for person, role in told.items():
+        now = roles.get(person, "")
+        if now != role:
+            event = PersonChanged(person, PROJECT_FILE, now, OTHERWISE)
+            await app_state.host.tell_host(event)
+            app_state.supervisor.tell(describe(event))
+
+
+def _roles(root: FilePath) -> dict[str, str]:
+    found = server_of(load_settings(folder=root)).people
+    return {name: member.role for name, member in found.items()}
 
 
 def _row(person: Person) -> documents.PersonRow:

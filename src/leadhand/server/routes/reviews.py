@@ -14,6 +14,7 @@ from leadhand.core.plan.amend import edit
 from leadhand.core.plan.diff import differences
 from leadhand.core.plan.revisions import held_by, plan_of
 from leadhand.core.review.approval import binding
+from leadhand.core.review.decisions import calendar_instants
 from leadhand.core.review.step_form import StepForm, step_form
 from leadhand.core.review.view import (
     ReviewDocument,
@@ -41,6 +42,8 @@ from leadhand.server.request_forms import (
 from leadhand.server.routes.common import Saying, document, done, key_of, said
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from leadhand.core.plan.diff import ChangeRow
     from leadhand.core.plan.model import Doc
     from leadhand.core.state.model import Now, State
@@ -56,7 +59,7 @@ async def review(request: Request, run: str) -> Response:
     def make(desk: CachedReader) -> ReviewDocument:
         return review_document(desk.state(run), now())
 
-    return await seen(request, of_run(run), make)
+    return await seen(request, _version(run), make)
 
 
 @router.get("/runs/{run}/review/steps/{step}", responses=document(StepForm))
@@ -69,7 +72,8 @@ async def fields(request: Request, run: str, step: str) -> Response:
         docs = {str(each["id"]): each for each in plan.get("steps", ())}
         if step not in docs:
             raise missing(f"the plan of run {run} has no step {step[:100]}")
-        return step_form(docs[step], [each for each in docs if each != step], state.catalog)
+        others = [each for each in docs if each != step]
+        return step_form(docs[step], others, state.catalog, state.policy.timeout_s)
 
     return await seen(request, of_run(run), make)
 
@@ -206,6 +210,20 @@ async def reassign(request: Request, run: str, step: str, form: ReassignForm) ->
         return Command("amend", person.name, {"revision": {**revision, "because": because}})
 
     return await said(request, run, Saying(word), told)
+
+
+def _version(run: str) -> Callable[[CachedReader], str]:
+    """Return a version function for a review: its start times and its expiry follow the clock."""
+    changed = of_run(run)
+
+    def version(desk: CachedReader) -> str:
+        seq = changed(desk)
+        at, state = now(), desk.state(run)
+        steps = state.pending.add if state.pending is not None else []
+        timed = bool(state.policy.approval_s) or bool(calendar_instants(steps, at))
+        return f"{seq} {at.latest if timed else 0}"
+
+    return version
 
 
 def waiting(state: State, shown: str) -> str:

@@ -59,7 +59,9 @@ async def runs(  # noqa: PLR0913, PLR0917 - one parameter for each filter
     q: Annotated[
         str | None, Query(max_length=200, description="A text in the id, the goal or the plan id.")
     ] = None,
-    plan: Annotated[str | None, Query(max_length=200, description="The plan id.")] = None,
+    plan: Annotated[
+        str | None, Query(max_length=200, description="The plan id, or its beginning and `*`.")
+    ] = None,
     actor: Annotated[str | None, Query(max_length=200, description="Who started it.")] = None,
     label: Annotated[
         str | None, Query(max_length=200, description="A label: `name` or `name=value`.")

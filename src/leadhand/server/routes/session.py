@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Request, Response
 
@@ -33,11 +34,17 @@ async def sign_in(request: Request, form: SignIn) -> Response:
         cookie,
         max_age=SESSION_S,
         path="/",
-        secure=app_state.secure,
+        secure=app_state.secure or _is_public(request, app_state.links.address),
         httponly=True,
         samesite="strict",
     )
     return found
+
+
+def _is_public(request: Request, address: str) -> bool:
+    """Return whether a request came to the public address, where a proxy speaks TLS for us."""
+    public = urlsplit(address)
+    return public.scheme == "https" and request.headers.get("host", "") == public.netloc
 
 
 @router.get("/session", responses=done(documents.SessionDocument))

@@ -77,7 +77,8 @@ FROM (
     WHERE {open} created >= :since AND created < :until
       AND (:after IS NULL OR ({sort}, id) {beyond} (:after, :id))
       AND {status}
-      AND (:plan = '' OR plan = :plan)
+      AND (:plan = '' OR plan = :plan
+           OR (:plan_start <> '' AND substr(plan, 1, length(:plan_start)) = :plan_start))
       AND (:actor = '' OR actor = :actor)
       AND (:environment = '' OR environment = :environment)
       AND (:waiting = 0 OR waiting > 0)
@@ -102,6 +103,11 @@ ORDER BY run LIMIT :limit;
 SELECT max(at) FROM (SELECT at FROM events ORDER BY position DESC LIMIT 1000);
 
 -- name: totals
+-- The sums over some days, without those of single plans, of which there may be very many.
+SELECT key, sum(n) FROM totals WHERE day BETWEEN ? AND ? AND substr(key, 1, 5) <> 'plan:'
+GROUP BY key;
+
+-- name: totals_with_plans
 -- The sums over some days.
 SELECT key, sum(n) FROM totals WHERE day BETWEEN ? AND ? GROUP BY key;
 

@@ -87,9 +87,10 @@ class SqliteReader:
         """Return when the last entry of any run was written; 0 if there is none."""
         return _number(self._rows("last_change")[0][0])
 
-    def totals(self, first_day: int, last_day: int) -> dict[str, int]:
-        """Return the sums over ended runs created on these days, by key."""
-        rows = self._rows("totals", (first_day, last_day))
+    def totals(self, first_day: int, last_day: int, *, plans: bool = False) -> dict[str, int]:
+        """Return the sums over ended runs created on these days, by key; see `Log.totals`."""
+        name = "totals_with_plans" if plans else "totals"
+        rows = self._rows(name, (first_day, last_day))
         return {str(key): number for key, number in rows if type(number) is int and number}
 
     def daily_totals(self, first_day: int, last_day: int) -> list[tuple[int, str, int]]:

@@ -39,6 +39,8 @@ class Call:
     tool: str
     arguments: str
     custom: bool = False
+    namespace: str = ""
+    """The group of the tool, which its name begins with."""
 
 
 @dataclass(frozen=True)
@@ -122,9 +124,15 @@ def _answer(
     *,
     stop: Literal["end", "length", "refusal"] = "end",
 ) -> Answer:
-    custom = {tool.name for tool in request.tools if tool.custom}
+    offered = {tool.name: tool for tool in request.tools}
     calls = tuple(
-        Call(f"call_{request.number:04d}_{index}", use.tool, _arguments(use), use.tool in custom)
+        Call(
+            f"call_{request.number:04d}_{index}",
+            use.tool,
+            _arguments(use),
+            custom=use.tool in offered and offered[use.tool].custom,
+            namespace=offered[use.tool].namespace if use.tool in offered else "",
+        )
         for index, use in enumerate(uses)
     )
     said = len(text) + sum(len(call.tool) + len(call.arguments) for call in calls)

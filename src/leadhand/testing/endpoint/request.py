@@ -50,6 +50,8 @@ class Tool:
     schema: Any = field(default=None, repr=False)
     custom: bool = False
     """It takes a text as it stands, no JSON."""
+    namespace: str = ""
+    """The group that the request offers it in; `name` begins with it, as in `GROUP__NAME`."""
 
 
 @dataclass(frozen=True)

@@ -43,17 +43,25 @@ def read(body: Mapping[str, Any]) -> Parsed:
     return Parsed(
         system="\n".join(filter(None, [text_of(body.get("instructions")), *spoken])),
         messages=tuple(_messages(each for each in items if each.get("role") not in SYSTEM)),
-        tools=tuple(
-            Tool(
-                each.get("name", each["type"]),
-                each.get("description", ""),
-                each.get("parameters"),
-                custom=each["type"] == "custom",
-            )
-            for each in body.get("tools") or ()
-        ),
+        tools=tuple(tool for each in body.get("tools") or () for tool in _tools(each)),
         forced=_forced(body.get("tool_choice")),
         schema=_schema((body.get("text") or {}).get("format") or {}),
+    )
+
+
+def _tools(given: Mapping[str, Any], namespace: str = "") -> Iterator[Tool]:
+    """Yield a tool that a request offers, or the tools of a group: of an MCP server, say."""
+    name = given.get("name", given["type"])
+    if given["type"] == "namespace":
+        for each in given.get("tools") or ():
+            yield from _tools(each, name)
+        return
+    yield Tool(
+        f"{namespace}__{name}" if namespace else name,
+        given.get("description", ""),
+        given.get("parameters"),
+        custom=given["type"] == "custom",
+        namespace=namespace,
     )
 
 
@@ -233,7 +241,8 @@ def _call(call: Call, arguments: str, status: str) -> dict[str, Any]:
         "type": "custom_tool_call" if call.custom else "function_call",
         "status": status,
         "call_id": call.id,
-        "name": call.tool,
+        "name": call.tool.removeprefix(f"{call.namespace}__") if call.namespace else call.tool,
+        **({"namespace": call.namespace} if call.namespace else {}),
         "input" if call.custom else "arguments": arguments,
     }
 

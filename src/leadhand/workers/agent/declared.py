@@ -22,6 +22,7 @@ import msgspec
 from msgspec import UNSET, Meta
 
 from leadhand.codec.tables import Table, TableSchema, Text, Texts, keys
+from leadhand.core.catalog import NOT_CALLED
 from leadhand.core.wording import closest, listed
 from leadhand.errors import UsageError
 from leadhand.workers.agent.agent import Agent
@@ -153,7 +154,7 @@ def _tools(table: Table, values: AgentTable, registry: Registry) -> list[Any]:
     for word in values.tools:
         name, colon, action = word.partition(":")
         worker = registry.get(name)
-        if worker is None or worker.spec.kind == "human":
+        if worker is None or worker.spec.kind in NOT_CALLED:
             known = [each.spec.name for each in registry]
             guess = closest(name, known)
             hint = f"did you mean {guess}?" if guess else f"there are: {listed(known, 20)}"

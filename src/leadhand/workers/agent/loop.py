@@ -298,7 +298,12 @@ class AgentLoop:
             return "error: the arguments hold what looks like a secret; the tool was not called"
         if wrong := misfit(call.arguments, tool.parameters, "arguments"):
             return f"error: {wrong}; the tool was not called"
-        with span("execute_tool", call.tool, gen_ai__tool__name=call.tool) as made:
+        with span(
+            "execute_tool",
+            call.tool,
+            gen_ai__tool__name=call.tool,
+            gen_ai__tool__call__id=call.id,
+        ) as made:
             made.content("gen_ai.tool.call.arguments", call.arguments)
             text = await self._made(tool, call, context)
             shown = marked(call.tool, as_text(hide(text)))

@@ -1,8 +1,8 @@
 """`leadhand.mcp.json`: the pinned definitions of MCP tools, as a person reviewed them.
 
 With it, tools are described without a connection, and a server that changes one of them is found
-out when it is connected to. It is written by `leadhand mcp --pin`, read by people, and belongs
-into version control beside leadhand.toml.
+out when it is connected to. It is written by `leadhand mcp tools --pin`, read by people, and
+belongs into version control beside leadhand.toml.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ class Pins:
             return cls(path, {name: _pinned(each) for name, each in doc["servers"].items()})
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise UsageError(
-                f"{path}: cannot be used: {error}. Fix: write it again with `leadhand mcp --pin`."
+                f"{path}: cannot be used: {error}. Fix: write it again with "
+                "`leadhand mcp tools --pin`."
             ) from None
 
     def put(self, server: str, name: str, identity: str, tools: dict[str, Definition]) -> None:

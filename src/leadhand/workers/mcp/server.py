@@ -5,8 +5,8 @@
 
 Laws
     1. Nothing is started or connected to before somebody needs it. Which tools there are is known
-       from a file of pins (`leadhand mcp --pin`), else from the server itself, which is asked once,
-       when the first of its tools has to be described.
+       from a file of pins (`leadhand mcp tools --pin`), else from the server itself, which is asked
+       once, when the first of its tools has to be described.
     2. One connection is shared by all tools of a server and kept for the host's life. After a
        failure the next call connects again; the call that met the failure reports it.
     3. What was approved is what is called. The version of a tool is a digest of its definition and
@@ -188,7 +188,7 @@ class McpServer:
         if found.reached != reached(self.identity):
             raise UsageError(
                 f"mcp {self.name}: is reached in another way than when it was pinned in "
-                f"{pins.path}. Fix: leadhand mcp {self.name} --pin"
+                f"{pins.path}. Fix: leadhand mcp tools {self.name} --pin"
             )
         return Listing(found.name, found.tools, {})
 
@@ -310,7 +310,8 @@ class McpServer:
         if changed:
             raise Unavailable(
                 f"{self.name}: the tool {mine.name} is not what was approved: {changed}. "
-                f"Fix: look at it with `leadhand mcp {self.name}`, then pin it or start again."
+                f"Fix: look at it with `leadhand mcp tools {self.name}`, then pin it or start "
+                "again."
             )
 
     async def _connected(self) -> Connection:
@@ -387,8 +388,8 @@ def read_all(servers: Sequence[McpServer]) -> list[Listing]:
     """
     answers = ask_all(servers)
     problems = [
-        f"mcp {server.name}: {answer}. Fix: see that it runs; with `leadhand mcp --pin` once, its "
-        "tools are known without it."
+        f"mcp {server.name}: {answer}. Fix: see that it runs; with `leadhand mcp tools --pin` "
+        "once, its tools are known without it."
         for server, answer in zip(servers, answers, strict=True)
         if isinstance(answer, str)
     ]

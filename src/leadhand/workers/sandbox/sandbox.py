@@ -333,8 +333,12 @@ def _bubblewrap(
     words += ["--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev"]
     words += ["--size", str(TMP_BYTES)] if "--size" in known else []
     words += ["--tmpfs", "/tmp"]  # noqa: S108 - one of its own
+    folders: list[Path] = []
     for path in (Path(sys.base_prefix), INSIDE, *shown):
+        if any(path.is_relative_to(folder) for folder in folders):
+            continue  # it is there; and a link within a folder cannot be mounted over
         words += ["--ro-bind", str(path), str(path)]
+        folders += [path] if path.is_dir() else []
     for path in writes:
         words += ["--bind", str(path), str(path)]
     for path in hidden:

@@ -47,7 +47,7 @@ function useTitle() {
   const parts = [short(subject.value, 60) || path[1] || TITLES[path[0]], session.value?.project, "Leadhand"];
   const title = `${waiting ? `(${waiting}) ` : ""}${parts.filter(Boolean).join(" · ")}`;
   useEffect(() => {
-    document.title = title;
+    document.title = short(title, 200);
   }, [title]);
 }
 

@@ -3,7 +3,7 @@ import { signal } from "./lib.js";
 import { api } from "./api.js";
 import { follow, inbox } from "./store.js";
 import { notice } from "./notices.js";
-import { placeOf } from "./ui/ask.js";
+import { itemOf } from "./ui/ask.js";
 import { to } from "./router.js";
 import { short } from "./text.js";
 
@@ -51,7 +51,7 @@ function waits(rows) {
   const fresh = known ? rows.filter((row) => !known.has(row.id)) : [];
   known = new Set(rows.map((row) => row.id));
   if (fresh.length > SHOWN_MAX) return tell(`${fresh.length} new open items`, "", "inbox", to(["inbox"]));
-  for (const row of fresh) tell(short(row.title || row.text, 100), short(row.goal, 140), row.id, placeOf(row));
+  for (const row of fresh) tell(short(row.title || row.text, 100), short(row.goal, 140), row.id, itemOf(row));
   return undefined;
 }
 

@@ -52,10 +52,10 @@ export function state(status) {
   return STATES[status] ?? { word: String(status ?? "unknown").replaceAll("_", " "), tone: "quiet", shape: "hollow" };
 }
 
-/** The same of a run; `awaiting` says whether one that waits needs an approval or input. */
+/** The same of a run; `awaiting` says what one that waits needs: an approval, input, or its caller. */
 export function runState(status, awaiting) {
   if (status !== "waiting" || !awaiting) return state(status);
-  return awaiting === "approval" ? STATES.waiting_for_approval : STATES.waiting_for_person;
+  return state(`waiting_for_${awaiting === "input" ? "person" : awaiting}`);
 }
 
 /** The same of a step: it waits for the steps before it, where a run waits for a person. */

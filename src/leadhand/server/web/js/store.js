@@ -47,6 +47,21 @@ export function useFollowed(types, found, ms = 400) {
   }, [found]);
 }
 
+const FLEET_MS = 2500;
+const FLEET_EVENT_MS = 1000;
+
+/** A document of the fleet: asked for again after events, and every few seconds for what the log does not hold. */
+export function useFleet(ask, deps) {
+  const found = useResource(ask, deps);
+  useEffect(() => {
+    const again = () => document.hidden || connection.value === "lost" || found.refresh();
+    const stop = follow(soon(again, FLEET_EVENT_MS));
+    const timer = setInterval(again, FLEET_MS);
+    return () => (stop(), clearInterval(timer));
+  }, [found]);
+  return found;
+}
+
 /** At most one call in `ms`, and one after the last wish. */
 export function soon(act, ms) {
   let timer = 0;
@@ -177,18 +192,18 @@ export function start() {
   connection.subscribe((value) => {
     // The stream goes on where it ended, but a new server may know more than its events say.
     if (value === "live" && was === "lost") {
-      reconnected.value = Date.now();
+      reconnected.value = now.value = Date.now();
       refetch();
     }
     was = value;
   });
+  // What is shown is of the time when the connection was lost: its clocks stand still until there is news.
+  const tick = () => document.hidden || connection.value === "lost" || (now.value = Date.now());
   document.addEventListener("visibilitychange", () => {
-    now.value = Date.now();
+    tick();
     if (!document.hidden && queued.length) flush();
   });
-  setInterval(() => {
-    if (!document.hidden) now.value = Date.now();
-  }, 1000);
+  setInterval(tick, 1000);
 }
 
 export async function signIn(token) {

@@ -137,16 +137,27 @@ export function hasWords(text, words) {
   return words.toLowerCase().split(/\s+/).every((word) => low.includes(word));
 }
 
+/** Counted cost, and beside it that of agents at work, which is counted when they have ended. */
+export function spent(cost, running) {
+  return [(cost || !running) && money(cost ?? 0), running && `${money(running)} so far`].filter(Boolean).join(" + ");
+}
+
+const TRIES = new Set(["retry", "reroute", "park"]);
+
+/** The attempt that follows a failed one, and its worker; empty where none does. */
+export function following({ attempt, worker, recovery }) {
+  if (!TRIES.has(recovery?.strategy)) return "";
+  return `attempt ${attempt + 1}${recovery.worker && recovery.worker !== worker ? ` by ${recovery.worker}` : ""}`;
+}
+
 /** `snake_case` words as people write them. */
 export function words(text) {
   return String(text ?? "").replaceAll("_", " ");
 }
 
 /** The same at the beginning of a line or on a button. */
-export function label(text) {
-  const said = words(text);
-  return said.charAt(0).toUpperCase() + said.slice(1);
-}
+export const label = (text) => capital(words(text));
+export const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
 const ANSWERS = {
   done: "Mark done", cannot: "Can't do it", retry: "Retry step", replan: "Replan", skip: "Skip step", abort: "Abort run", rollback: "Abort and roll back",
@@ -172,9 +183,9 @@ export function authorName(name) {
 }
 
 /** Where a revision came from, to stand after it. */
-export function origin(author) {
+export function origin(author, planner) {
   if (!author) return "";
-  return author === "document" ? "from plan file" : AUTHORS[author] ? `by the ${AUTHORS[author]}` : `by ${author}`;
+  return author === "document" ? "from a plan document" : AUTHORS[author] ? `by the ${AUTHORS[author]}` : `by ${author === planner ? "planner " : ""}${author}`;
 }
 
 /** Any JSON value as indented text; a text stays itself. */
@@ -242,4 +253,15 @@ export function hashed(hash, groups = 4) {
 export function goalText(goal) {
   if (goal && typeof goal === "object") return goal.text || (goal.want ? `Get ${[].concat(goal.want).join(", ")}` : "");
   return goal ?? "";
+}
+
+/** Changes gathered by the step they are about, in the order they came. */
+export function byStep(changes) {
+  const groups = new Map();
+  for (const change of changes) {
+    const [, step, rest] = change.path.match(/^steps\.([^.[]+)\.?(.*)$/) ?? [null, "", change.path];
+    if (!groups.has(step)) groups.set(step, []);
+    groups.get(step).push({ ...change, rest });
+  }
+  return [...groups];
 }

@@ -83,7 +83,8 @@ FROM (
     WHERE {open} created >= %(since)s::bigint AND created < %(until)s::bigint
       AND (%(after)s::bigint IS NULL OR ({sort}, id) {beyond} (%(after)s::bigint, %(id)s::bigint))
       AND {status}
-      AND (%(plan)s::text = '' OR plan = %(plan)s::text)
+      AND (%(plan)s::text = '' OR plan = %(plan)s::text
+           OR (%(plan_start)s::text <> '' AND starts_with(plan, %(plan_start)s::text)))
       AND (%(actor)s::text = '' OR actor = %(actor)s::text)
       AND (%(environment)s::text = '' OR environment = %(environment)s::text)
       AND (NOT %(waiting)s::boolean OR waiting > 0)
@@ -110,6 +111,11 @@ SELECT coalesce(max(at), 0)
 FROM (SELECT at FROM leadhand.events ORDER BY position DESC LIMIT 1000) AS last;
 
 -- name: totals
+-- The sums over some days, without those of single plans, of which there may be very many.
+SELECT key, sum(n)::bigint FROM leadhand.totals
+WHERE day BETWEEN %s::bigint AND %s::bigint AND left(key, 5) <> 'plan:' GROUP BY key;
+
+-- name: totals_with_plans
 -- The sums over some days.
 SELECT key, sum(n)::bigint FROM leadhand.totals
 WHERE day BETWEEN %s::bigint AND %s::bigint GROUP BY key;

@@ -2,14 +2,16 @@
 import { html, signal, useState } from "../lib.js";
 import { api } from "../api.js";
 import { useKeys } from "../keys.js";
-import { may } from "../store.js";
+import { may, session } from "../store.js";
 import { attempt, notice } from "../notices.js";
 import { Modal, confirmed } from "../ui/dialog.js";
 import { Trouble } from "../ui/parts.js";
-import { count } from "../text.js";
+import { count, iso } from "../text.js";
 
 /** What was typed of an epic stays until it is submitted. */
 const draft = signal({ text: "", name: "", priority: "" });
+/** The drain that was ordered here: the fleet may end before it is asked again. */
+export const drained = signal(null);
 const HINT = "# Add a search\n\nWhat is wanted, in a few sentences.";
 const TASKS = "\n\n```yaml\ntasks:\n  - {id: index, goal: build the index, writes: [index.py]}\n```";
 
@@ -20,7 +22,9 @@ export function Actions({ live, refresh }) {
   const drain = async () => {
     const running = live.agents.length ? `${count(live.agents.length, "running agent")} can finish within the grace period; unfinished work is saved.` : "No agents are running.";
     const what = { title: "Drain the fleet?", body: `No new agents start. ${running} Then the fleet and this dashboard end. Open epics continue with the next leadhand fleet start.`, action: "Drain fleet", tone: "bad" };
-    if (await confirmed(what, () => api.fleetOrder("drain"), "The fleet is draining")) refresh();
+    if (!(await confirmed(what, () => api.fleetOrder("drain"), "The fleet is draining"))) return;
+    drained.value = { pid: live.pid, by: session.value.person, at: iso(Date.now() * 1000) };
+    refresh();
   };
   const pause = () => (live.paused ? order("resume", "The fleet starts agents again") : order("pause", "Paused: no new agents start"));
   useKeys("Fleet", mine ? { e: ["Submit epic", () => setOpen(true)], p: [live.paused ? "Resume the fleet" : "Pause the fleet", pause] } : {}, [mine, live?.paused?.at]);
@@ -63,12 +67,15 @@ function Submit({ planner, onClose, refresh }) {
     <div class="actions end"><button type="button" onClick=${onClose}>Cancel</button><button type="submit" class="primary" disabled=${busy || !text.trim()}>Submit epic</button></div></form></${Modal}>`;
 }
 
+const AGAIN = "Recovery continues the task";
+const FINAL = "No other attempt: the task waits for a decision";
+
 /** Message and stop the agent that works on a task. */
 export function AgentActions({ run, task, refresh }) {
   if (!may("operator")) return null;
   const stop = async () => {
-    const what = { title: `Stop the agent of ${task}?`, body: "The attempt ends with your name and reason, and its changes are saved. Recovery usually starts the next attempt.", action: "Stop agent", tone: "bad", field: "Reason (optional)" };
-    if (await confirmed(what, (said) => api.fleetStop(run, task, said.text), `Stopping the agent of ${task}`)) refresh();
+    const what = { title: `Stop the agent of ${task}?`, body: "The attempt ends with your name and reason, and its changes are saved.", action: "Stop agent", tone: "bad", choose: "Then", choices: [AGAIN, FINAL], field: "Reason (optional)" };
+    if (await confirmed(what, (said) => api.fleetStop(run, task, said.text, said.choice === FINAL), `Stopping the agent of ${task}`)) refresh();
   };
   const tell = async () => {
     const what = { title: `Message the agent of ${task}`, body: "The agent continues its session with this message.", action: "Send message", field: "Message", must: true, lines: 3 };

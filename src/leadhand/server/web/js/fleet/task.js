@@ -3,13 +3,12 @@ import { html, useEffect, useMemo, useState } from "../lib.js";
 import { api } from "../api.js";
 import { useKeys } from "../keys.js";
 import { go, subject, to } from "../router.js";
-import { resource } from "../store.js";
-import { Ago, Copy, Facts, Shown, Table, Tag, Title, Took, Txt } from "../ui/parts.js";
-import { Diff } from "../ui/protected_change.js";
-import { count, label, money, short, strategy, words } from "../text.js";
+import { inbox, resource, useFleet } from "../store.js";
+import { Answer, Diff } from "../ui/ask.js";
+import { Ago, Copy, Facts, Said, Shown, Table, Tag, Title, Took, Txt } from "../ui/parts.js";
+import { count, following, label, money, short, spent, strategy, words } from "../text.js";
 import { AgentActions } from "./actions.js";
 import { Way } from "./board.js";
-import { useFleet } from "./use_fleet.js";
 
 const WORDS_MS = 1500;
 const OPEN_FILES = 5;
@@ -30,12 +29,18 @@ function Whole({ run, task, doc, refresh }) {
   const failed = doc.attempts.filter((each) => each.log).reverse();
   const open = failed[0] === last && card.column !== "merged";
   return html`<p class="crumbs"><a href=${to(["fleet"])}>Fleet</a> › <a href=${to(["runs", run])}><${Txt} v=${doc.epic} /></a></p>
-    <${Title} sub=${html`<${Txt} v=${doc.planned.goal.split("\n")[0].slice(0, 300)} />`} actions=${card.live ? html`<${AgentActions} run=${run} task=${task} refresh=${refresh} />` : card.column === "blocked" && (card.question || card.held_by) && html`<${Way} card=${card} />`}><span class="mono"><${Txt} v=${task} /></span></${Title}>
-    <${Now} doc=${doc} run=${run} task=${task} /><div class="stack">${failed.length > 0 && open && html`<${Failure} attempt=${failed[0]} open />`}
+    <${Title} sub=${html`<${Txt} v=${doc.planned.goal.split("\n")[0].slice(0, 300)} />`} actions=${card.live ? html`<${AgentActions} run=${run} task=${task} refresh=${refresh} />` : card.held_by && html`<${Way} card=${card} />`}><span class="mono"><${Txt} v=${task} /></span></${Title}>
+    <${Now} doc=${doc} run=${run} task=${task} /><div class="stack">${card.question && html`<${Question} run=${run} id=${card.question} refresh=${refresh} />`}${failed.length > 0 && open && html`<${Failure} attempt=${failed[0]} open />`}
       <${Change} change=${doc.change} /><${Transcript} run=${run} task=${task} attempts=${doc.attempts} live=${card.live} />
       <${Attempts} attempts=${doc.attempts} />${failed.filter((each) => !open || each !== failed[0]).map((each) => html`<${Failure} key=${each.attempt} attempt=${each} open=${each === failed[0]} />`)}
-      <section><h2>Plan</h2><div class="card pad"><${Facts} of=${{ goal: doc.planned.goal, brief: doc.planned.brief, writes: doc.planned.writes.join(", "), acceptance: doc.planned.acceptance.map((argv) => argv.join(" ")).join("\n"), worker: doc.planned.worker }} labels=${{ writes: "may change" }} />
+      <section><h2>Plan</h2><div class="card pad"><${Facts} of=${{ goal: doc.planned.goal, brief: doc.planned.brief, "may change": doc.planned.writes.join(", "), acceptance: doc.planned.acceptance.map((argv) => argv.join(" ")).join("\n"), worker: doc.planned.worker }} />
         <p><a href=${to(["runs", run], { step: task })}>Open the step in the run</a></p></div></section></div>`;
+}
+
+/** What a person is asked about the task, with the answers; beyond the part of the inbox that is known here, where it is. */
+function Question({ run, id, refresh }) {
+  const row = (inbox.state.value.data ?? []).find((each) => each.id === `${run}/${id}`);
+  return html`<section class="card pad asked"><h2>Waiting for an answer</h2>${row ? html`<${Said} v=${row.text} /><${Answer} row=${row} onDone=${refresh} />` : html`<p><a href=${to(["inbox", run, id])}>Open the item in the inbox</a></p>`}</section>`;
 }
 
 const TONES = { planned: "quiet", working: "live", gate: "live", merge_queue: "live", merged: "good", blocked: "bad" };
@@ -46,7 +51,7 @@ function Now({ doc, run, task }) {
   return html`<dl class="figures card pad task-now"><div><dt>State</dt><dd><${Tag} tone=${TONES[card?.column] ?? "quiet"}>${card ? label(card.column) : words(doc.status)}</${Tag}>${card?.reason && html` <${Txt} v=${card.reason} />`}
       ${next && html` replaced by <a class="mono" href=${to(["fleet", run, next])}><${Txt} v=${next} /></a>`}</dd></div>
     ${card?.coder && html`<div><dt>Agent</dt><dd><${Txt} v=${card.model ? `${card.coder} · ${card.model}` : card.coder} /></dd></div>`}
-    <div><dt>Attempts</dt><dd>${doc.attempts.length}</dd></div><div><dt>Cost</dt><dd>${money(card?.cost ?? doc.cost)}</dd></div>
+    <div><dt>Attempts</dt><dd>${doc.attempts.length}</dd></div><div><dt>Cost</dt><dd>${spent(card?.cost ?? doc.cost, card?.running_cost)}</dd></div>
     ${card?.since && html`<div><dt>${card.column === "merged" ? "Merged" : "Since"}</dt><dd><${Ago} at=${card.since} /></dd></div>`}
     ${commit && html`<div><dt>Commit on ${commit.branch}</dt><dd><code>${commit.sha.slice(0, 12)}</code> <${Copy} text=${commit.sha} /></dd></div>`}
     ${commit?.tests && html`<div><dt>Tests</dt><dd><${Txt} v=${commit.tests} /></dd></div>`}</dl>`;
@@ -54,7 +59,7 @@ function Now({ doc, run, task }) {
 
 /** What the gate printed, once; the tests that failed stand first. */
 function Failure({ attempt, open }) {
-  return html`<details class="card pad failure" open=${open}><summary><h2>Gate output of attempt ${attempt.attempt}: ${words(attempt.class ?? "failed")}</h2></summary><p><${Txt} v=${attempt.message} /></p>
+  return html`<details class="card pad failure" open=${open}><summary><h2>Gate output of attempt ${attempt.attempt}: ${words(attempt.class ?? "failed")}</h2></summary>${!attempt.log?.startsWith("$ ") && html`<p><${Txt} v=${attempt.message} /></p>`}
     ${attempt.tests?.length > 0 && html`<p><b>Failing: </b>${attempt.tests.map((name, at) => html`${at ? ", " : ""}<code><${Txt} v=${name} /></code>`)}</p>`}
     ${attempt.log && html`<pre class="value printed output" tabindex="0" aria-label="Output of the gate"><${Txt} v=${attempt.log} /></pre>`}</details>`;
 }
@@ -85,7 +90,7 @@ const OUTCOMES = { merged: "good", failed: "bad", lost: "warn", running: "live" 
 
 function Attempts({ attempts }) {
   if (!attempts.length) return null;
-  return html`<section><h2>Attempts</h2><${Table} label="Attempts" kind="tries" columns=${["Attempt", "Outcome", "Reason", "Recovery", "Duration", "Cost"]} figures=${4}>${attempts.map((each) => html`<tr><td>${each.attempt} <span class="muted"><${Txt} v=${each.worker} /></span></td>
+  return html`<section><h2>Attempts</h2><${Table} label="Attempts" kind="tries" columns=${["Attempt", "Outcome", "Reason", "Next", "Duration", "Cost"]} figures=${4}>${attempts.map((each) => html`<tr><td>${each.attempt} <span class="muted"><${Txt} v=${each.worker} /></span></td>
     <td><${Tag} tone=${OUTCOMES[each.outcome] ?? "quiet"}>${each.outcome}</${Tag}></td><td>${each.class && html`<${Tag} tone="bad">${words(each.class)}</${Tag}> `}<${Txt} v=${short(each.message ?? "", 160)} /></td>
-    <td>${each.recovery ? html`${strategy(each.recovery.strategy)}: <${Txt} v=${each.recovery.reason} />` : ""}</td><td class="num"><${Took} from=${each.started} to=${each.ended} /></td><td class="num">${each.cost ? money(each.cost) : "–"}</td></tr>`)}</${Table}></section>`;
+    <td title=${each.recovery?.reason}><${Txt} v=${following(each) || (each.recovery ? `${strategy(each.recovery.strategy)}: ${each.recovery.reason}` : "")} /></td><td class="num"><${Took} from=${each.started} to=${each.ended} /></td><td class="num">${each.cost ? money(each.cost) : "–"}</td></tr>`)}</${Table}></section>`;
 }

@@ -1,5 +1,6 @@
 // Panning and zooming of an SVG: one transform on one group, so that nothing is laid out again.
 
+const MARGIN = 28;
 const SCALE = { min: 0.04, max: 2.2, text: 0.42, mark: 0.2 };
 
 export class Camera {
@@ -28,6 +29,8 @@ export class Camera {
   apply() {
     this.frame ||= requestAnimationFrame(() => {
       this.frame = 0;
+      this.x = this.bound(this.x, this.svg.clientWidth, this.size.width);
+      this.y = this.bound(this.y, this.svg.clientHeight, this.size.height);
       const moved = `translate(${this.x.toFixed(1)} ${this.y.toFixed(1)}) scale(${this.scale.toFixed(4)})`;
       for (const world of this.worlds) world.setAttribute("transform", moved);
       this.svg.parentNode.classList.toggle("far", this.scale < SCALE.text);
@@ -35,12 +38,18 @@ export class Camera {
     });
   }
 
+  /** No farther than a margin beside what is drawn. */
+  bound(place, view, drawn) {
+    const free = view - drawn * this.scale;
+    return Math.min(Math.max(0, free) + MARGIN, Math.max(Math.min(0, free) - MARGIN, place));
+  }
+
   /** Everything in view, but never larger than life, nor smaller than `floor`. */
   fit(size = this.size, floor = SCALE.min) {
     [this.size, this.floor] = [size, floor];
     const { clientWidth: width, clientHeight: height } = this.svg;
     if (!width || !height) return;
-    const margin = Math.min(28, width / 20);
+    const margin = Math.min(MARGIN, width / 20);
     const scale = Math.min((width - 2 * margin) / size.width, (height - 2 * margin) / size.height, 1);
     this.scale = Math.max(floor, scale);
     this.x = Math.max(margin, (width - size.width * this.scale) / 2);
@@ -78,12 +87,16 @@ export class Camera {
     return this.apply();
   }
 
+  /** With Ctrl or ⌘ the wheel zooms; without, it scrolls the page. */
   wheel(event) {
+    if (!event.ctrlKey && !event.metaKey) return;
     event.preventDefault();
+    this.zoom(Math.exp(-event.deltaY * (event.deltaMode === 1 ? 16 : 1) * 0.006), this.at(event.clientX, event.clientY));
+  }
+
+  at(x, y) {
     const box = this.svg.getBoundingClientRect();
-    const step = event.deltaMode === 1 ? 16 : 1;
-    if (event.ctrlKey || event.metaKey) this.zoom(Math.exp(-event.deltaY * step * 0.006), [event.clientX - box.left, event.clientY - box.top]);
-    else this.pan(-event.deltaX * step, -event.deltaY * step);
+    return [x - box.left, y - box.top];
   }
 
   down(event) {
@@ -110,9 +123,8 @@ export class Camera {
     const other = [...this.pointers].find(([key]) => key !== id)[1];
     const was = Math.hypot(before[0] - other[0], before[1] - other[1]) || 1;
     const is = Math.hypot(here[0] - other[0], here[1] - other[1]) || 1;
-    const box = this.svg.getBoundingClientRect();
     this.travelled = 99;
-    this.zoom(is / was, [(here[0] + other[0]) / 2 - box.left, (here[1] + other[1]) / 2 - box.top]);
+    this.zoom(is / was, this.at((here[0] + other[0]) / 2, (here[1] + other[1]) / 2));
   }
 
   up(event) {

@@ -8,10 +8,9 @@ import { confirm, confirmed } from "../ui/dialog.js";
 import { Answer } from "../ui/ask.js";
 import { Copy, Cost, Facts, Glyph, Said, Shown, Status, Table, Tag, Took, Txt, Value } from "../ui/parts.js";
 import { ENDED, SETTLED, shown, stepState } from "../status.js";
-import { beyond, clock, costs, duration, full, label, origin, pretty, repeated, size, strategy, words } from "../text.js";
-import { Artifact, artifacts } from "./outputs.js";
+import { beyond, clock, costs, duration, following, full, headed, label, origin, pretty, repeated, size, strategy, words } from "../text.js";
+import { Artifact, artifacts, ModelCalls } from "./outputs.js";
 import { Log } from "./log.js";
-import { ModelCalls } from "./model_calls.js";
 
 /** Whether the panel takes the whole width. */
 const wide = signal(false);
@@ -117,11 +116,12 @@ function Attempts({ attempts, above, choose }) {
 function Attempt({ made, known, choose }) {
   const { attempt: number, failure, recovery, status } = made;
   const why = recovery && !repeated(recovery.reason, known) ? beyond(recovery.reason, [failure?.message]) : "";
+  const next = following(made);
   const pause = recovery?.delay ? duration(recovery.delay) : "";
   return html`<tbody class="attempt"><tr><td><button type="button" class="small" title="Show the log" aria-label=${`Log of attempt ${number}`} onClick=${() => choose(number)}>${number}</button></td><td><${Txt} v=${made.worker} /></td><td title=${full(made.started)}>${clock(made.started, 0)}</td><td class="figure"><${Took} from=${made.started} to=${made.ended} />${made.cost ? html`<p class="muted">${costs(made.cost, made.money)}</p>` : ""}</td>
       <td><${Status} status=${status === "verified" ? "succeeded" : status} step=${true} />${failure && html` <${Tag} tone="bad">${words(failure.class)}</${Tag}>`}</td></tr>
-    ${failure && html`<tr class="attempt-why"><td colspan="5">${repeated(failure.message, known) ? html`<p class="muted">Reason: see above</p>` : html`<${Said} v=${failure.message} />`}
-      ${recovery && html`<p>Recovery: <b>${strategy(recovery.strategy)}</b>${recovery.worker && recovery.worker !== made.worker ? ` to ${recovery.worker}` : ""}${pause && !why.includes(pause) ? ` after ${pause}` : ""}${why ? html`: <${Txt} v=${why} />` : ""}</p>`}</td></tr>`}</tbody>`;
+    ${failure && html`<tr class="attempt-why"><td colspan="5"><${Said} v=${repeated(failure.message, known) ? headed(failure.message).head : failure.message} />
+      ${recovery && html`<p>Recovery: <b>${strategy(recovery.strategy)}</b>${next ? `: ${next}${pause && ` after ${pause}`}` : why && html`: <${Txt} v=${why} />`}</p>`}</td></tr>`}</tbody>`;
 }
 
 const open = (id) => html`<a class="mono" href=${to(route.value.path, { ...route.value.query, step: id })}><${Txt} v=${id} /></a>`;
@@ -135,7 +135,7 @@ function Instead({ doc }) {
 /** Where the step comes from, and what else the log holds of it. */
 function Origin({ live, step, doc }) {
   const { revision, author, reason, approved_by: person } = doc.origin;
-  return html`<section><h3>Origin</h3><p>Planned in <a href=${to(["runs", live.run, "plan"], { rev: revision })}>revision ${revision}</a> ${origin(author)}${person ? `, approved by ${person === "policy" ? "the policy" : person}` : ""}.${reason ? html` <${Said} v=${reason} />` : ""}</p>
+  return html`<section><h3>Origin</h3><p>Planned in <a href=${to(["runs", live.run, "plan"], { rev: revision })}>revision ${revision}</a> ${origin(author, live.head.value?.planner)}${person ? `, approved by ${person === "policy" ? "the policy" : person}` : ""}.${reason ? html` <${Said} v=${reason} />` : ""}</p>
     <p class="path"><a class="button small" href=${to(["runs", live.run, "log"], { find: step })}>Events of this step</a></p>
     <details><summary>Planned step</summary><${Facts} of=${Object.fromEntries(Object.entries(doc.planned).filter(([name]) => name !== "id").map(([name, value]) => [label(name), value]))} /></details></section>`;
 }

@@ -164,8 +164,16 @@ function Tools({ live, camera, opened, setOpened, total, grouped }) {
   const all = live.shape.value.ids.length;
   return html`<div class="bar tools"><${StepSearch} />
     ${grouped && html`<nav class="path" aria-label="Part of the graph"><button type="button" class="small" disabled=${!opened.length} onClick=${() => setOpened([])}>All ${all.toLocaleString("en")}</button>${opened.map((bundle, place) => html`<span aria-hidden="true">›</span><button type="button" class="small" disabled=${place === opened.length - 1} onClick=${() => setOpened(opened.slice(0, place + 1))}>${bundle.label} ${bundle.members.length.toLocaleString("en")}</button>`)}</nav>`}
-    <span class="push muted figure">${count(total, "step")}, <span class="critical-key">critical path</span></span>
+    <span class="push muted figure">${stepCount(live, total)}, <span class="critical-key">critical path</span></span>
     <div class="choices" role="group" aria-label="Zoom"><button type="button" aria-label="Zoom out" onClick=${() => camera.current.zoom(1 / 1.3)}>−</button><button type="button" onClick=${() => camera.current.fit()}>Fit</button><button type="button" aria-label="Zoom in" onClick=${() => camera.current.zoom(1.3)}>+</button></div></div>`;
+}
+
+/** Steps, without those that others replaced: these are told beside them. */
+export function stepCount(live, visible) {
+  const total = live.shape.value.ids.length;
+  if (visible !== total) return `${visible.toLocaleString("en")} of ${count(total, "step")}`;
+  const { proposed, superseded = 0 } = live.counts.value;
+  return [count(total - superseded, "step"), proposed && `${proposed} proposed`, superseded && `${superseded} replaced`].filter(Boolean).join(", ");
 }
 
 export function StepSearch() {

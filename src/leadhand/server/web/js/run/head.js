@@ -45,11 +45,12 @@ export function Head({ live }) {
   const head = live.head.value;
   const [verified, setVerified] = useState(null);
   const goal = goalText(head.goal) || head.plan?.plan_id || live.run;
-  return html`<header class="run-head"><div class="run-title">
+  const reviewing = route.value.path[2] === "plan" && live.review.state.value.data?.waiting; // the review says it all
+  return html`<header class="run-head ${reviewing ? "reviewing" : ""}"><div class="run-title">
       <p class="crumbs"><a href=${to(["runs"])}>Runs</a> / <span class="mono">${live.run}</span></p>
       <h1 tabindex="-1"><${Txt} v=${goal} /></h1></div>
     <div class="actions"><${Acts} live=${live} head=${head} setVerified=${setVerified} /></div>
-    <${Outcome} head=${head} /><${Verified} of=${verified} /><${Figures} live=${live} head=${head} /><${About} head=${head} /><${Notes} live=${live} head=${head} /></header>`;
+    <${Outcome} head=${head} /><${Verified} of=${verified} />${!reviewing && html`<${Figures} live=${live} head=${head} /><${About} head=${head} />`}<${Notes} live=${live} head=${head} /></header>`;
 }
 
 function Acts({ live, head, setVerified }) {
@@ -82,14 +83,16 @@ const brief = (value) => (typeof value === "string" ? value : JSON.stringify(val
 
 /** What the run was given, and who approved what until when: one line that opens. */
 function About({ head }) {
-  const given = Object.entries(head.params ?? {});
+  const carried = Object.entries(head.plan?.carried ?? {}).map(([step, each]) => [step, each.param]);
+  const taken = new Set(carried.map(([, param]) => param));
+  const given = Object.entries(head.params ?? {}).filter(([name]) => !taken.has(name));
   const labels = (head.labels ?? []).join(", ");
   const approvals = head.approvals ?? [];
-  if (!given.length && !labels && !approvals.length) return null;
-  const last = approvals.at(-1);
-  const parts = [given.length && `Inputs: ${given.map(([name, value]) => `${name}=${brief(value)}`).join(", ")}`, last && `Approved by ${last.by}${approvals.length > 1 ? ` and ${count(approvals.length - 1, "more approval")}` : ""}`, labels && `Labels: ${labels}`];
+  if (!given.length && !carried.length && !labels && !approvals.length) return null;
+  const by = [...new Set(approvals.map((each) => (each.by === "policy" ? "the policy" : each.by)))];
+  const parts = [given.length && `Inputs: ${given.map(([name, value]) => `${name}=${brief(value)}`).join(", ")}`, by.length && `Approved by ${by.join(" and ")}`, labels && `Labels: ${labels}`];
   return html`<details class="about"><summary><${Txt} v=${short(parts.filter(Boolean).join(" · "), 150)} /></summary>
-    <div class="card pad"><${Facts} of=${{ Inputs: given.length ? html`<${Facts} of=${head.params} />` : null, Labels: labels,
+    <div class="card pad"><${Facts} of=${{ Inputs: given.length ? html`<${Facts} of=${Object.fromEntries(given)} />` : null, "Results taken over": carried.length ? html`<${Facts} of=${Object.fromEntries(carried.map(([step, param]) => [step, head.params[param]]))} />` : null, Labels: labels,
       Approvals: approvals.length ? html`<ul>${approvals.map((each) => html`<li><b><${Txt} v=${each.by} /></b>: revision ${each.revision}, <time datetime=${each.at}>${full(each.at)}</time>, ${each.until ? `until ${full(each.until)}` : "no expiry"}${each.why ? html`: <${Txt} v=${each.why} />` : ""}</li>`)}</ul>` : null }} /></div></details>`;
 }
 
@@ -129,8 +132,8 @@ function Revision({ live, head }) {
   const found = review?.waiting ? review.revision : head.proposed_revision;
   const proposed = found > (head.revision ?? 0) ? found : null; // the document may be older than the head
   const link = (number) => html`<a href=${to(["runs", live.run, "plan"])}>${number}</a>`;
-  if (proposed) return html`${link(proposed)}<span class="muted"> waiting for approval${review?.author ? ` (${origin(review.author)})` : ""}${head.revision ? `; revision ${head.revision} is active` : ""}</span>`;
-  return html`${link(head.revision ?? 0)}${head.planner ? html`<span class="muted"> ${origin(head.planner)}</span>` : ""}`;
+  if (proposed) return html`${link(proposed)}<span class="muted"> waiting for approval${review?.author ? ` (${origin(review.author, head.planner)})` : ""}${head.revision ? `; revision ${head.revision} is active` : ""}</span>`;
+  return html`${link(head.revision ?? 0)}${head.planner ? html`<span class="muted"> ${origin(head.planner, head.planner)}</span>` : ""}`;
 }
 
 const TONES = [["good", ["succeeded"]], ["bad", ["failed"]], ["live", ["running", "probing", "starting"]], ["warn", ["retrying", "parked"]], ["ask", ["waiting_for_person", "waiting_for_approval", "held", "proposed"]], ["quiet", ["skipped", "cancelled"]]];
@@ -154,8 +157,8 @@ function Notes({ live, head }) {
   const asked = waiting.filter((each) => each.kind !== "review" && !(each.step && each.step === route.value.query.step));
   return html`
     ${review?.waiting && review.revision > (head.revision ?? 0) && route.value.path[2] !== "plan" && html`<p class="note tone-ask"><${Glyph} shape="person" /><span>Revision ${review.revision} is waiting for ${review.people > 1 ? count(review.people, "approval") : "approval"}. <a href=${to(["runs", live.run, "plan"])}>Review plan</a></span></p>`}
-    ${asked.map((each) => html`<p class="note tone-ask"><${Glyph} shape="person" /><span><${Txt} v=${headed(each.text).head} /> <a href=${each.step ? to(["runs", live.run], { step: each.step }) : to(["inbox"])}>Answer</a></span></p>`)}
+    ${asked.map((each) => html`<p class="note tone-ask"><${Glyph} shape="person" /><span><${Txt} v=${headed(each.text).head} /> <a href=${each.step ? to(["runs", live.run], { step: each.step }) : to(["inbox", ...each.id.split("/")])}>Answer</a></span></p>`)}
     ${(head.dropped ?? []).slice(0, 10).map((each) => html`<p class="note tone-warn"><${Glyph} shape="loop" /><span>Dropped: <${Txt} v=${each.step} /> (${each.status}): <${Txt} v=${each.reason} /></span></p>`)}
-    ${head.plan?.rerun_of && html`<p class="note tone-quiet"><${Glyph} shape="loop" /><span>Re-run of <a href=${to(["runs", head.plan.rerun_of])}>${head.plan.rerun_of}</a>${head.plan.rerun_from ? html` from step <${Txt} v=${head.plan.rerun_from} />` : ""}. <a href=${to(["compare", head.plan.rerun_of, live.run])}>Compare</a></span></p>`}
+    ${head.plan?.rerun_of && html`<p class="note tone-quiet"><${Glyph} shape="loop" /><span>Re-run of <a href=${to(["runs", head.plan.rerun_of])}>${head.plan.rerun_of}</a>${head.plan.rerun_from ? html` from its step <${Txt} v=${head.plan.rerun_from} />${head.plan.carried ? `, with the results of ${short(Object.keys(head.plan.carried).join(", "), 80)}` : ""}` : ""}. <a href=${to(["compare", head.plan.rerun_of, live.run])}>Compare</a></span></p>`}
     ${head.rollback && html`<p class="note tone-warn"><${Glyph} shape="loop" /><span>Rolled back by run <a href=${to(["runs", head.rollback.run])}>${head.rollback.run}</a>: ${head.rollback.status}</span></p>`}`;
 }

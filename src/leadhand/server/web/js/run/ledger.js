@@ -47,9 +47,8 @@ function useLines(live) {
 }
 
 /** Entries by row: one for each ledger where both were written at one instant. */
-function paired(lines) {
+function paired(lines, narrow) {
   const rows = [];
-  const narrow = matchMedia("(max-width: 760px)").matches; // one column there
   for (const line of lines) {
     const last = rows.at(-1);
     if (!narrow && last?.at === line.at && !last[line.ledger] && last.seq === line.seq - 1) last[line.ledger] = line;
@@ -67,7 +66,8 @@ export function Ledger({ live }) {
     const wanted = find.toLowerCase();
     return lines.filter((line) => (ledger === "all" || line.ledger === ledger) && (!wanted || `${line.text} ${line.type} ${line.step ?? ""}`.toLowerCase().includes(wanted)));
   }, [lines, ledger, find]);
-  const rows = useMemo(() => paired(shown), [shown]);
+  const narrow = matchMedia(`(max-width: ${step ? 1500 : 760}px)`).matches; // one column there
+  const rows = useMemo(() => paired(shown, narrow), [shown, narrow]);
   const sides = SIDES.filter((side) => ledger === "all" || ledger === side);
   const at = open === null ? -1 : rows.findIndex((row) => SIDES.some((side) => row[side]?.seq === open));
   const toggle = (line) => setOpen(open === line.seq ? null : line.seq);
@@ -75,7 +75,7 @@ export function Ledger({ live }) {
       <div class="choices" role="group" aria-label="Entries">${KINDS.map(([name, word]) => html`<button type="button" aria-pressed=${ledger === name} onClick=${() => ask({ ledger: name === "all" ? "" : name })}>${word}</button>`)}</div>
       <span class="push muted figure">${count(shown.length, "entry", "entries")}</span></div>
     <${Trouble} error=${error} again=${load} />
-    ${!lines.length && !done ? html`<${Loading} />` : !shown.length ? html`<${Empty} title="No entries match these filters"></${Empty}>` : html`<div class="card ledger sides-${sides.length}"><div class="ledger-row ledger-head muted"><span>Time</span>${sides.map((side) => html`<span>${side === "intent" ? "Intent: what was planned, approved and decided" : "Execution: what was started and reported"}</span>`)}</div>
+    ${!lines.length && !done ? html`<${Loading} />` : !shown.length ? html`<${Empty} title="No entries match these filters"></${Empty}>` : html`<div class="card ledger sides-${narrow ? "narrow" : sides.length}"><div class="ledger-row ledger-head muted"><span>Time</span>${sides.map((side) => html`<span>${side === "intent" ? "Intent: what was planned, approved and decided" : "Execution: what was started and reported"}</span>`)}</div>
       <${Rows} count=${rows.length} height=${HEIGHT} open=${at} more=${MORE} follow=${true} label="Event log" row=${(place) => html`<${Line} key=${rows[place].seq} live=${live} row=${rows[place]} sides=${sides} step=${step} open=${place === at ? open : null} toggle=${toggle} />`} /></div>`}`;
 }
 

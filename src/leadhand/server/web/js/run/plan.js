@@ -5,8 +5,7 @@ import { ask, route } from "../router.js";
 import { useResource } from "../store.js";
 import { useKeys } from "../keys.js";
 import { Empty, Hash, Shown, Tag } from "../ui/parts.js";
-import { Changes } from "../ui/plan_diff.js";
-import { Outlook, Steps } from "../ui/steps.js";
+import { Changes, Outlook, Steps } from "../ui/steps.js";
 import { Allowed, Review } from "./review.js";
 import { count, origin } from "../text.js";
 
@@ -30,16 +29,16 @@ export function Plan({ live }) {
     if (next !== undefined) ask({ rev: String(next), from: "" });
   };
   useKeys("Plan", { "[": ["Previous revision", () => move(-1)], "]": ["Next revision", () => move(1)] }, [list, open]);
-  return html`<div class="plan"><aside class="revisions" aria-label="Revisions"><h2>Revisions</h2>
-      <${Shown} of=${revisions} what="Loading revisions">${(all) => html`<${List} all=${all} open=${open} waiting=${review?.waiting ? review.revision : null} />`}</${Shown}></aside>
-    <div class="plan-main">${review?.waiting ? html`<${Waiting} live=${live} list=${list} review=${review} open=${open} from=${from} />`
-      : number === undefined ? html`<${Empty} title="No plan yet"><p>The planner has not proposed a plan.</p></${Empty}>` : html`<${One} live=${live} list=${list} number=${number} from=${from} />`}</div></div>`;
+  const aside = html`<aside class="revisions" aria-label="Revisions"><h2>Revisions</h2>
+      <${Shown} of=${revisions} what="Loading revisions">${(all) => html`<${List} all=${all} open=${open} waiting=${review?.waiting ? review.revision : null} planner=${live.head.value?.planner} />`}</${Shown}></aside>`;
+  if (review?.waiting) return html`<${Waiting} live=${live} list=${list} aside=${aside} review=${review} open=${open} from=${from} />`;
+  return html`<div class="plan">${aside}<div class="plan-main">${number === undefined ? html`<${Empty} title="No plan yet"><p>The planner has not proposed a plan.</p></${Empty}>` : html`<${One} live=${live} list=${list} number=${number} from=${from} />`}</div></div>`;
 }
 
 /** The revision that waits with its difference to the last approved one; another one only looked at. */
-function Waiting({ live, list, review, open, from }) {
+function Waiting({ live, list, aside, review, open, from }) {
   const other = open !== null && open !== review.revision ? open : undefined;
-  return html`<${Review} live=${live} review=${review} looking=${other}>${other !== undefined ? html`<${One} live=${live} list=${list} number=${other} from=${from} />`
+  return html`<${Review} live=${live} review=${review} looking=${other} list=${aside}>${other !== undefined ? html`<${One} live=${live} list=${list} number=${other} from=${from} />`
     : html`<${Difference} live=${live} list=${list} review=${review} from=${from} />`}</${Review}>`;
 }
 
@@ -57,13 +56,13 @@ function Difference({ live, list, review, from }) {
 
 const TONES = { approved: "good", rejected: "bad", proposed: "ask", amended: "quiet" };
 
-function List({ all, open, waiting }) {
+function List({ all, open, waiting, planner }) {
   if (!all.length) return html`<p class="muted">None yet.</p>`;
   return html`<ul class="revision-list">${[...all].reverse().map((each) => {
     const current = open === each.number || (open === null && (waiting ? waiting === each.number : each.number === all.at(-1).number));
     return html`<li><button type="button" class="plain revision" data-item aria-current=${current ? "true" : undefined} onClick=${() => ask({ rev: waiting === each.number ? "" : String(each.number), from: "" })}>
       <span><b>Revision ${each.number}</b> <${Tag} tone=${TONES[each.status] ?? "quiet"}>${each.status}</${Tag}></span>
-      <span class="muted">${origin(each.author)}${each.steps ? ` · ${count(each.steps, "step")}` : ""}</span></button></li>`;
+      <span class="muted">${origin(each.author, planner)}${each.steps ? ` · plan of ${count(each.steps, "step")}` : ""}</span></button></li>`;
   })}</ul>`;
 }
 
@@ -71,7 +70,7 @@ function List({ all, open, waiting }) {
 function One({ live, list, number, from }) {
   const comparing = from !== undefined && from !== "";
   const found = useResource((signal) => (comparing ? api.diff(live.run, Number(from), number, signal) : api.revision(live.run, number, signal)), [live, number, from]);
-  return html`<${Compare} list=${list} number=${number} from=${from} /><${Shown} of=${found} what="Loading the revision">${(doc) => (comparing ? html`<${Changes} changes=${doc.changes} />` : html`<${Whole} doc=${doc} />`)}</${Shown}>`;
+  return html`<${Compare} list=${list} number=${number} from=${from} /><${Shown} of=${found} what="Loading the revision">${(doc) => (comparing ? html`<${Changes} changes=${doc.changes} />` : html`<${Whole} doc=${doc} planner=${live.head.value?.planner} />`)}</${Shown}>`;
 }
 
 function Compare({ list, number, from }) {
@@ -80,9 +79,9 @@ function Compare({ list, number, from }) {
     <option value="">Show full plan</option>${earlier.map((each) => html`<option value=${String(each)}>Revision ${each}</option>`)}</select></label></div>`;
 }
 
-function Whole({ doc }) {
+function Whole({ doc, planner }) {
   const { steps = [], outlook } = doc.plan;
-  return html`<p class="muted">${count(steps.length, "step")}${doc.author ? ` ${origin(doc.author)}` : ""}${doc.plan.final === false ? " · the planner continues after these steps" : ""}</p>${doc.approvals.length ? html`<ul class="allowed">${doc.approvals.map((each) => html`<${Allowed} each=${each} />`)}</ul>` : html`<p class="muted">Plan digest <${Hash} of=${doc.digest} /></p>`}<${Steps} steps=${steps} />
+  return html`<p class="muted">${count(steps.length, "step")}${doc.author ? ` ${origin(doc.author, planner)}` : ""}${doc.plan.final === false ? " · the planner continues after these steps" : ""}</p>${doc.approvals.length ? html`<ul class="allowed">${doc.approvals.map((each) => html`<${Allowed} each=${each} />`)}</ul>` : html`<p class="muted">Plan digest <${Hash} of=${doc.digest} /></p>`}<${Steps} steps=${steps} />
     <${Outlook} steps=${outlook} />`;
 }
 

@@ -6,12 +6,11 @@ import { inbox, may, now, session, useResource } from "../store.js";
 import { attempt, notice } from "../notices.js";
 import { useKeys } from "../keys.js";
 import { Modal, confirm } from "../ui/dialog.js";
-import { Changes } from "../ui/plan_diff.js";
-import { Steps } from "../ui/steps.js";
+import { Changes, Steps } from "../ui/steps.js";
 import { Ago, Facts, Findings, Glyph, Hash, Instant, Loading, Risk, Tag, Trouble, Txt } from "../ui/parts.js";
 import { StepTools, amendment, clear, draftOf } from "./edit_step.js";
 import { Graph } from "./graph.js";
-import { count, duration, full, label, millis, origin, pretty } from "../text.js";
+import { capital, count, duration, full, label, millis, origin, pretty, short } from "../text.js";
 
 const EXPIRES = ["3600", "28800", "86400", "604800"];
 
@@ -28,17 +27,11 @@ async function decide(live, review, verb, body, done) {
   return sent;
 }
 
-/** What is decided, once more, where the decision is confirmed: goal, risk, effects, digest. */
+/** What is decided, once more, where the decision is confirmed: name, effects, digest. */
 function Decided({ review, children }) {
-  const told = review.consequences.filter((each) => each.topic === "changes" || each.topic === "undo");
-  return html`<p><b><${Txt} v=${review.name || review.run} /></b></p><p class="summary"><${Risk} level=${review.risk} /> <${Txt} v=${brief(review)} /></p>
-    <ul class="plain-list">${told.map((each) => html`<li><${Txt} v=${each.text} />${each.steps.length > 0 && html`: <${Txt} v=${names(each.steps)} />`}</li>`)}</ul>
+  return html`<p><b><${Txt} v=${review.name || review.run} /></b></p><p class="summary"><${Risk} level=${review.risk} /> <${Txt} v=${review.in_short} /></p>
     ${children}<p class="muted">Revision ${review.revision}, plan digest <${Hash} of=${review.binding} /></p>`;
 }
-
-/** The summary line beside the tag of the risk, which it need not repeat. */
-const brief = (review) => review.summary.replace(` · risk ${review.risk}`, "");
-const names = (steps) => steps.slice(0, 8).join(", ") + (steps.length > 8 ? ` and ${steps.length - 8} more` : "");
 
 async function approve(live, review, expires) {
   const left = review.people - review.approvals.length - 1;
@@ -76,7 +69,7 @@ async function asked(live, review, question, sending, sent = () => {}) {
 }
 
 /** The review of the revision that waits. `looking`: another revision that is on the screen. */
-export function Review({ live, review, looking, children }) {
+export function Review({ live, review, looking, list, children }) {
   const [amending, setAmending] = useState(false);
   const [expires, setExpires] = useState("");
   const allowed = may("approver");
@@ -93,10 +86,16 @@ export function Review({ live, review, looking, children }) {
   const sends = review.choices.some((each) => each.answer === "request_changes");
   useKeys("Review", { a: ["Approve (with confirmation)", key("approve")], ...(sends && { c: ["Request changes", key("change")] }), e: ["Amend", key("amend")], x: ["Reject", key("reject")] }, [live, review, expires, allowed, sends, unsent]);
   const more = allowed ? (step) => html`<${StepTools} step=${step} run=${live.run} draft=${draft} sends=${sends} />` : undefined;
-  return html`<div class="review"><${Bar} review=${review} looking=${looking} acts=${acts} sends=${sends} allowed=${allowed} expires=${expires} setExpires=${setExpires} comments=${commented(draft).length} unsent=${unsent} />
+  useEffect(() => {
+    const next = Math.min(...Object.values(review.instants).map(millis).filter((at) => at > Date.now())) - Date.now();
+    const timer = next < 2 ** 31 ? setTimeout(() => live.review.refresh(), next + 1000) : 0; // a start time that passes is no longer to come
+    return () => clearTimeout(timer);
+  }, [review]);
+  return html`<div class="review">${looking === undefined && html`<${Summary} review=${review} planner=${live.head.value?.planner} />`}
+    <${Bar} review=${review} looking=${looking} acts=${acts} sends=${sends} allowed=${allowed} expires=${expires} setExpires=${setExpires} comments=${commented(draft).length} unsent=${unsent} />${list}
     ${previewing && unsent > 0 && html`<${Preview} live=${live} review=${review} body=${change} title=${`Amend revision ${review.revision}`} onSent=${() => (clear(draft, "edits"), setPreviewing(false))} onClose=${() => setPreviewing(false)} />`}
     ${amending && html`<${Amend} live=${live} review=${review} onClose=${() => setAmending(false)} />`}
-    ${looking === undefined && html`<${Summary} review=${review} /><${Answered} comments=${review.comments} /><${Checklist} checks=${review.checks} />`}
+    ${looking === undefined && html`<${Answered} comments=${review.comments} /><${Checklist} checks=${review.checks} />`}
     ${children}
     ${looking === undefined && html`<${Content} live=${live} review=${review} more=${more} />`}</div>`;
 }
@@ -113,7 +112,7 @@ function Answered({ comments = [] }) {
 function Content({ live, review, more }) {
   const { steps, params = {} } = review;
   return html`${steps.length > 1 && html`<section class="small-graph"><h2>Graph</h2><${Graph} live=${live} step="" /></section>`}
-    <section><h2>Steps (${steps.length})</h2><${Steps} steps=${steps} risks=${review.risks} resolved=${review.resolved} unresolved=${review.unresolved} facts=${review.step_facts} about=${review.descriptions} walls=${review.sandboxes} instants=${review.instants} more=${more} /></section>
+    <section><h2>Steps to approve (${steps.length})</h2><${Steps} steps=${steps} risks=${review.risks} resolved=${review.resolved} unresolved=${review.unresolved} facts=${review.step_facts} about=${review.descriptions} walls=${review.sandboxes} instants=${review.instants} more=${more} /></section>
     ${Object.keys(params).length > 0 && html`<section class="card pad"><h2>Parameters</h2><${Facts} of=${params} /></section>`}
     <section class="card pad"><h2>Workers</h2><${Facts} of=${Object.fromEntries(Object.entries(review.workers ?? {}).map(([name, version]) => [name, `version ${version || "unknown"}`]))} /></section>`;
 }
@@ -126,19 +125,21 @@ function reveal(id) {
   card.focus({ preventScroll: true });
 }
 
-function StepLinks({ steps, most = 8 }) {
-  return html`${steps.slice(0, most).map((id) => html`<button type="button" class="step-link mono" onClick=${() => reveal(id)}><${Txt} v=${id} /></button> `)}${steps.length > most && html`<span class="muted">and ${steps.length - most} more</span>`}`;
+function StepLinks({ steps, most = 8, doing = {} }) {
+  return html`${steps.slice(0, most).map((id) => html`<button type="button" class="step-link mono" onClick=${() => reveal(id)}><${Txt} v=${id} /></button> ${doing[id] && html`<span class="muted"><${Txt} v=${short(doing[id], 100)} /></span> `}`)}${steps.length > most && html`<span class="muted">and ${steps.length - most} more</span>`}`;
 }
 
-const TOPICS = { start: "Start", changes: "Side effects", asks: "Questions", cost: "Cost", undo: "Rollback" };
+const TOPICS = { approvals: "Approvals", start: "What runs", changes: "Side effects", undo: "Rollback", failure: "If a step fails", cost: "Cost", asks: "Asks again", covers: "Covers", reject: "If you reject" };
 
-function Summary({ review }) {
+/** The answer to "what will happen if I approve?", in one block. */
+function Summary({ review, planner }) {
   const topics = Object.keys(TOPICS).map((topic) => [topic, review.consequences.filter((each) => each.topic === topic)]).filter(([, all]) => all.length);
-  return html`<section class="card pad reach"><div><h2><${Txt} v=${review.name || "Plan without a name"} /></h2>
-      <p class="summary"><${Risk} level=${review.risk} />${review.risk === "not declared" && review.policy_risk ? html` <span class="muted">policies treat it as ${review.policy_risk}</span> ·` : ""} <${Txt} v=${brief(review)} /></p>
-      <p class="muted">Revision ${review.revision} ${origin(review.author)}${review.started_by ? ` · run started by ${review.started_by}` : ""}${review.since ? html` · waiting since <${Ago} at=${review.since} />` : ""}</p></div>
-    <p class="reason"><${Glyph} shape="person" /><span>Approval needed: <${Txt} v=${review.why || review.reason} /></span></p>
-    <div><h3>If you approve</h3><dl class="facts consequences">${topics.map(([topic, all]) => html`<div><dt>${TOPICS[topic]}</dt><dd><ul>${all.map((each) => html`<li>${label(each.text)}${each.steps.length > 0 && html`: <${StepLinks} steps=${each.steps} />`}</li>`)}</ul></dd></div>`)}</dl></div></section>`;
+  const doing = Object.fromEntries(review.steps.map((step) => [step.id, [step.worker, step.action].filter(Boolean).join(" ")]));
+  const roles = review.people > 1 && !Object.keys(review.limits?.approvers ?? {}).length;
+  const line = (topic, each) => html`<li class=${each.text.startsWith("cannot") ? "lasting" : ""}><${Txt} v=${topic === "changes" ? each.text : capital(each.text)} />${each.steps.length > 0 && html`: <${StepLinks} steps=${each.steps} doing=${{ start: doing, changes: review.descriptions }[topic]} />`}</li>`;
+  return html`<section class="card pad reach"><div><div class="bar"><h2>If you approve</h2><span class="muted">Revision ${review.revision} ${origin(review.author, planner)}${review.since ? html`, asked <${Ago} at=${review.since} />` : ""}${review.estimate_s ? `, estimate ${duration(review.estimate_s)} of work` : ""}</span></div>
+      <p class="summary"><${Risk} level=${review.risk} /> <${Txt} v=${review.in_short} /></p></div>
+    <dl class="facts consequences">${review.because && html`<div><dt>Reason</dt><dd><${Txt} v=${review.because} /></dd></div>`}${topics.map(([topic, all]) => html`<div class="topic-${topic}"><dt>${TOPICS[topic]}</dt><dd><ul>${all.map((each) => line(topic, each))}${topic === "approvals" && html`<li class="muted">${roles ? "Anyone with the role approver may give one. " : ""}Why: <${Txt} v=${review.why || review.reason} />${review.risk === "not declared" && review.policy_risk ? ` (policies treat the risk as ${review.policy_risk})` : ""}</li>`}</ul></dd></div>`)}</dl></section>`;
 }
 
 const MARKS = { warning: ["warn", "broken", "Warning"], note: ["quiet", "dash", "Note"], ok: ["good", "check", "OK"] };
@@ -151,13 +152,6 @@ function Checklist({ checks }) {
     const [tone, shape, word] = MARKS[mark] ?? MARKS.note;
     return html`<li class="tone-${tone}" data-mark=${mark}><${Glyph} shape=${shape} /><div><span class="visually-hidden">${word}: </span><b>${label(name)}</b> <${Txt} v=${text} />${steps.length > 0 && html`: <${StepLinks} steps=${steps} />`}</div></li>`;
   })}</ul></section>`;
-}
-
-/** Approvals so far, and which are missing. */
-function Given({ approvals, people, able }) {
-  const left = people - approvals.length;
-  const others = Object.keys(able ?? {}).filter((name) => !approvals.some((each) => each.by === name));
-  return approvals.length > 0 && html`<ul class="allowed">${approvals.map((each) => html`<${Allowed} each=${each} />`)}${left > 0 && html`<li><b>${count(left, "more approval")} needed</b>, by ${left === 1 ? "another person" : "other people"}${others.length > 0 && html`: <${Txt} v=${others.join(", ")} />`}</li>`}</ul>`;
 }
 
 /** One approval: by, when, until when with the time that is left, signed or not, the reason, the digest. */
@@ -174,8 +168,8 @@ function Bar({ review, looking, acts, sends, allowed, expires, setExpires, comme
   return html`<div class="review-bar card" role="group" aria-label="Decide"><div class="bound"><b>Decides revision ${review.revision}</b><span><span class="muted">Plan digest</span> <${Hash} of=${review.binding} /></span></div>
     ${looking !== undefined && html`<p class="note tone-warn"><${Glyph} shape="broken" /><span>You are looking at revision ${looking}. The buttons decide <a href=${to(["runs", review.run, "plan"])}>revision ${review.revision}</a>.</span></p>`}
     ${unsent > 0 && html`<div class="note tone-live unsent"><span><b>${count(unsent, "unsent change")}</b>, not part of revision ${review.revision}.</span> <button type="button" class="small primary" onClick=${acts.preview}>Preview changes</button> <button type="button" class="small" onClick=${acts.discard}>Discard changes</button></div>`}
-    <${Given} approvals=${review.approvals} people=${review.people} able=${review.limits?.approvers} />
-    ${allowed ? html`<label class="inline"><span class="muted">Approval expires</span> <select aria-label="Approval expires" value=${expires} onChange=${(event) => setExpires(event.target.value)}><option value="">${usual ? `in ${duration(usual)} (from settings)` : "never"}</option>${EXPIRES.map((value) => html`<option value=${value}>in ${duration(Number(value))}</option>`)}</select></label>
+    ${review.approvals.length > 0 && html`<ul class="allowed">${review.approvals.map((each) => html`<${Allowed} each=${each} />`)}</ul>`}
+    ${allowed ? html`<label class="inline"><span class="muted">Expires</span> <select aria-label="Approval expires" value=${expires} onChange=${(event) => setExpires(event.target.value)}><option value="">${usual ? `in ${duration(usual)} (from settings)` : "never"}</option>${EXPIRES.map((value) => html`<option value=${value}>in ${duration(Number(value))}</option>`)}</select></label>
       ${late.length > 0 && html`<p class="note tone-warn late"><${Glyph} shape="broken" /><span>The approval expires before the start time of <${Txt} v=${late.join(", ")} />, which is then held. Choose a later expiry.</span></p>`}
       <div class="actions">${mine ? html`<span class="muted">You approved it. Another person must approve too.</span>` : html`<button type="button" class="primary good" onClick=${acts.approve}>Approve <kbd>a</kbd></button>`}${sends && html`<button type="button" onClick=${acts.change}>Request changes${comments > 0 ? ` (${count(comments, "comment")})` : ""} <kbd>c</kbd></button>`}<button type="button" onClick=${acts.amend}>Amend <kbd>e</kbd></button><button type="button" class="bad" onClick=${acts.reject}>Reject <kbd>x</kbd></button></div>`
       : html`<p class="muted">Deciding requires the role approver.</p>`}</div>`;
@@ -199,7 +193,7 @@ function Preview({ live, review, body, title, onSent, onClose }) {
   };
   return html`<${Modal} title=${title} wide=${true} onClose=${onClose}><form onSubmit=${submit}>
     ${!doc && !error && html`<${Loading} what="Checking the changes" />`}<${Trouble} error=${error} />
-    ${doc && html`<${Changes} changes=${doc.changes} />${doc.errors.length > 0 ? html`<p class="note tone-bad"><${Glyph} shape="cross" /><span>The amended plan would be refused:</span></p><${Findings} findings=${doc.errors} />` : html`<p class="summary"><${Txt} v=${doc.summary} /></p><p>If approved now:</p><ul>${doc.starts.map((each) => html`<li><${Txt} v=${label(each)} /></li>`)}</ul><${Findings} findings=${doc.findings} />`}`}
+    ${doc && html`<${Changes} changes=${doc.changes} />${doc.errors.length > 0 ? html`<p class="note tone-bad"><${Glyph} shape="cross" /><span>The amended plan would be refused:</span></p><${Findings} findings=${doc.errors} />` : html`<p class="summary"><${Txt} v=${doc.summary} /></p><p>If approved now:</p><ul>${doc.starts.map((each) => html`<li><${Txt} v=${capital(each)} /></li>`)}</ul><${Findings} findings=${doc.findings} />`}`}
     <label class="field">Reason (optional)<input value=${reason} autocomplete="off" onInput=${(event) => setReason(event.target.value)} /></label>
     <p class="muted">Becomes one new revision by you, in place of revision ${review.revision}, and needs approval.</p>
     <div class="actions end"><button type="button" onClick=${onClose}>Cancel</button><button type="submit" class="primary" disabled=${!doc || doc.errors.length > 0}>Amend plan</button></div></form></${Modal}>`;

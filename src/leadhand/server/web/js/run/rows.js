@@ -6,11 +6,10 @@ import { now, onRefetch, resource, soon } from "../store.js";
 import { ENDED, shown, stepState } from "../status.js";
 import { count, duration, label, millis, origin, short } from "../text.js";
 import { filter } from "./filter.js";
-import { StepSearch } from "./graph.js";
+import { StepSearch, stepCount } from "./graph.js";
 import { Rows } from "../ui/rows.js";
 import { Empty, Glyph, Loading, Tag, Trouble, Txt } from "../ui/parts.js";
 
-const HEIGHT = 48;
 const AGAIN_MS = 1000; // the server reads the log of the run for them
 const PLAN = "";
 
@@ -21,11 +20,13 @@ export function PlanRows({ live, step }) {
   const { ids: all, revision } = live.shape.value;
   if (!all.length && revision === null) return html`<${Loading} what="Loading the steps" />`;
   if (!all.length && !doc?.plan.length) return html`<${Empty} title="No steps yet"><p>The planner has not proposed steps yet.</p></${Empty}>`;
+  const height = innerWidth > 760 ? 48 : 92;
+  const { planner } = live.head.value;
   const row = (place) => (ids[place] === PLAN ? html`<${PlanRow} key="plan" live=${live} doc=${doc} span=${span} />`
-    : html`<${StepRow} key=${ids[place]} signal=${live.nodes.get(ids[place])} row=${doc?.rows.get(ids[place])} rows=${doc?.rows} span=${span} selected=${ids[place] === step} />`);
+    : html`<${StepRow} key=${ids[place]} signal=${live.nodes.get(ids[place])} row=${doc?.rows.get(ids[place])} rows=${doc?.rows} span=${span} planner=${planner} selected=${ids[place] === step} />`);
   return html`<${Tools} live=${live} doc=${doc} shown=${ids.length - (ids[0] === PLAN)} /><${Trouble} error=${error} again=${load} />
     <div class="plan-rows card" onKeyDown=${walk}><div class="plan-row-head" aria-hidden="true"><span>Plan</span><span>State</span><span class="num">Worked</span><${Scale} span=${span} /></div>
-      <${Rows} count=${ids.length} height=${HEIGHT} label="Steps: plan and execution" row=${row} /></div><${Legend} />`;
+      <${Rows} count=${ids.length} height=${height} label="Steps: plan and execution" row=${row} /></div><${Legend} />`;
 }
 
 /** Rows by step; after the first time only those that changed are asked for. */
@@ -91,18 +92,17 @@ function useSpan(live, doc) {
 
 function Tools({ live, doc, shown: visible }) {
   const { only, axis } = route.value.query;
-  const total = live.shape.value.ids.length;
   const found = doc?.deviations ?? [];
   const late = useSpan(live, doc).late;
   return html`<div class="bar tools"><${StepSearch} />
       ${late && html`<button type="button" class="small" onClick=${() => ask({ axis: axis === "all" ? "" : "all" })}>${axis === "all" ? "Start the time axis at the approval" : "Show the time before the approval"}</button>`}
-      <span class="push muted">${visible === total ? count(total, "step") : `${visible.toLocaleString("en")} of ${count(total, "step")}`}</span></div>
-    ${doc?.approved > 0 && (found.length ? html`<details class="otherwise note tone-warn"><summary><b>Deviations from the approved plan:</b> ${kinds(found)} <button type="button" class="small" aria-pressed=${only ? "true" : "false"} onClick=${() => ask({ only: only ? "" : "otherwise" })}>${only ? "Show all steps" : "Show only these steps"}</button></summary>
-      <ul>${found.map((each) => html`<li>${each.kind !== "revision" && html`${each.steps.slice(0, 5).map((id) => html`<button type="button" class="small plain mono" onClick=${() => ask({ step: id })}><${Txt} v=${id} /></button> `)}${each.steps.length > 5 ? `and ${each.steps.length - 5} more ` : ""}`}<${Txt} v=${each.text} /></li>`)}</ul></details>`
+      <span class="push muted">${stepCount(live, visible)}</span></div>
+    ${doc?.approved > 0 && (found.length ? html`<div class="otherwise note tone-warn"><b>Deviations from the approved plan:</b> ${kinds(found)} <button type="button" class="small" aria-pressed=${only ? "true" : "false"} onClick=${() => ask({ only: only ? "" : "otherwise" })}>${only ? "Show all steps" : "Show only these steps"}</button>
+      <ul tabindex="0" aria-label="Deviations">${found.map((each) => html`<li>${each.kind !== "revision" && html`${each.steps.slice(0, 5).map((id) => html`<button type="button" class="small plain mono" onClick=${() => ask({ step: id })}><${Txt} v=${id} /></button> `)}${each.steps.length > 5 ? `and ${each.steps.length - 5} more ` : ""}`}<${Txt} v=${each.text} /></li>`)}</ul></div>`
       : html`<p class="otherwise muted">Nothing was done outside the approved plan (revision ${doc.approved}).</p>`)}`;
 }
 
-const WORDS = { revision: ["later revision", "later revisions"], worker: ["attempt by another worker", "attempts by other workers"], retry: ["retried step", "retried steps"], left_out: ["step left out", "steps left out"], tolerated: ["tolerated failure", "tolerated failures"], redo: ["retry by a person", "retries by people"] };
+const WORDS = { failed: ["failed step"], revision: ["later revision"], worker: ["attempt by another worker", "attempts by other workers"], retry: ["retried step"], left_out: ["step left out", "steps left out"], tolerated: ["tolerated failure"], redo: ["retry by a person", "retries by people"] };
 
 /** What was otherwise, counted. */
 function kinds(found) {
@@ -156,14 +156,14 @@ export function workedOf(segments, end) {
   return made.length ? made.reduce((sum, each) => sum + (each.to ?? end) - each.from, 0) : null;
 }
 
-function StepRow({ signal, row, rows, span, selected }) {
+function StepRow({ signal, row, rows, span, planner, selected }) {
   if (!signal) return null;
   const node = signal.value;
   const { tone: color, word, shape } = stepState(shown(node));
   const segments = row?.segments ?? [];
   const worked = workedOf(segments, span.end);
   const open = () => ask({ step: node.id });
-  const said = why(node, row, rows?.get(row?.replaced_by));
+  const said = why(node, row, rows?.get(row?.replaced_by), planner);
   return html`<div class="row plan-row tone-${color} ${selected ? "selected" : ""} ${row?.replaced_by ? "replaced" : ""}" role="listitem" data-step=${node.id} onClick=${open}>
     <div class="step"><span class="first"><button type="button" class="plain cut" data-item onClick=${(event) => (event.stopPropagation(), open())}><${Txt} v=${short(node.id, 60)} /></button>${row?.added && html`<${Tag} tone="warn">added by revision ${row.added.revision}</${Tag}>`}</span>
       <span class="sub cut" title=${said}><${Txt} v=${said} /></span></div>
@@ -175,11 +175,11 @@ function StepRow({ signal, row, rows, span, selected }) {
 const TELLING = new Set(["failed", "skipped", "cancelled", "retrying", "waiting_for_person", "waiting_for_approval", "held"]);
 
 /** The second line of a row: what went otherwise and why; else what the plan says of the step. */
-function why(node, row, heir) {
+function why(node, row, heir, planner) {
   const planned = [[row?.worker ?? node.worker, row?.action ?? node.action].filter(Boolean).join(" "), row?.depends_on?.length ? `after ${row.depends_on.join(", ")}` : "", row?.criteria ? `must hold: ${row.criteria}` : row?.description ?? ""].filter(Boolean).join(" · ");
   const other = row && node.worker && node.worker !== row.worker ? `by ${node.worker} instead of ${row.worker}` : "";
   const replaced = row?.replaced_by ? `→ replaced by ${row.replaced_by}${node.reason || heir?.added?.because ? `: ${node.reason || heir.added.because}` : ""}` : "";
-  const added = row?.added ? `${row.replaces ? `replaces ${row.replaces}, ` : ""}${origin(row.added.author)}${row.added.because ? `: ${row.added.because}` : ""}` : "";
+  const added = row?.added ? `${row.replaces ? `replaces ${row.replaces}, ` : ""}${origin(row.added.author, planner)}${row.added.because ? `: ${row.added.because}` : ""}` : "";
   return [replaced || (TELLING.has(shown(node)) && node.reason) || "", added, other, planned].filter(Boolean).join(" · ");
 }
 

@@ -2,11 +2,11 @@
 import { html } from "../lib.js";
 import { ask, route, to } from "../router.js";
 import { useFollowed, useResource } from "../store.js";
-import { Ago, Cost, Empty, Shown, Status, Table, Title, Txt, Value } from "../ui/parts.js";
+import { Ago, Cost, Dates, Empty, Shown, SortTable, Status, Table, Title, Took, Txt, Value } from "../ui/parts.js";
 import { Bars } from "../ui/chart.js";
-import { Changes } from "../ui/plan_diff.js";
-import { SortTable } from "../ui/sort_table.js";
+import { ENDED } from "../status.js";
 import { api } from "../api.js";
+import { Changes } from "../ui/steps.js";
 import { count, costs, duration, label, percent } from "../text.js";
 
 const LIVE = /^(RunStarted|RevisionApproved|RunEnded|ModelCalled|AttemptReported|QuestionAnswered)$/;
@@ -33,10 +33,16 @@ function outcome({ a, b, same_result: same }) {
   const row = (name, key, show = (run) => html`<${Txt} v=${run[key] || "–"} />`) => [name, show(a), show(b), a[key] !== b[key]];
   return [
     row("State", "status", (run) => html`<${Status} status=${run.status} />`), row("Outcome", "headline"), row("Goal", "goal"), row("Plan", "plan"), row("Started by", "actor"), row("Repeats run", "rerun_of"),
-    row("Started", "", (run) => html`<${Ago} at=${run.started} />`), row("Duration", "", (run) => `${duration(run.duration)} (working ${duration(run.worked)}, waiting ${duration(run.waited)})`),
+    row("Started", "", (run) => html`<${Ago} at=${run.started} />`), row("Duration", "", time),
     row("Cost", "cost", (run) => html`<${Cost} cost=${run.cost} money=${run.money} />`), row("Steps", "succeeded", (run) => `${run.succeeded} of ${run.steps} succeeded${run.failed ? `, ${run.failed} failed` : ""}`), row("Attempts", "attempts"),
-    ["Result", "", same === null ? "–" : same ? "the same" : "different", same === false],
+    row("Result", "", (run) => html`<${Value} v=${run.result} />`).with(3, same === false),
   ];
+}
+
+/** As the list has it: until now, while it is open. */
+function time(run) {
+  if (!ENDED.has(run.status)) return html`<${Took} from=${run.started} /> so far`;
+  return `${duration(run.duration)} (working ${duration(run.worked)}, waiting ${duration(run.waited)})`;
 }
 
 function side(step, doc, name) {
@@ -52,7 +58,7 @@ const TONES = { succeeded: "good", failed: "bad", cancelled: "quiet", rejected: 
 const whole = (value) => value?.toLocaleString("en") ?? "–";
 const share = (value) => value?.toFixed(2) ?? "–";
 const COST = ["Cost", "cost", (value, row) => costs(value, row.money)];
-const RUNS = [["Runs", "runs", whole], COST, ["Succeeded", "success_rate", percent], ["Recovered", "recovery_rate", percent], ["Approvals per run", "approvals_per_run", share], ["Without a person", "unattended_rate", percent], ["Mean time to answer", "answer_mean_s", duration], ["Mean duration", "duration_mean_s", duration]];
+const RUNS = [["Runs", "runs", whole], COST, ["Succeeded", "success_rate", percent], ["Recovered", "recovery_rate", percent], ["Approvals per run", "approvals_per_run", share], ["Without a person", "unattended_rate", percent], ["Half answered within", "answer_median_s", duration], ["Mean duration", "duration_mean_s", duration]];
 const FAILED = ["Failed", "failure_rate", percent];
 const COLUMNS = {
   plan: RUNS, day: RUNS, worker: [["Attempts", "attempts", whole], FAILED, ["Time", "busy_s", duration], COST],
@@ -72,14 +78,14 @@ export function Usage() {
   useFollowed(LIVE, rows, 2000);
   const choices = (label, names, now, change, text) => html`<div class="choices" role="group" aria-label=${label}>${names.map((name) => html`<button type="button" aria-pressed=${now === name} onClick=${() => ask(change(name))}>${text(name)}</button>`)}</div>`;
   return html`<${Title} actions=${html`<a class="button" href=${api.csv("usage", { ...asked, by })} download="usage.csv">Download CSV</a>`} sub=${`${asked.from} to ${asked.to ?? "today"}, in UTC. A run counts on the day it was started.`}>Usage</${Title}>
-    <div class="bar">${choices("Range", DAYS, query.from ? "" : days, (name) => ({ days: name, from: "", to: "" }), (name) => `${name} days`)}</div>
+    <div class="bar">${choices("Range", DAYS, query.from ? "" : days, (name) => ({ days: name, from: "", to: "" }), (name) => `${name} days`)}<${Dates} ...${asked} onChange=${(change) => ask({ ...asked, ...change })} /></div>
     <${Shown} of=${found} what="Loading usage">${(doc) => (doc.total.runs ? html`<div class="stack"><${Totals} of=${doc.total} /><${Charts} days=${doc.rows} />
       <section><div class="section-head"><h2>By ${BY[by].toLowerCase()}</h2>${choices("Group by", Object.keys(BY), by, (name) => ({ by: name }), (name) => BY[name])}</div>
         <${Shown} of=${rows} what="Loading rows">${(each) => html`<${Rows} by=${each.by} rows=${each.rows} />`}</${Shown}></section>
       ${doc.unreadable.map((each) => html`<p class="note tone-warn">Not included: <${Txt} v=${each} /></p>`)}</div>` : html`<${Empty} title="No runs in these days"></${Empty}>`)}</${Shown}>`;
 }
 
-const MORE = { runs: (of) => `${of.open} open`, success_rate: (of) => `${of.failed} failed`, recovery_rate: (of) => `${of.recovered} of ${of.failed_steps} failed steps`, approvals_per_run: (of) => count(of.approvals, "approval"), unattended_rate: (of) => `${of.unattended} of ${of.runs} runs`, answer_mean_s: (of) => count(of.answers, "answer") };
+const MORE = { runs: (of) => `${of.open} open`, success_rate: (of) => `${of.failed} failed`, recovery_rate: (of) => `${of.recovered} of ${of.failed_steps} failed steps`, approvals_per_run: (of) => count(of.approvals, "approval"), unattended_rate: (of) => `${of.unattended} of ${of.runs} runs`, answer_median_s: (of) => count(of.answers, "answer") };
 
 function Totals({ of }) {
   return html`<dl class="figures card pad">${RUNS.map(([label, key, show]) => html`<div><dt>${label}</dt><dd>${show(of[key], of)} <span class="muted">${MORE[key]?.(of)}</span></dd></div>`)}</dl>`;
@@ -96,6 +102,6 @@ function Charts({ days }) {
 function Rows({ by, rows }) {
   const columns = COLUMNS[by];
   const name = (row) => (by === "plan" && row.name ? html`<a href=${to(["runs"], { plan: row.name })}><${Txt} v=${row.name} /></a>` : html`<${Txt} v=${row.name || "(no plan id)"} />`);
-  return html`<${SortTable} label=${`Usage by ${by}`} columns=${[[BY[by], (row) => row.name], ...columns.map(([label, key]) => [label, (row) => row[key] ?? -1, "num", -1])]} rows=${rows}
+  return html`<${SortTable} kind="usage" label=${`Usage by ${by}`} columns=${[[BY[by], (row) => row.name], ...columns.map(([label, key]) => [label, (row) => row[key] ?? -1, "num", -1])]} rows=${rows}
     row=${(row) => html`<tr key=${row.name}><th scope="row">${name(row)}</th>${columns.map(([, key, show]) => html`<td class="num">${show(row[key], row)}</td>`)}</tr>`} />`;
 }

@@ -2,10 +2,10 @@
 import { html, useMemo } from "../lib.js";
 import { api } from "../api.js";
 import { route } from "../router.js";
+import { useFleet } from "../store.js";
 import { Copy, Empty, Shown, Title } from "../ui/parts.js";
 import { Board } from "../fleet/board.js";
 import { Task } from "../fleet/task.js";
-import { useFleet } from "../fleet/use_fleet.js";
 
 const START = "leadhand fleet start --repo ../shop";
 const SUBMIT = "leadhand fleet submit search.md";

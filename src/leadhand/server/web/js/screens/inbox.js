@@ -12,10 +12,28 @@ export default function Inbox() {
     inbox.refresh();
   }, []);
   useKeys("Inbox", { a: ["Answer the focused item", () => document.activeElement.closest(".ask")?.querySelector("textarea, button, a.button")?.focus()] });
+  const item = route.value.path.slice(1).join("/");
   const number = inbox.state.value.data?.total ?? 0;
   return html`<${Title} sub=${number ? `${count(number, "open item")}, oldest first` : null}>Inbox</${Title}>
-    <${Shown} of=${inbox} what="Loading the inbox">${(rows) => (rows.length ? html`<${List} rows=${rows} />` : html`<${Nothing} />`)}</${Shown}>`;
+    <${Shown} of=${inbox} what="Loading the inbox">${(rows) => (item ? html`<${Item} id=${item} rows=${rows} />` : rows.length ? html`<${List} rows=${rows} />` : html`<${Nothing} />`)}</${Shown}>`;
 }
+
+/** One item, by its address `#/inbox/RUN/ITEM`. */
+function Item({ id, rows }) {
+  const found = rows.find((row) => row.id === id);
+  const all = html`<a class="button" href=${to(["inbox"])}>All open items</a>`;
+  useEffect(() => {
+    if (!found && rows.length < rows.total) more();
+  }, [rows]);
+  if (found) return html`<ul class="asks"><${Ask} key=${id} row=${found} /></ul><p class="more">${all}</p>`;
+  return html`<${Empty} title="This item is not open" action=${all}><p>It was answered, or its run ended. <a href=${to(["runs", id.split("/")[0]])}>Show the run</a></p></${Empty}>`;
+}
+
+const more = () => {
+  if (inboxLimit.value >= 500) return;
+  inboxLimit.value = Math.min(500, inboxLimit.value + 100);
+  inbox.refresh();
+};
 
 function List({ rows }) {
   const { kind, plan, mine } = route.value.query;
@@ -36,10 +54,6 @@ function Filters({ rows, kind, plan, mine }) {
 /** The rest of a long inbox: some more of it, up to what the server gives at once. */
 function More({ rows }) {
   if (rows.length >= rows.total) return null;
-  const more = () => {
-    inboxLimit.value = Math.min(500, inboxLimit.value + 100);
-    inbox.refresh();
-  };
   return html`<p class="muted">${count(rows.total - rows.length, "more item")}. ${rows.length < 500 ? html`<button type="button" onClick=${more}>Show more</button>` : "They are listed when these are answered."}</p>`;
 }
 

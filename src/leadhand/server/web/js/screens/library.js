@@ -5,8 +5,7 @@ import { go, to } from "../router.js";
 import { may, useFollowed, useResource } from "../store.js";
 import { confirm, confirmed } from "../ui/dialog.js";
 import { Ago, Cost, Empty, Facts, Hash, Shown, Table, Title, Txt } from "../ui/parts.js";
-import { Changes } from "../ui/plan_diff.js";
-import { Steps } from "../ui/steps.js";
+import { Changes, Steps } from "../ui/steps.js";
 import { count, duration, goalText, percent, read } from "../text.js";
 
 const CHANGED = /^(Plan(Saved|Removed)|Run(Started|Ended))$/;

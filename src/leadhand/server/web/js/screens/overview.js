@@ -21,7 +21,7 @@ export function Overview() {
   const found = useResource((signal) => api.overview(range, signal), [range]);
   useLive(found);
   const choice = (name) => html`<button type="button" aria-pressed=${name === range} onClick=${() => ask({ range: name })}>${RANGES[name]}</button>`;
-  const actions = html`<div class="choices" role="group" aria-label="Time range">${Object.keys(RANGES).map(choice)}</div>`;
+  const actions = html`<div class="choices" role="group" aria-label="Time range">${Object.keys(RANGES).map(choice)}</div><a class="button" href=${to(["usage"], { days: "30" })}>Other dates</a>`;
   return html`<${Title} actions=${actions}>Overview</${Title}>
     <${Shown} of=${found} what="Loading the overview">${(doc) => (doc.any_runs ? html`<${Whole} doc=${doc} />` : html`<${First} />`)}</${Shown}>`;
 }
@@ -50,8 +50,9 @@ function useLive(found) {
 
 function Whole({ doc }) {
   const rows = inbox.state.value.data ?? [];
-  return html`<${Tiles} doc=${doc} waiting=${rows.total ?? doc.waiting} /><div class="stack">
-    <section><h2>Waiting for approval or input</h2><${Waiting} rows=${rows} /></section>
+  const asks = html`<section class="waits"><h2>Waiting for approval or input</h2><${Waiting} rows=${rows} /></section>`;
+  const phone = innerWidth <= 760; // there what waits comes first
+  return html`${phone && asks}<${Tiles} doc=${doc} waiting=${rows.total ?? doc.waiting} /><div class="stack">${!phone && asks}
     <div class="charts"><section><h2>Running now</h2><${Running} doc=${doc} /></section>
       <section><h2>Failed in the last ${span(doc)}</h2><${Failed} doc=${doc} /></section></div>
     <${Charts} doc=${doc} /></div>`;

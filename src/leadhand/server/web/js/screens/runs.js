@@ -2,7 +2,7 @@
 import { html, signal, useEffect, useRef } from "../lib.js";
 import { ask, go, route, to } from "../router.js";
 import { loadRuns, may, runs } from "../store.js";
-import { Ago, Cost, Empty, Glyph, Loading, Meter, Search, Status, Table, Title, Took, Trouble, Txt } from "../ui/parts.js";
+import { Ago, Cost, Dates, Empty, Glyph, Loading, Meter, Search, Status, Table, Tag, Title, Took, Trouble, Txt } from "../ui/parts.js";
 import { confirmed } from "../ui/dialog.js";
 import { ENDED, state } from "../status.js";
 import { api } from "../api.js";
@@ -11,7 +11,7 @@ import { count, label as textLabel } from "../text.js";
 const SHOWN = ["", "waiting", "running", "paused", "failed", "succeeded", "cancelled", "rejected"];
 const ASKED = ["status", "q", "plan", "actor", "label", "environment", "from", "to", "sort"];
 const TEXTS = { plan: "Plan", actor: "Started by", label: "Label", environment: "Environment" };
-const RANGES = { "": "Any time", "24h": "Last 24 hours", "7d": "Last 7 days", "30d": "Last 30 days", "90d": "Last 90 days" };
+const RANGES = { "": "Any time", "24h": "Last 24 hours", "7d": "Last 7 days", "30d": "Last 30 days", "90d": "Last 90 days", dates: "Between dates" };
 const SORTS = { "": "Newest first", created: "Oldest first", "-ended": "Last ended first", "-duration": "Longest first", "-cost": "Highest cost first" };
 const picked = signal(""); // the first of two runs to compare
 
@@ -19,12 +19,16 @@ const picked = signal(""); // the first of two runs to compare
 const asked = () => Object.fromEntries(ASKED.map((name) => [name, route.value.query[name]]).filter(([, value]) => value));
 const clear = () => ask(Object.fromEntries(ASKED.map((name) => [name, ""])));
 
-/** Typed texts go into the address when the typing pauses. */
+/** Typed texts go into the address when the typing pauses: all of them, whichever field was the last. */
 function useTyped() {
-  const timer = useRef(0);
+  const typed = useRef({});
   return (name) => (text) => {
-    clearTimeout(timer.current);
-    timer.current = setTimeout(() => ask({ [name]: text.trim() }), 250);
+    clearTimeout(typed.timer);
+    typed.current[name] = text.trim();
+    typed.timer = setTimeout(() => {
+      ask(typed.current);
+      typed.current = {};
+    }, 250);
   };
 }
 
@@ -45,10 +49,10 @@ function Statuses({ now }) {
 
 function Filters({ filter, typed }) {
   const { from = "", to: until } = filter;
-  const range = until ? `${from || "…"} to ${until}` : from;
-  const select = (label, value, options, name) => html`<label class="field">${label}<select value=${value} onChange=${(event) => ask({ [name]: event.target.value, ...(name === "from" && { to: "" }) })}>${Object.entries(options).map(([key, text]) => html`<option value=${key}>${text}</option>`)}</select></label>`;
-  return html`<div class="filters">${select("Started", range, { ...RANGES, ...(!(range in RANGES) && { [range]: range }) }, "from")}${select("Sort", filter.sort ?? "", SORTS, "sort")}
-    <details open=${innerWidth > 800 || Object.keys(TEXTS).some((name) => filter[name])}><summary>More filters</summary><div>${Object.entries(TEXTS).map(([name, label]) => html`<label class="field">${label}<input value=${filter[name] ?? ""} autocomplete="off" spellcheck="false" maxlength="200" onInput=${(event) => typed(name)(event.target.value)} /></label>`)}</div></details>
+  const range = until || !(from in RANGES) ? "dates" : from;
+  const select = (label, value, options, name) => html`<label class="field">${label}<select value=${value} onChange=${({ target: { value } }) => ask({ [name]: value === "dates" ? new Date().toISOString().slice(0, 10) : value, ...(name === "from" && { to: "" }) })}>${Object.entries(options).map(([key, text]) => html`<option value=${key}>${text}</option>`)}</select></label>`;
+  return html`<div class="filters">${select("Started", range, RANGES, "from")}${range === "dates" && html`<${Dates} from=${from in RANGES ? "" : from} to=${until} onChange=${ask} />`}${select("Sort", filter.sort ?? "", SORTS, "sort")}
+    <details open=${innerWidth > 800 || Object.keys(TEXTS).some((name) => filter[name])}><summary>More filters</summary><div>${Object.entries(TEXTS).map(([name, label]) => html`<label class="field">${label}<input value=${filter[name] ?? ""} placeholder=${name === "plan" ? "name or start*" : ""} autocomplete="off" spellcheck="false" maxlength="200" onInput=${(event) => typed(name)(event.target.value)} /></label>`)}</div></details>
     ${Object.keys(filter).length > 0 && html`<button type="button" onClick=${clear}>Clear filters</button>`}</div>`;
 }
 
@@ -74,7 +78,7 @@ function Row({ row }) {
     <td class="goal"><a data-item href=${to(["runs", row.run])}><${Txt} v=${row.goal || row.plan || "(no goal)"} /></a>
       <span class="muted about"><span class="mono">${row.run}</span><${By} name="plan" v=${row.plan} />${row.library && ` · ${row.library}`}<${By} name="actor" v=${row.actor} text=${`by ${row.actor}`} /><${By} name="environment" v=${row.environment} />${(row.labels ?? []).map((each) => html`<${By} name="label" v=${each} />`)}${!row.host && !over ? " · no host" : ""}</span>
       ${over && row.reason && row.status !== "succeeded" && html`<span class="why tone-bad"><${Txt} v=${row.reason} /></span>`}${row.trouble && html`<span class="why tone-bad"><${Txt} v=${row.trouble} /></span>`}</td>
-    <td class="progress"><${Meter} label=${words} total=${steps} parts=${[["good", succeeded], ["bad", failed]]} /><span class="figure">${steps ? `${succeeded} of ${steps}` : "–"}${failed ? html` <span class="tone-bad">${failed} failed</span>` : ""}</span></td>
+    <td class="progress"><${Meter} label=${words} total=${steps} parts=${[["good", succeeded], ["bad", failed]]} /><span class="figure">${steps ? `${succeeded} of ${steps}` : "–"}${failed ? html` <span class="tone-bad">${failed} failed</span>` : ""}${row.replaced ? html` <${Tag} tone="warn">${row.replaced} replaced</${Tag}>` : ""}</span></td>
     <td class="num"><${Cost} cost=${row.cost} money=${row.money} /></td><td class="num figure"><${Took} from=${row.started} to=${over ? (row.ended ?? row.updated) : null} /></td><td class="num muted"><${Ago} at=${row.started} /></td>
     <td class="num acts"><label class="check"><input type="checkbox" aria-label=${`Select run ${row.run} to compare`} checked=${picked.value === row.run} onChange=${() => pick(row.run)} />${!picked.value || picked.value === row.run ? "Compare" : "with this run"}</label>
       ${over && may("operator") && !row.run.endsWith("-rollback") && html`<button type="button" class="small" onClick=${() => rerun(row)}>Re-run</button>`}</td></tr>`;

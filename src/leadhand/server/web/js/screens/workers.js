@@ -3,8 +3,7 @@ import { html, useEffect, useState } from "../lib.js";
 import { api } from "../api.js";
 import { route, to } from "../router.js";
 import { useFollowed, useResource } from "../store.js";
-import { Ago, alone, Empty, NoWorkers, Risk, Search, Shown, Status, Tag, Title, Txt } from "../ui/parts.js";
-import { SortTable } from "../ui/sort_table.js";
+import { Ago, alone, Empty, NoWorkers, Risk, Search, Shown, SortTable, Status, Tag, Title, Txt } from "../ui/parts.js";
 import { count, duration, percent, short } from "../text.js";
 import { fields } from "../params.js";
 
@@ -65,7 +64,7 @@ function Worker({ row }) {
   const { worker, circuit, last_error: error } = row;
   return html`<tr><td class="goal"><button type="button" class="plain expand" data-item aria-expanded=${open} onClick=${() => setOpen(!open)}><span class="mono"><${Txt} v=${worker} /></span></button> <${Tag}>${row.kind || "unknown kind"}</${Tag}>${row.description && html`<span class="muted clamp"><${Txt} v=${row.description} /></span>`}</td>
       <td><${Availability} state=${row.availability} circuit=${circuit} /></td><td><${Risk} level=${risk(row.offers)} /></td>
-      <td class="num">${row.attempts ?? "–"}</td><td class="num ${row.failed ? "tone-bad" : ""} ${row.failure_rate == null ? "nil" : ""}">${percent(row.failure_rate)}</td><td class="num ${row.p50_s == null ? "nil" : ""}">${duration(row.p50_s)}</td>
+      <td class="num" data-unit=${row.attempts === 1 ? " attempt" : " attempts"}>${row.attempts ?? "–"}</td><td class="num ${row.failed ? "tone-bad" : ""} ${row.failure_rate == null ? "nil" : ""}">${percent(row.failure_rate)}</td><td class="num ${row.p50_s == null ? "nil" : ""}">${duration(row.p50_s)}</td>
       <td class="error ${error ? "" : "nil"}">${error ? html`<a href=${to(["runs", error.run], { step: error.step })}><${Txt} v=${short(error.message || error.failure_class, 90)} /></a><span class="muted"><${Ago} at=${error.at} /></span>` : html`<span class="muted">none</span>`}</td></tr>
     ${open && html`<tr class="offers"><td colspan="7"><${Details} row=${row} /></td></tr>`}`;
 }

@@ -1,12 +1,11 @@
 // What waits for a person: what it is about, what each answer leads to, and the answers.
-import { html, useState } from "../lib.js";
+import { html, useMemo, useState } from "../lib.js";
 import { api } from "../api.js";
 import { to } from "../router.js";
 import { inbox, may } from "../store.js";
 import { attempt, notice } from "../notices.js";
-import { confirm } from "./dialog.js";
+import { confirm, confirmed } from "./dialog.js";
 import { Ago, Cost, Effects, Glyph, Risk, Said, Txt } from "./parts.js";
-import { Change } from "./protected_change.js";
 import { answerLabel, authorName, label, read } from "../text.js";
 
 export const KINDS = {
@@ -30,6 +29,9 @@ export const kindName = (kind) => KINDS[kind]?.[0] ?? label(kind);
 export function placeOf(row) {
   return row.kind === "review" ? to(["runs", row.run, "plan"]) : to(["runs", row.run], row.step ? { step: row.step } : {});
 }
+
+/** The address of an item: the review of a plan, or the item in the inbox. */
+export const itemOf = (row) => (row.kind === "review" ? placeOf(row) : to(["inbox", ...row.id.split("/")]));
 
 export function Ask({ row }) {
   const review = row.kind === "review";
@@ -76,7 +78,7 @@ function Choices({ row, onDone }) {
   };
   if (!may("operator")) return html`<p class="muted">Answering requires the role operator; your role is viewer.</p>`;
   const button = (choice) => html`<button type="button" class="small ${ENDS.has(choice) ? "bad" : choice === "done" ? "primary" : ""}" aria-describedby=${`${row.id}-${choice}`} disabled=${busy} onClick=${() => answer(choice)}>${answerLabel(choice)}</button>`;
-  return html`<label class="field">${data ? "Result or reason (text or JSON)" : choices.length ? (must ? "Comment (required to retry)" : "Comment (optional)") : "Answer"}
+  return html`<label class="field">${data ? "Result or reason (text or JSON)" : choices.length ? `Comment (${must ? "required to retry" : "optional"})${choices.includes("retry") ? ": the worker gets it with the next attempt" : ""}` : "Answer"}
       <textarea rows=${choices.length ? 1 : 2} value=${text} onInput=${(event) => setText(event.target.value)}></textarea></label>
     ${choices.length ? html`<${Leads} row=${row} button=${button} />` : html`<div class="actions"><button type="button" class="primary" disabled=${!text.trim() || busy} onClick=${() => answer("")}>Send answer</button></div>`}`;
 }
@@ -106,4 +108,53 @@ function About({ row }) {
 function payload(choice, text, data) {
   if (!text.trim()) return {};
   return data && ["give", "done"].includes(choice) ? { data: read(text) } : { text };
+}
+
+// A protected change: its diff and the answers to it. No single click lands the change.
+
+/** What kind of line of a unified diff it is, for its colour. */
+function lineKind(line) {
+  if (/^(diff |index |--- |\+\+\+ |new file|deleted file|old mode|new mode|similarity|rename)/.test(line)) return "head";
+  return { "+": "added", "-": "removed", "@": "place" }[line[0]] ?? "same";
+}
+
+/** The whole of a unified diff, as long as it is: what is approved can be read here. Lines of one kind that
+ *  follow each other are one element, and drawn once: an inbox that is asked for again does not draw them. */
+export function Diff({ text }) {
+  return useMemo(() => {
+    const parts = [];
+    for (const line of text.replace(/\n$/, "").split("\n")) {
+      const kind = lineKind(line);
+      if (parts.at(-1)?.kind !== kind) parts.push({ kind, lines: [] });
+      parts.at(-1).lines.push(line);
+    }
+    return html`<div class="diff" role="region" aria-label="Diff of the change" tabindex="0"><pre>${parts.map(({ kind, lines }) => html`<span class="diff-${kind}"><${Txt} v=${`${lines.join("\n")}\n`} /></span>`)}</pre></div>`;
+  }, [text]);
+}
+
+/** The diff, and the three answers. Approving asks once more, and names the commit. */
+export function Change({ row, onDone }) {
+  const [busy, setBusy] = useState(false);
+  const [, question] = row.id.split("/", 2);
+  const short = (row.commit ?? "").slice(0, 12);
+  /** Ask once more, then send the answer with what was typed. */
+  const ask = async (what, answer, done) => {
+    const send = (said) => (setBusy(true), api.answer(row.run, question, { ...answer, text: said.text }));
+    const sent = await confirmed(what, send, done);
+    setBusy(false);
+    if (sent) (inbox.soon(), onDone?.());
+  };
+  const approve = () => {
+    const body = html`<p>Merges exactly commit <code>${short}</code> into main, with: ${(row.paths ?? []).map((path, at) => html`${at ? ", " : ""}<code><${Txt} v=${path} /></code>`)}.</p>`;
+    ask({ title: "Approve this change?", body, action: "Approve this change", field: "Reason (optional)" }, { choice: "approve", commit: row.commit }, "Approved");
+  };
+  const back = () => ask({ title: "Send this change back?", body: "The agent repeats the task with your comment.", action: "Send back", field: "Comment", must: true, lines: 5 }, { choice: "send_back" }, "Sent back");
+  const drop = () => ask({ title: "Drop this change?", body: "The task is skipped, and the change is not merged.", action: "Drop change", tone: "bad", field: "Reason (optional)" }, { choice: "drop" }, "Dropped");
+  const choices = row.choices.map((each) => each.answer);
+  const given = row.approved_by ?? [];
+  return html`<${Diff} text=${row.diff} />
+    ${row.people > 1 && html`<p class="muted">Needs ${row.people} approvals by different people; approved by: ${given.length ? given.join(", ") : "none"}.</p>`}
+    ${may("approver") ? html`<div class="actions">${choices.includes("approve") && html`<button type="button" disabled=${busy} onClick=${approve}>Approve this change…</button>`}
+      <button type="button" disabled=${busy} onClick=${back}>Send back with a comment…</button><button type="button" disabled=${busy} onClick=${drop}>Drop change…</button></div>`
+      : html`<p class="muted">Deciding requires the role approver.</p>`}`;
 }

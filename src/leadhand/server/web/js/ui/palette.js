@@ -1,4 +1,4 @@
-// Ctrl-K: screens, runs, plans, workers and the actions of the present screen, found by words and by keys alone.
+// Ctrl-K: screens, runs, tasks of a fleet, plans, workers and the actions of the present screen, found by words and by keys alone.
 import { html, useEffect, useRef, useState } from "../lib.js";
 import { api } from "../api.js";
 import { go } from "../router.js";
@@ -25,9 +25,10 @@ function fixed() {
 }
 
 async function asked() {
-  const [plans, workers] = await Promise.allSettled([api.library(), api.workers()]);
+  const [plans, workers, fleet] = await Promise.allSettled([api.library(), api.workers(), api.fleet()]);
   const names = [...new Set((workers.value?.workers ?? []).map((each) => each.worker))];
   return [
+    ...(fleet.value?.board.cards ?? []).map((card) => ["Tasks", card.task, short(card.title, 60), () => go(["fleet", card.run, card.task])]),
     ...(plans.value?.items ?? []).map((row) => ["Plans", row.name, short(row.goal, 60), () => go(["library", row.name])]),
     ...names.map((name) => ["Workers", name, "", () => go(["workers"], { q: name })]),
   ];

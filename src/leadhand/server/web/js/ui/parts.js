@@ -1,8 +1,9 @@
 // Small parts that every screen is made of.
 import { html, useEffect, useState } from "../lib.js";
-import { ago, costs, duration, full, hashed, headed, iso, label, millis, money, pieces, pretty, words } from "../text.js";
+import { ago, costs, duration, full, hashed, headed, iso, label, millis, money, pieces, pretty } from "../text.js";
 import { RISKS, SHAPES, runState, stepState } from "../status.js";
 import { now } from "../store.js";
+import { connection } from "../stream.js";
 import { notice } from "../notices.js";
 
 /** Text of agents, people and plans: shown as text, with what cannot be seen made visible. */
@@ -91,10 +92,10 @@ const TITLES = { 0: "No connection", 403: "Not allowed", 404: "Not found", 409: 
 
 /** Said where plans cannot be made of anything yet; a person alone can always be asked. */
 export function NoWorkers() {
-  return html`<div class="hint" role="note"><${Glyph} shape="person" /><p>No workers are configured, so only people can carry out steps. List Python files under <code>[project] workers</code> in leadhand.toml (<code>leadhand init</code> writes an example), then restart the server.</p></div>`;
+  return html`<div class="hint" role="note"><${Glyph} shape="person" /><p>No workers are configured, so only people and the agent that drives a run can carry out steps. List Python files under <code>[project] workers</code> in leadhand.toml (<code>leadhand init</code> writes an example), then restart the server.</p></div>`;
 }
 
-export const alone = (rows) => rows.every((row) => row.kind === "human");
+export const alone = (rows) => rows.every((row) => ["human", "caller"].includes(row.kind));
 
 export function Trouble({ error, again, missing }) {
   if (!error) return null;
@@ -121,7 +122,9 @@ export function Shown({ of, children, what }) {
   const { data, error, loading } = of.state.value;
   if (data === undefined && error) return html`<${Trouble} error=${error} again=${of.refresh} />`;
   if (data === undefined) return html`<${Loading} what=${what} />`;
-  return html`${error && html`<${Trouble} error=${error} again=${of.refresh} />`}<div aria-busy=${loading}>${children(data)}</div>`;
+  // A lost connection is told once, above every screen.
+  const told = error?.status === 0 && connection.value === "lost";
+  return html`${error && !told && html`<${Trouble} error=${error} again=${of.refresh} />`}<div aria-busy=${loading}>${children(data)}</div>`;
 }
 
 export function Value({ v }) {
@@ -132,10 +135,10 @@ export function Value({ v }) {
 }
 
 /** Names and values of an object, a line each. */
-export function Facts({ of, labels = {} }) {
+export function Facts({ of }) {
   const rows = Object.entries(of).filter(([, value]) => value !== null && value !== undefined && value !== "");
   if (!rows.length) return null;
-  return html`<dl class="facts">${rows.map(([name, value]) => html`<div><dt>${labels[name] ?? words(name)}</dt><dd>${isNode(value) ? value : html`<${Value} v=${value} />`}</dd></div>`)}</dl>`;
+  return html`<dl class="facts">${rows.map(([name, value]) => html`<div><dt><${Txt} v=${name} /></dt><dd>${isNode(value) ? value : html`<${Value} v=${value} />`}</dd></div>`)}</dl>`;
 }
 
 function isNode(value) {
@@ -164,10 +167,30 @@ export function Table({ label, columns, figures = Infinity, kind = "", grouped =
   return html`<div class="card table-wrap" tabindex="0" role="region" aria-label=${label}><table class="table ${kind}"><thead><tr>${columns.map((name, place) => html`<th scope="col" class=${place < figures ? "" : "num"}>${name}</th>`)}</tr></thead>${grouped ? children : html`<tbody>${children}</tbody>`}</table></div>`;
 }
 
+/** A table that a person sorts by its columns; a second click on a column reverses the order.
+ * @param {{columns: [string, (row: any) => string | number, string?, number?][]}} props for each column its name, what it is
+ *   sorted by, its class, and -1 where the first click sorts downwards
+ */
+export function SortTable({ label, columns, rows, row, kind = "" }) {
+  const [by, setBy] = useState([0, 1]);
+  const [place, way] = by;
+  const key = columns[place][1];
+  const compare = (one, other) => (one < other ? -way : one > other ? way : 0);
+  const shown = [...rows].sort((one, other) => compare(key(one), key(other)));
+  const choose = (at) => setBy([at, at === place ? -way : (columns[at][3] ?? 1)]);
+  return html`<div class="card table-wrap" tabindex="0" role="region" aria-label=${label}><table class="table ${kind}"><thead><tr>${columns.map(([name, , look = ""], at) => html`<th scope="col" class=${look} aria-sort=${at === place ? (way > 0 ? "ascending" : "descending") : undefined}><button type="button" class="plain sort" onClick=${() => choose(at)}>${name}</button></th>`)}</tr></thead><tbody>${shown.map(row)}</tbody></table></div>`;
+}
+
 /** A field that narrows what stands below it; `/` goes to it. */
 export function Search({ label, hint = label, value, onInput, push }) {
   const typed = (event) => onInput(event.target.value); // Escape empties the field without an input event
   return html`<label class="search ${push ? "push" : ""}"><span class="visually-hidden">${label}</span><input data-search type="search" placeholder=${hint} value=${value} onInput=${typed} onSearch=${typed} /></label>`;
+}
+
+/** The first and the last day of a range, in UTC, each by itself. */
+export function Dates({ from = "", to = "", onChange }) {
+  const day = (label, name, value) => html`<label class="field">${label}<input type="date" value=${value.match(/^\d{4}-\d\d-\d\d/)?.[0] ?? ""} onChange=${(event) => onChange({ [name]: event.target.value })} /></label>`;
+  return html`${day("First day", "from", from)}${day("Last day", "to", to)}`;
 }
 
 export function Title({ children, sub, actions }) {

@@ -1,0 +1,1 @@
+"""`leadhand connect`: Leadhand inside coding agents, by their own skills and settings."""

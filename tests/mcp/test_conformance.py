@@ -1,0 +1,122 @@
+"""The official conformance suite of MCP against our server layer and against our client."""
+
+import json
+import os
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.support.need import need
+
+pytestmark = pytest.mark.real
+
+ROOT = Path(__file__).resolve().parents[2]
+NODE = ROOT / ".venv-node" / "bin" / "node"
+SUITE = ROOT / "build" / "mcp-conformance"
+PACKAGE = SUITE / "node_modules" / "@modelcontextprotocol" / "conformance"
+CURRENT = "2026-07-28"
+ELICITATION = (
+    "server-initialize",
+    "tools-call-elicitation",
+    "elicitation-sep1034-defaults",
+    "elicitation-sep1330-enums",
+)
+"""Scenarios of the version before, with connections: most clients still speak it."""
+UNANSWERED = {
+    "sep-2322-client-request-state:sep-2322-client-request-state-echoed",
+    "sep-2322-client-request-state:sep-2322-client-jsonrpc-id-different",
+    "sep-2322-client-request-state:sep-2322-client-no-state-omitted",
+}
+"""Our client declares no elicitation: a step has no user. A tool that asks all the same is not
+called again; its step fails as one that needs information, and a person is asked."""
+
+
+def suite(*words, folder, **env):
+    """Run the suite; give back its output and the checks that failed, as SCENARIO:CHECK."""
+    need(PACKAGE.exists() and NODE.exists(), "the conformance suite of MCP: make dev-env")
+    command = [str(NODE), str(PACKAGE / "dist" / "index.js"), *words, "-o", str(folder)]
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **env},
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=False,
+    )
+    return done.stdout + done.stderr, results(folder)
+
+
+def results(folder):
+    """The checks of each scenario, by its name: those that passed and those that failed."""
+    found = {}
+    for path in folder.glob("*/checks.json"):
+        scenario = path.parent.name.removeprefix("server-").rsplit("-2", 1)[0]
+        checks = json.loads(path.read_text())
+        found[scenario] = {
+            mark: [each["id"] for each in checks if each["status"] == mark]
+            for mark in ("SUCCESS", "FAILURE", "WARNING")
+        }
+    return found
+
+
+def required(side):
+    """The scenarios that the current version requires, as the suite says."""
+    text = (PACKAGE / "requirements" / f"{CURRENT}.yaml").read_text()
+    return yaml.safe_load(text)[side]
+
+
+@contextmanager
+def everything():
+    """The suite's own tools on our server layer, in a process of its own."""
+    command = [sys.executable, "-m", "tests.mcp.everything"]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as server:
+        try:
+            yield server.stdout.readline().strip()
+        finally:
+            server.stdin.close()
+            server.wait(60)
+
+
+def test_the_server_passes_everything_that_the_current_version_requires(tmp_path):
+    """And what it does not require: tasks, headers, schemas; and elicitation with connections."""
+    with everything() as url:
+        said, found = suite(
+            "server", "--url", url, "--requirements", CURRENT, folder=tmp_path / "now"
+        )
+        assert {name: each["FAILURE"] for name, each in found.items() if each["FAILURE"]} == {}, (
+            said
+        )
+        names = required("server")
+        assert len(names) >= 37
+        assert [each for each in names if each not in said] == []
+        assert "0 failed\n\nNot scored" in said, said
+        tasks = [name for name in found if name.startswith("tasks-")]
+        assert len(tasks) >= 9
+        for scenario in ELICITATION:
+            words = ("--scenario", scenario, "--spec-version", "2025-11-25")
+            said, found = suite("server", "--url", url, *words, folder=tmp_path / scenario)
+            assert all(not each["FAILURE"] for each in found.values()), said
+            assert any(each["SUCCESS"] for each in found.values()), said
+
+
+def test_the_client_passes_what_concerns_it(tmp_path):
+    """All but the scenarios of OAuth: our client sends the headers that its settings name."""
+    need(PACKAGE.exists(), "the conformance suite of MCP: make dev-env")
+    names = [name for name in required("client") if not name.startswith("auth/")]
+    assert len(names) == 7
+    failed = set()
+    for name in names:
+        words = ("--scenario", name, "--spec-version", CURRENT)
+        command = f"{sys.executable} -m tests.mcp.suite_client"
+        said, found = suite("client", "--command", command, *words, folder=tmp_path / name)
+        checks = [each for each in found.values() if each["SUCCESS"]]
+        assert checks, said
+        failed |= {f"{name}:{check}" for each in found.values() for check in each["FAILURE"]}
+    assert failed == UNANSWERED

@@ -1,0 +1,94 @@
+"""An agent drives Leadhand by its tools, over the real server process."""
+
+import pytest
+from mcp.shared.exceptions import MCPError
+
+from tests.mcp.conftest import HELLO, SHIP
+
+pytestmark = pytest.mark.real
+
+
+async def test_a_plan_is_started_once_and_its_verified_result_comes_back(project):
+    """The same request is the same run, also for another server process; other keys are others."""
+    async with project.process() as call:
+        first = await call("start_run", plan=HELLO, labels=["from=mcp"])
+        done = await call.ended(first["run"])
+        assert (done["status"], done["steps"][0]["status"]) == ("succeeded", "succeeded")
+        again = await call("start_run", plan=HELLO)
+        assert (again["run"], again["new"]) == (first["run"], False)
+        keyed = await call("start_run", plan=HELLO, request_key="k1")
+        assert keyed["run"] != first["run"]
+        other = await call.refused("start_run", plan=SHIP, request_key="k1")
+        assert "was used for another request" in other["error"]
+        log = await call("read_log", run=first["run"], limit=1)
+        assert log["entries"][0]["text"].startswith("Run started by agent:tester")
+        assert log["next"] == 1
+        none = await call.refused("read_artifact", ref=f"sha256:{'0' * 64}")
+        assert (none["kind"], "there is no artifact" in none["error"]) == ("UsageError", True)
+        listed = await call("list_runs")
+        assert {row["actor"] for row in listed["runs"]} == {"agent:tester"}
+    async with project.client() as call:
+        assert (await call("start_run", plan=HELLO))["run"] == first["run"]
+    async with project.client(name="another") as call:
+        assert (await call("start_run", plan=HELLO))["run"] != first["run"]
+    shown = project.run("show", first["run"], "--json").doc
+    assert shown["plan"]["untrusted"] is True
+    assert shown["plan"]["caller"] == {"protocol": "mcp", "client": "tester", "version": "1"}
+    assert project.run("verify", "--all").code == 0
+
+
+async def test_an_agent_cannot_approve_its_own_plan_and_a_person_can(project):
+    async with project.client() as call:
+        found = await call("propose_plan", plan=SHIP)
+        run, (pause,) = found["run"], found["input_required"]
+        assert (found["status"], pause["yours"]) == ("waiting", ["reject"])
+        assert pause["for_person"] == f"in a terminal of your own: leadhand review {run}"
+        shown = await call("show_plan", run=run)
+        assert shown["digest"] == pause["digest"]
+        yes = {"choice": "approve", "digest": pause["digest"]}
+        no = await call.refused("answer", question=pause["question"], **yes)
+        assert "agent:tester is an agent, and approves nothing here" in no["error"]
+        assert no["for_person"] == pause["for_person"]
+        assert (await call("get_run", run=run))["status"] == "waiting"
+        assert (await call("list_inbox", run=run))["total"] == 1
+        approved = project.run("review", run, "approve", "--hash", pause["digest"][:12])
+        assert approved.code == 0, approved
+        assert (await call.ended(run))["status"] == "succeeded"
+        assert (await call("propose_plan", plan=SHIP))["run"] == run
+    assert project.run("verify", "--all").code == 0
+
+
+async def test_mistakes_come_back_with_their_place_and_fix(project):
+    async with project.client() as call:
+        wrong = await call("lint_plan", plan={"steps": [{"id": "a", "worker": "nope"}]})
+        assert (wrong["valid"], wrong["findings"][0]["rule"]) == (False, "worker-unknown")
+        no = await call.refused("start_run", plan={"steps": [{"id": "a", "worker": "nope"}]})
+        assert (no["kind"], no["findings"][0]["id"]) == ("PlanInvalid", "LH106")
+        fine = await call("lint_plan", plan=SHIP)
+        assert (fine["approvals"], fine["risk"]) == ("one person", "high")
+        no = await call.refused("get_run", run="nothing")
+        assert "there are no runs yet" in no["error"]
+        no = await call.refused("get_run", runs="x")
+        assert "the arguments of get_run are wrong" in no["error"]
+        no = await call.refused("start_run", plan=HELLO, library="x")
+        assert "exactly one of" in no["error"]
+        with pytest.raises(MCPError, match="there is no tool approve"):
+            await call("approve")
+        workers = (await call("list_workers"))["workers"]
+        assert {row["worker"] for row in workers} >= {"hello", "deploy", "nap"}
+        new = {**SHIP, "goal": "ship it"}
+        assert (await call("diff_plans", old=SHIP, new=new))["changes"]
+
+
+async def test_a_run_is_cancelled_by_the_agent_that_started_it(project):
+    project.plan({"id": "a", "worker": "deploy"})
+    assert project.run("run", "plan.json", "--detach").code == 0
+    persons = project.latest()["run"]
+    async with project.client() as call:
+        mine = (await call("propose_plan", plan=SHIP))["run"]
+        no = await call.refused("cancel_run", run=persons)
+        assert "only runs that it has started" in no["error"]
+        assert (await call("cancel_run", run=mine))["status"] == "cancelled"
+        step = await call("get_step", run=mine, step="a", output=True)
+        assert step["worker"] == "deploy"
+    assert project.run("show", persons, "--json").doc["status"] == "waiting"
