@@ -94,7 +94,11 @@ class _Embedded:
 
 
 def tidy(event) -> dict:
-    return _timeless(msgspec.to_builtins(event))
+    """Return an event without times, and without the worker that a workflow never offers."""
+    told = _timeless(msgspec.to_builtins(event))
+    if "catalog" in told:
+        told["catalog"] = [spec for spec in told["catalog"] if spec.get("kind") != "caller"]
+    return told
 
 
 def _timeless(value, key=""):
