@@ -1,0 +1,1 @@
+"""Code hosts: the port, its clients (GitHub, GitLab, plain git), and webhooks."""
