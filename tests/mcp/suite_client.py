@@ -33,12 +33,22 @@ async def main(url):
     server = McpServer(name="suite", url=url)
     listed = await asyncio.to_thread(server.listing)
     tools = [server.tool(name, effects=(), risk="low") for name in listed.tools]
-    for tool in tools:
-        lead = Lead(tools, store=MemoryStore())
-        given = arguments(tool.tool, listed.tools[tool.tool].parameters)
-        step = {"id": "call", "worker": tool.spec.name, "parameters": given}
-        outcome = await lead.run({"goal": f"call {tool.tool}", "steps": [step]})
-        print(tool.tool, outcome.status, outcome.reason)
+    lead = Lead(tools, store=MemoryStore())
+    async with lead.hosting():
+        for tool in tools:
+            given = arguments(tool.tool, listed.tools[tool.tool].parameters)
+            await call(lead, tool, given)
+
+
+async def call(lead, tool, given):
+    """Call a tool through a run. A question in the inbox is answered by "yes", as by a person."""
+    step = {"id": "call", "worker": tool.spec.name, "parameters": given}
+    outcome = await lead.run({"goal": f"call {tool.tool}", "steps": [step]})
+    if outcome.status == "waiting":
+        (asked,) = outcome.waiting_for
+        await lead.answer(outcome.run, asked.id, "retry", text="yes")
+        outcome = await lead.resume(outcome.run)
+    print(tool.tool, outcome.status, outcome.reason, *(each.text for each in outcome.waiting_for))
 
 
 if __name__ == "__main__":

@@ -21,11 +21,12 @@ from leadhand.workers.mcp.definition import (
     Definition,
     definitions_of,
 )
+from leadhand.workers.mcp.elicitation import ROUNDS_MAX, declare_elicitation
 from leadhand.workers.mcp.failures import failure_of
 from leadhand.workers.reports import bounded_text
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Mapping
     from contextlib import AbstractAsyncContextManager
     from types import ModuleType
 
@@ -58,6 +59,8 @@ def sdk() -> ModuleType:
 
 
 CLOSE_S = 10.0
+WAIT_S, WAIT_MAX_S = 0.05, 1.0
+"""The first and the longest pause before a call that the server put off is made again."""
 PAGES_MAX = 1_000
 
 
@@ -137,8 +140,13 @@ class Connection:
         tool: str,
         arguments: dict[str, Any],
         on_progress: Callable[[float, float | None, str | None], None],
-    ) -> CallToolResult | InputRequiredResult:
-        """Call a tool; raises the SDK's errors. Being cancelled here cancels it there."""
+        respond: Callable[[Mapping[str, Any]], dict[str, Any]],
+    ) -> CallToolResult:
+        """Call a tool; raises the SDK's errors. Being cancelled here cancels it there.
+
+        `respond` answers what the tool asks in place of a result, and may raise. The call is then
+        made again, with the answers and with the state that came with the question.
+        """
         import mcp_types as types
         from pydantic import TypeAdapter
 
@@ -146,14 +154,25 @@ class Connection:
             on_progress(progress, total, message)
 
         assert self._client is not None
-        parameters = types.CallToolRequestParams(name=tool, arguments=arguments)
         # Not `call_tool`: that checks results with a validator that a server's own schema can
         # keep busy for ever. The engine checks them, in bounded time.
         adapter: TypeAdapter[Any] = TypeAdapter(types.CallToolResult | types.InputRequiredResult)
-        result: CallToolResult | InputRequiredResult = await self._client.session.send_request(
-            types.CallToolRequest(params=parameters), adapter, progress_callback=progressed
-        )
-        return result
+        responses, state = None, None
+        for round_ in range(ROUNDS_MAX + 1):
+            parameters = types.CallToolRequestParams(
+                name=tool, arguments=arguments, input_responses=responses, request_state=state
+            )
+            result: CallToolResult | InputRequiredResult = await self._client.session.send_request(
+                types.CallToolRequest(params=parameters), adapter, progress_callback=progressed
+            )
+            if isinstance(result, types.CallToolResult):
+                return result
+            responses, state = None, result.request_state
+            if result.input_requests:
+                responses = respond(result.input_requests)
+            else:  # it asks for nothing but time
+                await asyncio.sleep(min(WAIT_S * 2**round_, WAIT_MAX_S))
+        raise Unavailable(f"the tool {tool} gave no result in {ROUNDS_MAX} rounds")
 
     async def _own(self) -> None:
         client_of = sdk().Client
@@ -203,9 +222,24 @@ class Connection:
                 async for _ in events:  # what it says comes to `_heard` as well
                     pass
 
+    @property
+    def _is_stateless(self) -> bool:
+        """Return whether the session speaks 2026-07-28 or later."""
+        from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+        return self._client is not None and (
+            self._client.protocol_version in MODERN_PROTOCOL_VERSIONS
+        )
+
     def _sift(self, item: Any) -> Any:
-        """Remove those tools from a list for which the SDK would refuse the whole list."""
+        """Remove those tools from a list for which the SDK would refuse the whole list.
+
+        A result that does not say what it is counts as complete: so the protocol wants it, and the
+        SDK would refuse it.
+        """
         result: Any = getattr(getattr(item, "message", None), "result", None)
+        if isinstance(result, dict) and self._is_stateless:
+            result.setdefault("resultType", "complete")
         tools = result.get("tools") if isinstance(result, dict) else None
         if self._client is None or not isinstance(tools, list) or len(tools) > TOOLS_MAX:
             return item
@@ -245,6 +279,28 @@ class Connection:
         raise Unavailable(f"its list of tools has more than {PAGES_MAX} pages")
 
 
+class DeclaringStream:
+    """The stream of messages to a server, each of which declares elicitation where it can."""
+
+    def __init__(self, below: Any) -> None:
+        self._below = below
+
+    async def send(self, item: Any) -> None:
+        """Send a message. Raise what the stream below raises."""
+        declare_elicitation(item)
+        await self._below.send(item)
+
+    async def __aenter__(self) -> Self:
+        await self._below.__aenter__()
+        return self
+
+    async def __aexit__(self, *how: object) -> Any:
+        return await self._below.__aexit__(*how)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._below, name)
+
+
 class SiftedStream:
     """A stream of messages from a server, each of which goes through a sieve first."""
 
@@ -276,8 +332,8 @@ class SiftedStream:
 async def _sifted(
     transport: AbstractAsyncContextManager[Any], sieve: Callable[[Any], Any]
 ) -> AsyncIterator[Any]:
-    async with transport as (read, *others):
-        yield (SiftedStream(read, sieve), *others)
+    async with transport as (read, write, *others):
+        yield (SiftedStream(read, sieve), DeclaringStream(write), *others)
 
 
 def _named(tool: Any, place: int) -> str:

@@ -15,7 +15,8 @@ Laws
     4. A call is bounded in time and its result in size. A call that is cancelled or out of time is
        cancelled on the server too.
     5. Everything a server says is data. Its results are untrusted, its hints can only raise risk
-       and effects, and it cannot ask us for anything: sampling, elicitation and roots are refused.
+       and effects. It cannot ask us for anything: sampling and roots are refused, and a question
+       (elicitation) is for a person to answer.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from leadhand.workers.functions.decorator import NAME
 from leadhand.workers.http.request import MAX_BYTES, TIMEOUT_S, Header, Missing, Url
 from leadhand.workers.mcp.connection import Connection, sdk
 from leadhand.workers.mcp.definition import Definition
+from leadhand.workers.mcp.elicitation import PersonAnswers
 from leadhand.workers.mcp.failures import Overdue, ends_session, failure_of
 from leadhand.workers.mcp.pins import Pins, reached
 from leadhand.workers.mcp.stdio import Last, ServerProgram, stdio
@@ -241,14 +243,18 @@ class McpServer:
         timeout_s: float,
         harmless: bool,
         on_progress: Callable[[float, float | None, str | None], None],
+        answers: Iterable[Mapping[str, Any]] = (),
     ) -> Any:
         """Call a tool and return the SDK's result. Raise a `WorkerFailure`.
 
         `definition` names the tool, `arguments` are its parameters; after `timeout_s` seconds the
         call fails. `harmless`: the call has no effects, so it may be repeated. `on_progress` is
-        called with progress, total and message.
+        called with progress, total and message. `answers` are those of people about the step, for
+        what the tool asks.
         """
         from mcp import MCPError
+
+        people = PersonAnswers(self.name, definition.name, answers, self.redactor.text)
 
         connection, sent = None, False
         try:
@@ -256,7 +262,9 @@ class McpServer:
                 connection = await self._connected()
                 self._compare(definition, await connection.definition(definition.name))
                 sent = True
-                return await connection.call(definition.name, arguments, on_progress)
+                return await connection.call(
+                    definition.name, arguments, on_progress, people.responses
+                )
         except TimeoutError:
             message = f"{self.name}: no answer within {timeout_s:g} s"
             if not sent:

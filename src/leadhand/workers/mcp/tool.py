@@ -17,7 +17,7 @@ from leadhand.core.catalog import Offer, WorkerSpec
 from leadhand.core.durations import seconds
 from leadhand.core.plan.model import RISKS
 from leadhand.core.report import Report
-from leadhand.errors import InvalidOutput, NeedsInfo, Permanent, UsageError, WorkerFailure
+from leadhand.errors import InvalidOutput, Permanent, UsageError, WorkerFailure
 from leadhand.ports import is_external_cancellation
 from leadhand.workers.functions.decorator import NAME
 from leadhand.workers.mcp.definition import (
@@ -228,6 +228,7 @@ class McpTool:
                 timeout_s=self._timeout_s,
                 harmless=harmless,
                 on_progress=progressed,
+                answers=context.answers,
             )
         except (WorkerFailure, UsageError) as error:
             if isinstance(error, UsageError):
@@ -245,8 +246,6 @@ class McpTool:
 
     def _data(self, result: Any, *, harmless: bool) -> Any:
         """Return the data of a result. Raise `WorkerFailure` for a tool's own error."""
-        if not hasattr(result, "content"):
-            raise NeedsInfo(f"{self.server.name}: the tool wants to ask a person, which it cannot")
         try:
             blocks = plain([_block(each) for each in result.content])
             structured = plain(result.structured_content)
