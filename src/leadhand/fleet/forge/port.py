@@ -18,6 +18,7 @@ process of git signs in. Errors: `leadhand.fleet.forge.errors`.
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
@@ -244,9 +245,9 @@ class Forge(Protocol):
     ) -> PullRequest:
         """Open a pull request, or bring title and body of the one with this key up to date.
 
-        There is never a second one for a key, nor an open second one for a branch: one that was
-        merged or that a person closed is returned as it is, and so is an open one that another
-        account opened for this branch.
+        A key belongs to one branch. There is never a second one for a key, nor a second open one
+        for a branch and its base: one that was merged or that a person closed is returned as it is,
+        and so is an open one that another account opened for them.
         """
 
     async def checks(self, commit: str) -> tuple[Check, ...]:
@@ -306,6 +307,21 @@ def key_of(text: str) -> str:
     """
     found = _MARKER.search(text[-300:])
     return found[1] if found and _KEY.fullmatch(found[1]) else ""
+
+
+def utc_time(text: str | None) -> str:
+    """Return a time of a host in UTC and whole seconds, which sorts as text; "" if it is none."""
+    try:
+        at = datetime.fromisoformat(text or "")
+    except ValueError:
+        return ""
+    aware = at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+    return aware.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def same_text(one: str, other: str) -> bool:
+    """Return whether a host keeps two texts as the same: ends of lines may differ."""
+    return clean_text(one).strip() == clean_text(other).strip()
 
 
 def clean_text(text: str | None, most: int = TEXT_MAX) -> str:
