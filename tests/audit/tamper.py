@@ -128,6 +128,7 @@ class Case:
     def found_in_database(self, change) -> bool | None:
         """Whether a change is found; None when it changed nothing."""
         self.case.write_bytes(self.image)
+        Path(f"{self.case}.verified").unlink(missing_ok=True)  # of the case before
         connection = sqlite3.connect(self.case)
         connection.execute("PRAGMA synchronous = OFF")
         try:

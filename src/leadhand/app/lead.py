@@ -466,12 +466,19 @@ class Lead:
             rows, _ = run_rows(reader, Driver.of(place, reader), query)
         return rows
 
-    def verify(self, run_id: str | None = None, *, key: str | Path | None = None) -> Doc:
+    def verify(
+        self,
+        run_id: str | None = None,
+        *,
+        key: str | Path | None = None,
+        full: bool = False,
+    ) -> Doc:
         """Check one run, or the whole database, as `leadhand verify --json` does.
 
         Args:
             run_id: the run; None checks every run and the chain of commits.
             key: a file with the public key that must have signed the anchors.
+            full: check everything again, not only what came since the last verification of all.
 
         Returns:
             A document whose `valid` says whether everything holds; `violations` lists the rest.
@@ -480,7 +487,7 @@ class Lead:
             UsageError: there is no such run, or `key` is no public key that can be read.
         """
         from leadhand.app.anchors import public_key
-        from leadhand.app.verification import verify_database
+        from leadhand.app.verification import VerificationScope, verify_database
 
         place = self._readable()
         known = public_key(self._anchoring, key)
@@ -489,7 +496,7 @@ class Lead:
                 reader,
                 place,
                 self._anchoring,
-                run=None if run_id is None else reader.resolve(run_id),
+                VerificationScope(None if run_id is None else reader.resolve(run_id), full),
                 key=known,
                 approvers=self.policy.approvers,
             )

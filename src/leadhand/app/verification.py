@@ -9,26 +9,40 @@
     store          the database's own check: pages, indexes, schema        damage below the log
     lists          lists and totals follow from the summaries             a hidden run, a wrong sum
 
-A host may be writing meanwhile: everything is read from one snapshot.
+A host may be writing meanwhile: everything is read from one snapshot. (Where several processes
+share the runs, each run is read from the snapshot of one of them.)
+
+A verification of everything that finds nothing wrong writes down where the log ended
+(`VerifiedPoint`, a file beside the database), and the next one goes on from there: it checks the
+commits since then, each run that was written to since then, and every anchor. What lies before is
+not read again if it is long, which the result says; `full` reads it.
 """
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from itertools import takewhile
+from multiprocessing import get_context
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
 from msgspec import Struct
 
 from leadhand.app.hosting_service import hosting_service
+from leadhand.app.reader import reading
 from leadhand.audit import chain
-from leadhand.audit.anchors import AnchorFindings, file_of, lines_in, verify_anchors
-from leadhand.audit.chain import ChainProblem
+from leadhand.audit.anchors import AnchorFindings, file_of, lines_in, read_line, verify_anchors
+from leadhand.audit.chain import Batch, ChainProblem
 from leadhand.audit.signatures import Signatures
 from leadhand.audit.verify import (
     artifacts_of,
     check_header,
-    check_log,
     check_summary,
+    read_log,
     unreadable,
 )
 from leadhand.codec.events import decode
@@ -40,14 +54,14 @@ from leadhand.core.views.totals import DAY_US, LAST_DAY
 from leadhand.engine.results import load_artifact
 from leadhand.errors import LeadhandError, Unreachable, UsageError
 from leadhand.stores.location import home
+from leadhand.stores.log import ALL, each_batch, each_position
+from leadhand.stores.permissions import write_private
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from leadhand.app.reader import Reader
     from leadhand.audit.anchors import Anchor, Anchoring
-    from leadhand.audit.chain import Batch
     from leadhand.audit.keys import PublicKey
     from leadhand.core.carried import CarriedResult
     from leadhand.core.events import Event
@@ -55,6 +69,7 @@ if TYPE_CHECKING:
     from leadhand.ports import Entry, RunHeader
     from leadhand.settings import Settings
     from leadhand.stores.location import StoreLocation
+    from leadhand.stores.log import Log
 
 
 class Violation(Struct, kw_only=True):
@@ -96,6 +111,21 @@ class AnchorsDocument(Struct, kw_only=True):
     """The number of entries that no anchor covers."""
 
 
+class VerifiedPoint(Struct, kw_only=True, frozen=True):
+    """Where the log ended when all of it was last found in order."""
+
+    database: str
+    """The id of the database."""
+    commit: int
+    """The number of the last commit."""
+    position: int
+    """The position of the last entry."""
+    hash: str
+    """The hash of the last commit."""
+    at: int
+    """When it was verified, in UTC microseconds."""
+
+
 class VerificationDocument(Struct, kw_only=True):
     """The result of a verification, as `leadhand verify --json`."""
 
@@ -105,6 +135,8 @@ class VerificationDocument(Struct, kw_only=True):
     """How many runs were checked."""
     entries: int
     """How many entries were checked."""
+    since: VerifiedPoint | None
+    """The place from which this verification went on; null if it began at the beginning."""
     violations: list[Violation]
     """What does not hold."""
     anchors: AnchorsDocument
@@ -122,6 +154,8 @@ class Verification:
     problems: list[ChainProblem] = field(default_factory=list)
     runs: int = 0
     entries: int = 0
+    since_point: VerifiedPoint | None = None
+    """The place from which this verification went on."""
     file: Path | None = None
     lines: int = 0
     """The number of lines of the anchor file."""
@@ -142,6 +176,7 @@ class Verification:
             "valid": not self.problems,
             "runs": self.runs,
             "entries": self.entries,
+            "since": self.since_point,
             "violations": [each._asdict() for each in self.problems],
             "anchors": {
                 "file": str(self.file),
@@ -158,7 +193,17 @@ class Verification:
     def unshown(self) -> list[str]:
         """Return a sentence for each thing that this verification cannot exclude."""
         elsewhere = [self.not_compared] if self.not_compared else []
-        return [*self._unanchored(), *self.signatures.unshown(), *elsewhere]
+        return [*self._unread(), *self._unanchored(), *self.signatures.unshown(), *elsewhere]
+
+    def _unread(self) -> list[str]:
+        point = self.since_point
+        if point is None:
+            return []
+        sentence = (
+            f"that the first {point.position} events, and the lists, are still as they were when "
+            f"they were verified ({iso(point.at)}): they were not read again; --full reads them"
+        )
+        return [sentence]
 
     def _unanchored(self) -> list[str]:
         rewritten = "that the log was not truncated, or rewritten with matching hashes"
@@ -170,47 +215,260 @@ class Verification:
         return []
 
 
+class VerificationScope(NamedTuple):
+    """What is verified, and how."""
+
+    run: str | None = None
+    """One run, and the commits from its first one to the next anchor; None: everything."""
+    full: bool = False
+    """Begin at the beginning, also if a verified place is written down."""
+    processes: int = 1
+    """Processes that share the runs, where there are many."""
+    progress: Callable[[int, int], None] | None = None
+    """Called with the number of runs that were checked, and that of all."""
+
+    def show(self, done: int, total: int) -> None:
+        """Tell how many runs were checked."""
+        if self.progress is not None:
+            self.progress(done, total)
+
+
+EVERYTHING = VerificationScope()
+SKIPPED_MIN = 20_000
+"""Fewer entries than this are always read again: that takes a second."""
+RUNS_SHARED = 2000
+"""From this number of runs on, it is worth starting further processes."""
+RUNS_TOGETHER = 1000
+"""Runs that a process checks before it reports."""
+
+
 def verify_database(
     reader: Reader,
     store: StoreLocation,
     anchoring: Anchoring,
+    scope: VerificationScope = EVERYTHING,
     *,
-    run: str | None = None,
     key: PublicKey | None = None,
     approvers: Mapping[str, str] | None = None,
 ) -> Verification:
-    """Verify everything, or one run and the commits that hold it.
+    """Verify what is in `scope`.
 
     `key` must have signed the anchors; `approvers` are the known approvers with their keys.
     """
     verdict = Verification(file=file_of(home(store), anchoring))
     lines = _lines(verdict.file)  # before the snapshot: anchors are never ahead of the log
+    anchors = [anchor for line in lines if (anchor := read_line(line)) is not None]
+    batches: dict[int, Batch] = {}
     with reader.store.snapshot():
+        name = _name(reader)
+        if scope.run is None:
+            verdict.since_point = _verified_point(reader, verdict, store, name, full=scope.full)
         verdict.signatures = Signatures(approvers, _used(reader))
-        for header in _headers(reader, verdict):
-            ident = header.run
-            if run not in (None, ident):
-                continue
-            found, size = check_run(reader, header, verdict.signatures)
-            verdict.problems += found
-            if not ident.startswith("$"):
-                verdict.runs += 1
-                verdict.entries += size
-        batches: dict[int, Batch] = {}
         try:
-            stored = reader.store.batches()
-            batches = {batch.number: batch for batch in stored}
-            verdict.problems += chain.verify_batches(stored, reader.store.positions())
-            verdict.problems += _strays(reader)
-            if run is None:
-                verdict.problems += _check_owner(reader)
-                verdict.problems += _odd(reader)
-                verdict.problems += _lists(reader)
+            _check_runs(reader, verdict, store, scope)
+            batches = _batches_at(reader.store, {anchor.number for anchor in anchors})
+            if scope.run is None:
+                _check_commits(reader, verdict)
+            else:
+                _check_commits_of(reader, verdict, scope.run, anchors)
         except Exception as error:  # noqa: BLE001 - what was changed may be anything
             verdict.problems.append(unreadable("", error))
-        _check_anchors(verdict, lines, batches, _name(reader), key)
-        verdict.problems += _damage(reader)
+        _check_anchors(verdict, lines, batches, name, key)
+        if verdict.since_point is None:
+            verdict.problems += _damage(reader)
+    if scope.run is None and not verdict.problems and batches:
+        _write_point(store, name, batches[max(batches)])
     return verdict
+
+
+def _batches_at(log: Log, numbers: set[int]) -> dict[int, Batch]:
+    """Return the commits with these numbers, and the last one."""
+    found = {}
+    for number in {*numbers, log.commits()}:
+        for batch in log.batches(number - 1, 1):
+            if batch.number == number:  # otherwise it is gone, and this is a later one
+                found[number] = batch
+    return found
+
+
+def _check_commits(reader: Reader, verdict: Verification) -> None:
+    """Check the chain of commits from the verified place on, and what is checked with it."""
+    log, point = reader.store, verdict.since_point
+    if point is None:
+        verdict.problems += chain.verify_batches(each_batch(log), each_position(log))
+    else:
+        after = Batch(point.commit, 0, point.position, bytes.fromhex(point.hash))
+        verdict.problems += chain.verify_batches(
+            each_batch(log, after.number), each_position(log, after.last), after
+        )
+    verdict.problems += _check_owner(reader)
+    if point is None:
+        verdict.problems += _strays(reader)
+        verdict.problems += _odd(reader)
+        verdict.problems += _lists(reader)
+
+
+def _check_commits_of(
+    reader: Reader, verdict: Verification, run: str, anchors: Sequence[Anchor]
+) -> None:
+    """Check the commits from the first one of a run to the next anchor after its last one.
+
+    Without such an anchor, to the end of the log: up to there the hashes of commits depend on it.
+    """
+    log = reader.store
+    places = log.places(run)
+    if not places:
+        return  # its header is checked, and says so
+    stop = min((each.position for each in anchors if each.position >= places[-1]), default=ALL)
+    before = [each for each in log.batches_from(places[0], places[0]) if each.last < places[0]]
+    after = before[-1] if before else chain.START
+    batches = takewhile(lambda batch: batch.first <= stop, each_batch(log, after.number))
+    entries = takewhile(lambda entry: entry[0] <= stop, each_position(log, after.last))
+    verdict.problems += chain.verify_batches(batches, entries, after)
+
+
+# The place up to which the log is verified.
+
+
+def _point_file(store: StoreLocation) -> Path:
+    return Path(f"{home(store)}.verified")
+
+
+def _verified_point(
+    reader: Reader, verdict: Verification, store: StoreLocation, name: str, *, full: bool
+) -> VerifiedPoint | None:
+    """Return the place to go on from; None to begin at the beginning.
+
+    A place that the log contradicts is a problem, as an anchor would be: the log was cut off or
+    written anew since then.
+    """
+    file = _point_file(store)
+    try:
+        point = msgspec.json.decode(file.read_bytes(), type=VerifiedPoint)
+        digest = bytes.fromhex(point.hash)
+    except (OSError, ValueError):  # none was written, or what stands there is none
+        return None
+    if point.database != name:
+        return None
+    try:
+        stored = reader.store.batches(point.commit - 1, 1)
+    except (LeadhandError, OverflowError):
+        return None
+    stands = [(batch.number, batch.last, batch.hash) for batch in stored]
+    if stands != [(point.commit, point.position, digest)]:
+        message = (
+            f"the log was verified up to commit {point.commit} on {iso(point.at)}, and that commit "
+            f"is no longer as it was. Fix: if an older copy was put back on purpose, remove {file}"
+        )
+        verdict.problems.append(ChainProblem("", point.commit, "verified", message))
+        return None
+    return None if full or point.position < SKIPPED_MIN else point
+
+
+def _write_point(store: StoreLocation, name: str, head: Batch) -> None:
+    """Write down that the log is verified up to `head`, if the folder can be written to."""
+    point = VerifiedPoint(
+        database=name,
+        commit=head.number,
+        position=head.last,
+        hash=head.hash.hex(),
+        at=time.time_ns() // 1000,
+    )
+    with suppress(OSError):
+        write_private(_point_file(store), msgspec.json.encode(point))
+
+
+# The runs.
+
+
+class _Part(NamedTuple):
+    """The result of checking some of the runs."""
+
+    problems: list[ChainProblem]
+    runs: int
+    entries: int
+    signatures: Signatures
+
+
+def _check_runs(
+    reader: Reader, verdict: Verification, store: StoreLocation, scope: VerificationScope
+) -> None:
+    """Check the runs that are in scope, in several processes if that is worth it."""
+    log = reader.store
+    if scope.run is not None:
+        header = log.header(scope.run)
+        headers: Iterable[RunHeader] = [] if header is None else [header]
+        _add(verdict, _check_each(reader, headers, verdict.signatures))
+        return
+    if verdict.since_point is not None:
+        changed = log.runs_since(verdict.since_point.position)
+        headers = [header for run in changed if (header := log.header(run)) is not None]
+        _add(verdict, _check_each(reader, headers, verdict.signatures))
+        return
+    total = log.count_runs()
+    if scope.processes > 1 and total >= RUNS_SHARED:
+        _check_apart(verdict, log, store, scope, total)
+        return
+    done = 0
+    for _, _, headers in _parts(log):
+        _add(verdict, _check_each(reader, headers, verdict.signatures))
+        done += len(headers)
+        scope.show(done, total)
+
+
+def _check_apart(
+    verdict: Verification, log: Log, store: StoreLocation, scope: VerificationScope, total: int
+) -> None:
+    """Check the runs in further processes, some at a time. Problems come in the order of runs."""
+    known = dict(verdict.signatures.known)
+    parts: dict[int, _Part] = {}
+    # Not forked: the database is open here, and a connection must not be used on both sides.
+    with ProcessPoolExecutor(scope.processes, get_context("spawn")) as pool:
+        waiting = {
+            pool.submit(_check_part, store, after, last, known): after
+            for after, last, _ in _parts(log)
+        }
+        for done in as_completed(waiting):
+            parts[waiting[done]] = done.result()
+            scope.show(min(len(parts) * RUNS_TOGETHER, total), total)
+    for _, part in sorted(parts.items()):
+        _add(verdict, part)
+        verdict.signatures.add(part.signatures)
+
+
+def _check_part(store: StoreLocation, after: int, last: int, known: Mapping[str, str]) -> _Part:
+    """Check the runs with numbers above `after` up to `last`, in a process of its own."""
+    with reading(store) as reader, reader.store.snapshot():
+        signatures = Signatures(known, _used(reader))
+        page = reader.store.numbered_runs(after, RUNS_TOGETHER)
+        headers = [header for number, header in page if number <= last]
+        return _check_each(reader, headers, signatures)
+
+
+def _parts(log: Log) -> Iterator[tuple[int, int, list[RunHeader]]]:
+    """Yield the runs in parts: the number before the first one, the last number, the runs."""
+    after = -ALL  # a number may be forged: nothing is counted up to one
+    while page := log.numbered_runs(after, RUNS_TOGETHER):
+        last = page[-1][0]
+        yield after, last, [header for _, header in page]
+        after = last
+
+
+def _check_each(reader: Reader, headers: Iterable[RunHeader], signatures: Signatures) -> _Part:
+    problems: list[ChainProblem] = []
+    runs = entries = 0
+    for header in headers:
+        found, size = check_run(reader, header, signatures)
+        problems += found
+        if not header.run.startswith("$"):
+            runs, entries = runs + 1, entries + size
+    return _Part(problems, runs, entries, signatures)
+
+
+def _add(verdict: Verification, part: _Part) -> None:
+    verdict.problems += part.problems
+    verdict.runs += part.runs
+    verdict.entries += part.entries
 
 
 async def compare_histories(
@@ -239,14 +497,6 @@ def _damage(reader: Reader) -> list[ChainProblem]:
         ChainProblem("", 0, "store", f"{each}. {then}" if "Fix:" not in each else each)
         for each in reader.store.damage()
     ]
-
-
-def _headers(reader: Reader, verdict: Verification) -> list[RunHeader]:
-    try:
-        return reader.store.runs()
-    except LeadhandError as error:
-        verdict.problems.append(unreadable("", error))
-        return []
 
 
 def _lines(file: Path | None) -> Sequence[bytes]:
@@ -287,15 +537,19 @@ def check_run(
     try:
         entries = reader.entries(ident)
         of_run = not ident.startswith("$")  # the host and the library have streams of their own
-        found = check_log(ident, entries) if of_run else chain.verify(entries)
+        if of_run:
+            events, found = read_log(ident, entries)
+        else:
+            events, found = [], chain.verify(entries)
         found += check_header(header, entries)
         if of_run and not found:
-            found += check_summary(header, entries)
-            found += signatures.check(ident, (decode(e.version, e.body) for e in entries))
+            found += check_summary(header, entries, events)
+            found += signatures.check(ident, events)
         if not found:
-            found += _check_artifacts(reader, ident, entries)
+            events = events or [decode(entry.version, entry.body) for entry in entries]
+            found += _check_artifacts(reader, ident, events)
         if of_run and not found:
-            found += _check_carried(reader, ident, decode(entries[0].version, entries[0].body))
+            found += _check_carried(reader, ident, events[0])
     except Exception as error:  # noqa: BLE001 - what was changed may be anything
         found = [unreadable(ident, error)]
     return found, len(entries)
@@ -329,9 +583,8 @@ def _reported(reader: Reader, event: Event | None, step: str, result: CarriedRes
     return same and result_digest(data) == result.digest
 
 
-def _check_artifacts(reader: Reader, ident: str, entries: Sequence[Entry]) -> list[ChainProblem]:
+def _check_artifacts(reader: Reader, ident: str, events: Sequence[Event]) -> list[ChainProblem]:
     found = []
-    events = [decode(entry.version, entry.body) for entry in entries]
     for name, seq in artifacts_of(events).items():
         try:
             reader.store.get_artifact(name)

@@ -66,6 +66,10 @@ class Batch(NamedTuple):
     hash: bytes
 
 
+START = Batch(0, 0, 0, GENESIS)
+"""The place before the first commit."""
+
+
 def link(prev: bytes, run: str, seq: int, at: int, version: int, body: bytes) -> bytes:
     """Return the hash of an entry that follows the one with hash `prev`."""
     name = run.encode()
@@ -126,21 +130,24 @@ def verify_head(entries: Sequence[Entry], header: RunHeader) -> list[ChainProble
 
 
 def verify_batches(
-    batches: Iterable[Batch], hashes: Iterable[tuple[int, bytes]]
+    batches: Iterable[Batch], hashes: Iterable[tuple[int, bytes]], after: Batch = START
 ) -> list[ChainProblem]:
-    """Return the problems of the batch chain over (position, entry hash) pairs in order."""
+    """Return the problems of the batch chain over (position, entry hash) pairs.
+
+    Both come in order and are read once, so that a chain of any length needs little memory.
+
+    Args:
+        batches: the commits that follow `after`.
+        hashes: the entries that follow the last one of `after`.
+        after: the commit where the check begins; by default before the first one.
+    """
     problems: list[ChainProblem] = []
-    prev, number, position = GENESIS, 0, 0
-    stored = dict(hashes)
+    prev, number, position = after.hash, after.number, after.last
+    stored = _Positions(hashes)
     for batch in batches:
         if batch.number != number + 1 or batch.first != position + 1:
             problems.append(ChainProblem("", batch.number, "gap", "missing before it: a commit"))
-        span = range(batch.first, batch.last + 1)
-        # The stored numbers may be forged: never count up to one.
-        places = (
-            span if len(stored) >= batch.last - batch.first else [p for p in stored if p in span]
-        )
-        found = [stored.pop(place) for place in places if place in stored]
+        found = stored.between(batch.first, batch.last)
         size = max(0, batch.last - batch.first + 1)
         if len(found) != size:
             message = f"{size - len(found)} of its {size} entries are missing"
@@ -148,7 +155,33 @@ def verify_batches(
         elif link_batch(prev, batch.first, batch.last, found) != batch.hash:
             problems.append(ChainProblem("", batch.number, "hash", "does not match its hash"))
         prev, number, position = batch.hash, batch.number, batch.last
-    if stored:
-        message = f"{len(stored)} entries belong to no commit"
+    if strangers := stored.strangers():
+        message = f"{strangers} entries belong to no commit"
         problems.append(ChainProblem("", number, "batch", message))
     return problems
+
+
+class _Positions:
+    """Entries by position, in order, each taken once. The numbers that are asked for may be forged:
+    nothing counts up to one."""
+
+    def __init__(self, hashes: Iterable[tuple[int, bytes]]) -> None:
+        self._rest = iter(hashes)
+        self._next = next(self._rest, None)
+        self._strangers = 0
+
+    def between(self, first: int, last: int) -> list[bytes]:
+        """Return the hashes from one position to another; entries before them are strangers."""
+        found: list[bytes] = []
+        while self._next is not None and self._next[0] <= last:
+            if self._next[0] >= first:
+                found.append(self._next[1])
+            else:
+                self._strangers += 1
+            self._next = next(self._rest, None)
+        return found
+
+    def strangers(self) -> int:
+        """Return how many entries were taken by no commit, the rest included."""
+        rest = 0 if self._next is None else 1 + sum(1 for _ in self._rest)
+        return self._strangers + rest

@@ -77,6 +77,14 @@ class Signatures:
         self.elsewhere = False
         """Whether an approval given before the run may also have been used by another run."""
 
+    def add(self, other: Signatures) -> None:
+        """Add the result of checking further runs."""
+        self.good += other.good
+        self.unsigned += other.unsigned
+        self.strangers.update(other.strangers)
+        self.unchecked.update(other.unchecked)
+        self.elsewhere = self.elsewhere or other.elsewhere
+
     def check(self, run: str, log: Iterable[ev.Event]) -> list[ChainProblem]:
         """Return the problems of the approvals of a run."""
         found: list[ChainProblem] = []

@@ -13,6 +13,7 @@ import msgspec
 from leadhand.audit import chain
 from leadhand.audit.chain import ChainProblem
 from leadhand.codec.events import decode
+from leadhand.core.events import RunEnded
 from leadhand.core.logcheck import checker
 from leadhand.core.state.evolve import evolve
 from leadhand.core.state.model import State
@@ -29,14 +30,24 @@ ARTIFACT = "sha256:"
 
 def check_log(run: str, entries: Sequence[Entry]) -> list[ChainProblem]:
     """Check the hash chain of a run, then every rule over its events."""
+    return read_log(run, entries)[1]
+
+
+def read_log(run: str, entries: Sequence[Entry]) -> tuple[list[Event], list[ChainProblem]]:
+    """Return the events of a run, decoded once, and what `check_log` finds in them.
+
+    The events are empty if one of them cannot be read; then there is a problem.
+    """
     found: list[ChainProblem] = []
+    events: list[Event] = []
     try:
         found += chain.verify(entries)
-        events = [(entry.at, decode(entry.version, entry.body)) for entry in entries]
-        found += [ChainProblem(run, seq, rule, text) for rule, seq, text in checker.check(events)]
+        events = [decode(entry.version, entry.body) for entry in entries]
+        timed = [(entry.at, event) for entry, event in zip(entries, events, strict=True)]
+        found += [ChainProblem(run, seq, rule, text) for rule, seq, text in checker.check(timed)]
     except Exception as error:  # noqa: BLE001 - what was changed may be anything
         found.append(unreadable(run, error))
-    return found
+    return events, found
 
 
 def check_header(header: RunHeader, entries: Sequence[Entry]) -> list[ChainProblem]:
@@ -51,10 +62,16 @@ def check_header(header: RunHeader, entries: Sequence[Entry]) -> list[ChainProbl
     return found
 
 
-def check_summary(header: RunHeader, entries: Sequence[Entry]) -> list[ChainProblem]:
-    """Check that the summary beside a log agrees with the log when it was written."""
+def check_summary(
+    header: RunHeader, entries: Sequence[Entry], events: Sequence[Event]
+) -> list[ChainProblem]:
+    """Check that the summary beside a log agrees with the log when it was written.
+
+    `events` are those of `entries`, decoded.
+    """
+    timed = [(entry.at, event) for entry, event in zip(entries, events, strict=True)]
     try:
-        if _was_summary(header.summary, entries):
+        if _was_summary(header.summary, timed):
             return []
     except Exception as error:  # noqa: BLE001 - what was changed may be anything
         return [unreadable(header.run, error)]
@@ -62,15 +79,21 @@ def check_summary(header: RunHeader, entries: Sequence[Entry]) -> list[ChainProb
     return [ChainProblem(header.run, header.seq, "summary", message)]
 
 
-def _was_summary(stored: bytes, entries: Sequence[Entry]) -> bool:
-    """Return whether a stored summary matches a status change; later steps may have gone on."""
+def _was_summary(stored: bytes, events: Sequence[tuple[int, Event]]) -> bool:
+    """Return whether a stored summary matches a status change; later steps may have gone on.
+
+    The summary of a run that has ended is that of its end, and nothing before it.
+    """
     known = msgspec.json.decode(stored, type=dict)
+    ended = bool(events) and isinstance(events[-1][1], RunEnded)
     state, fits = State(), False
-    for entry in entries:
-        evolve(state, decode(entry.version, entry.body), entry.at)
+    for at, event in events:
+        evolve(state, event, at)
+        if ended:
+            continue
         if known.get("status") == run_status(state) and known.get("succeeded") == state.succeeded:
             fits = msgspec.json.encode(summary(state)) == stored or fits
-    return fits and (state.ended is None or msgspec.json.encode(summary(state)) == stored)
+    return (fits and state.ended is None) or msgspec.json.encode(summary(state)) == stored
 
 
 def artifacts_of(events: Iterable[Event]) -> dict[str, int]:

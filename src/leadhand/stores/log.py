@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from leadhand.ports import Store
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Iterator
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -19,6 +19,26 @@ if TYPE_CHECKING:
     from leadhand.errors import LeadhandError
     from leadhand.ports import Entry, RunHeader, RunQuery, RunSlice
     from leadhand.stores.group_commit import AppendRequest, CommitDurations
+
+
+ALL = 1 << 62
+"""As many rows as there are; its negative is below every number, also a forged one."""
+PAGE_ROWS = 1000
+"""Rows that are read at once where all are read."""
+
+
+def each_batch(log: Log, after: int = -ALL) -> Iterator[Batch]:
+    """Yield the commits with a number above `after`, a page in memory at a time."""
+    while page := log.batches(after, PAGE_ROWS):
+        yield from page
+        after = page[-1].number
+
+
+def each_position(log: Log, after: int = -ALL) -> Iterator[tuple[int, bytes]]:
+    """Yield position and hash of each entry above `after`, a page in memory at a time."""
+    while page := log.positions(after, PAGE_ROWS):
+        yield from page
+        after = page[-1][0]
 
 
 class Log(Protocol):
@@ -37,6 +57,15 @@ class Log(Protocol):
 
     def runs(self) -> list[RunHeader]:
         """Return all runs, oldest first."""
+
+    def numbered_runs(self, after: int, limit: int) -> list[tuple[int, RunHeader]]:
+        """Return at most `limit` runs with a number above `after`, oldest first."""
+
+    def count_runs(self) -> int:
+        """Return how many runs there are, streams of the host and the library included."""
+
+    def runs_since(self, position: int) -> list[str]:
+        """Return the runs that have entries above a position."""
 
     def header(self, run: str) -> RunHeader | None:
         """Return the header of one run, or None."""
@@ -72,14 +101,14 @@ class Log(Protocol):
     def page(self, after: int, limit: int = ...) -> list[tuple[int, Entry]]:
         """Return entries of all runs with a position above `after`, in commit order."""
 
-    def batches(self) -> list[Batch]:
-        """Return the batch chain."""
+    def batches(self, after: int = ..., limit: int = ...) -> list[Batch]:
+        """Return the batch chain, or `limit` of its commits with a number above `after`."""
 
     def batches_from(self, first: int, last: int) -> list[Batch]:
         """Return the commits that hold the positions `first` to `last`, and the commit before."""
 
-    def positions(self) -> list[tuple[int, bytes]]:
-        """Return every entry's position and hash, in commit order, as the batch chain has them."""
+    def positions(self, after: int = ..., limit: int = ...) -> list[tuple[int, bytes]]:
+        """Return the position and the hash of entries above `after`, in commit order."""
 
     def places(self, run: str) -> list[int]:
         """Return the positions of a run's entries, in order."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import glob
 import os
 import stat
+import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -18,7 +19,17 @@ from pathlib import Path
 STATE_FOLDER = ".leadhand"
 FOLDER_MODE = 0o700
 FILE_MODE = 0o600
-BESIDE = ("-wal", "-shm", "-journal", ".lock", ".log", ".token", ".anchors", ".artifacts")
+BESIDE = (
+    "-wal",
+    "-shm",
+    "-journal",
+    ".lock",
+    ".log",
+    ".token",
+    ".anchors",
+    ".artifacts",
+    ".verified",
+)
 """Suffixes of the files beside a database."""
 LOG = "host.log"
 
@@ -30,6 +41,20 @@ def create_private(path: Path) -> bool:
     except FileExistsError:
         return False
     return True
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Write a file that only this account can read: whole, or not at all. Raise `OSError`."""
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # of mode 0600
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
 
 
 def tighten(path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +20,8 @@ from leadhand.errors import UsageError
 from leadhand.stores.location import there
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from leadhand.app.verification import Verification
     from leadhand.settings import Settings
 
@@ -35,32 +39,40 @@ if TYPE_CHECKING:
     is_flag=True,
     help="With --all: first write what lists and totals show anew, from the summaries of the runs.",
 )
+@click.option(
+    "--full",
+    is_flag=True,
+    help="With --all: read everything again, not only what came since the last verification.",
+)
 @store_option
 def verify(
     console: Console,
     what: str | None,
     everything: bool,  # noqa: FBT001 - click passes it
     rebuild: bool,  # noqa: FBT001 - click passes it
+    full: bool,  # noqa: FBT001 - click passes it
     key: str | None,
     store: str | None,
 ) -> int:
     """Verify the log of a run, or an exported file.
 
     The command checks that the log is complete and unchanged, and that it keeps every rule of
-    the engine. Each violation is listed with its place and rule, and the exit code is 1. A FILE
+    the engine. With --all it goes on from where the last such verification ended, unless --full is
+    given. Each violation is listed with its place and rule, and the exit code is 1. A FILE
     written by `leadhand export` is checked on its own, without the database. The output also
     names what cannot be proved because an anchor or a key is missing.
     """
     if everything == (what is not None):
         raise UsageError("name a RUN or a FILE, or give --all")
-    if rebuild and not everything:
-        raise UsageError("--rebuild goes with --all")
+    for given, option in ((rebuild, "--rebuild"), (full, "--full")):
+        if given and not everything:
+            raise UsageError(f"{option} goes with --all")
     settings = settings_of(store)
     if what is not None and is_bundle(what):
         from leadhand.cli.commands.export import verify_file
 
         return verify_file(console, Path(what), public_key(settings.anchoring, key), settings)
-    from leadhand.app.verification import compare_histories, verify_database
+    from leadhand.app.verification import VerificationScope, compare_histories, verify_database
 
     if rebuild:
         _rebuild(settings)
@@ -71,7 +83,7 @@ def verify(
             reader,
             settings.store,
             settings.anchoring,
-            run=run,
+            VerificationScope(run, full, os.cpu_count() or 1, _progress(console)),
             key=known,
             approvers=settings.policy.approvers,
         )
@@ -102,6 +114,18 @@ def is_bundle(what: str) -> bool:
     return what.lower().endswith(".zip") or Path(what).is_file()
 
 
+def _progress(console: Console) -> Callable[[int, int], None]:
+    """Return what shows how many runs are checked: one line that is written over."""
+
+    def show(done: int, total: int) -> None:
+        if console.terminal and not console.json:
+            end = "" if done < total else "\r\x1b[K"
+            sys.stderr.write(f"\r\x1b[K{done:,} of {total:,} runs checked{end}")
+            sys.stderr.flush()
+
+    return show
+
+
 def _print(console: Console, verdict: Verification) -> None:
     for each in verdict.problems:
         where = f"{each.run or 'commits'} {each.seq}"
@@ -113,6 +137,9 @@ def _print(console: Console, verdict: Verification) -> None:
     else:
         good = console.paint("verified", "green")
         console.say(f"{good}: {looked_at}, all hashes and rules verified")
+    if verdict.since_point is not None:
+        at = iso(verdict.since_point.at)
+        console.say(f"went on from commit {verdict.since_point.commit}, verified {at}")
     if verdict.held is not None:
         by = f", signed by {verdict.checked_key}" if verdict.signed else ""
         at = iso(verdict.held.at)

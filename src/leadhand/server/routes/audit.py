@@ -19,6 +19,7 @@ from leadhand.app.export import export_run
 from leadhand.app.reader import reading
 from leadhand.app.verification import (
     VerificationDocument,
+    VerificationScope,
     compare_histories,
     verify_database,
 )
@@ -96,7 +97,7 @@ async def verify(request: Request, run: str, form: NoForm) -> Response:  # noqa:
                 reader,
                 settings.store,
                 settings.anchoring,
-                run=run,
+                VerificationScope(run),
                 key=public_key(settings.anchoring, None),
                 approvers=settings.policy.approvers,
             )

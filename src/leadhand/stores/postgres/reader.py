@@ -13,6 +13,7 @@ from leadhand.audit.chain import Batch
 from leadhand.errors import StoreCorrupt, StoreError
 from leadhand.ports import Entry, RunHeader, RunQuery, RunSlice
 from leadhand.stores.artifacts import ArtifactFolder, digest_in, ref_of
+from leadhand.stores.log import ALL, PAGE_ROWS
 from leadhand.stores.postgres import schema
 from leadhand.stores.postgres.session import (
     PAUSE_S,
@@ -88,7 +89,6 @@ class Blobs:
         self._session.close()
 
 
-PAGE_ROWS = 1000
 HAS_TEXT = (
     "(strpos(lower(run), %(text)s::text) > 0 OR strpos(lower(goal), %(text)s::text) > 0"
     " OR strpos(lower(plan), %(text)s::text) > 0)"
@@ -144,6 +144,19 @@ class PostgresReader:
     def runs(self) -> list[RunHeader]:
         """Return all runs, oldest first."""
         return list(map(RunHeader._make, self._rows("runs")))
+
+    def numbered_runs(self, after: int, limit: int) -> list[tuple[int, RunHeader]]:
+        """Return at most `limit` runs with a number above `after`, oldest first."""
+        rows = self._rows("numbered_runs", (after, limit))
+        return [(number, RunHeader(*row)) for number, *row in rows]
+
+    def count_runs(self) -> int:
+        """Return how many runs there are, streams of the host and the library included."""
+        return int(self._rows("count_runs")[0][0])
+
+    def runs_since(self, position: int) -> list[str]:
+        """Return the runs that have entries above a position."""
+        return [str(run) for (run,) in self._rows("runs_since", (position,))]
 
     def header(self, run: str) -> RunHeader | None:
         """Return the header of one run, or None."""
@@ -201,17 +214,17 @@ class PostgresReader:
         """Return entries of all runs with a position above `after`, in commit order."""
         return [(position, Entry(*row)) for position, *row in self._rows("page", (after, limit))]
 
-    def batches(self) -> list[Batch]:
-        """Return the batch chain."""
-        return list(map(Batch._make, self._rows("batches")))
+    def batches(self, after: int = -ALL, limit: int = ALL) -> list[Batch]:
+        """Return the batch chain, or `limit` of its commits with a number above `after`."""
+        return list(map(Batch._make, self._rows("batches", (after, limit))))
 
     def batches_from(self, first: int, last: int) -> list[Batch]:
         """Return the commits that hold the positions `first` to `last`, and the commit before."""
         return list(map(Batch._make, self._rows("batches_from", (first, last))))
 
-    def positions(self) -> list[tuple[int, bytes]]:
-        """Return every entry's position and hash, in commit order, as the batch chain has them."""
-        return self._rows("positions")
+    def positions(self, after: int = -ALL, limit: int = ALL) -> list[tuple[int, bytes]]:
+        """Return the position and the hash of entries above `after`, in commit order."""
+        return self._rows("positions", (after, limit))
 
     def places(self, run: str) -> list[int]:
         """Return the positions of a run's entries, in order."""

@@ -64,6 +64,18 @@ ORDER BY seq;
 -- All runs, oldest first.
 SELECT run, created, updated, seq, hash, coalesce(summary, x'') FROM runs ORDER BY id;
 
+-- name: numbered_runs
+-- A page of all runs, with their numbers.
+SELECT id, run, created, updated, seq, hash, coalesce(summary, x'') FROM runs
+WHERE id > ? ORDER BY id LIMIT ?;
+
+-- name: count_runs
+SELECT count(*) FROM runs;
+
+-- name: runs_since
+-- The runs that have entries above a position.
+SELECT run FROM runs WHERE id IN (SELECT run_id FROM events WHERE position > ?) ORDER BY id;
+
 -- name: header
 -- One run.
 SELECT run, created, updated, seq, hash, coalesce(summary, x'') FROM runs WHERE run = ?;
@@ -151,7 +163,7 @@ WHERE position > ? ORDER BY position LIMIT ?;
 
 -- name: batches
 -- The batch chain.
-SELECT number, first, last, hash FROM batches ORDER BY number;
+SELECT number, first, last, hash FROM batches WHERE number > ? ORDER BY number LIMIT ?;
 
 -- name: batches_from
 -- The commits that hold some positions, and the commit before them.
@@ -161,7 +173,7 @@ ORDER BY number;
 
 -- name: positions
 -- What the batch chain is over.
-SELECT position, hash FROM events ORDER BY position;
+SELECT position, hash FROM events WHERE position > ? ORDER BY position LIMIT ?;
 
 -- name: places
 -- Where a run's entries are in the order of commits.

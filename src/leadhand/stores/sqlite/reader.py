@@ -13,6 +13,7 @@ from leadhand.errors import StoreCorrupt, StoreError
 from leadhand.ports import Entry, RunHeader, RunQuery, RunSlice
 from leadhand.stores import sql
 from leadhand.stores.artifacts import ArtifactFolder
+from leadhand.stores.log import ALL, PAGE_ROWS
 from leadhand.stores.run_list import PREFIXED_MAX, Wording, cursor_at, listing
 from leadhand.stores.sqlite import connection
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 POLL_S = 0.1
-PAGE_ROWS = 1000
 WORDS = Wording(
     value=":{}".format,
     text="(run LIKE :like ESCAPE '^' OR goal LIKE :like ESCAPE '^' OR plan LIKE :like ESCAPE '^')",
@@ -64,6 +64,20 @@ class SqliteReader:
     def runs(self) -> list[RunHeader]:
         """Return all runs, oldest first."""
         return [_header(*row) for row in self._rows("runs")]
+
+    def numbered_runs(self, after: int, limit: int) -> list[tuple[int, RunHeader]]:
+        """Return at most `limit` runs with a number above `after`, oldest first."""
+        return [
+            (number, _header(*row)) for number, *row in self._rows("numbered_runs", (after, limit))
+        ]
+
+    def count_runs(self) -> int:
+        """Return how many runs there are, streams of the host and the library included."""
+        return int(self._rows("count_runs")[0][0])
+
+    def runs_since(self, position: int) -> list[str]:
+        """Return the runs that have entries above a position."""
+        return [str(run) for (run,) in self._rows("runs_since", (position,))]
 
     def header(self, run: str) -> RunHeader | None:
         """Return the header of one run, or None."""
@@ -125,17 +139,17 @@ class SqliteReader:
         """Return entries of all runs with a position above `after`, in commit order."""
         return [(position, Entry(*row)) for position, *row in self._rows("page", (after, limit))]
 
-    def batches(self) -> list[Batch]:
-        """Return the batch chain."""
-        return [Batch(*row) for row in self._rows("batches")]
+    def batches(self, after: int = -ALL, limit: int = ALL) -> list[Batch]:
+        """Return the batch chain, or `limit` of its commits with a number above `after`."""
+        return [Batch(*row) for row in self._rows("batches", (after, limit))]
 
     def batches_from(self, first: int, last: int) -> list[Batch]:
         """Return the commits that hold the positions `first` to `last`, and the commit before."""
         return [Batch(*row) for row in self._rows("batches_from", (first, last))]
 
-    def positions(self) -> list[tuple[int, bytes]]:
-        """Return every entry's position and hash, in commit order, as the batch chain has them."""
-        return self._rows("positions")
+    def positions(self, after: int = -ALL, limit: int = ALL) -> list[tuple[int, bytes]]:
+        """Return the position and the hash of entries above `after`, in commit order."""
+        return self._rows("positions", (after, limit))
 
     def places(self, run: str) -> list[int]:
         """Return the positions of a run's entries, in order."""

@@ -69,6 +69,19 @@ ORDER BY seq;
 SELECT run, created, updated, seq, hash, coalesce(summary, ''::bytea)
 FROM leadhand.runs ORDER BY id;
 
+-- name: numbered_runs
+-- A page of all runs, with their numbers.
+SELECT id, run, created, updated, seq, hash, coalesce(summary, ''::bytea)
+FROM leadhand.runs WHERE id > %s ORDER BY id LIMIT %s;
+
+-- name: count_runs
+SELECT count(*) FROM leadhand.runs;
+
+-- name: runs_since
+-- The runs that have entries above a position.
+SELECT run FROM leadhand.runs
+WHERE id IN (SELECT run_id FROM leadhand.events WHERE position > %s) ORDER BY id;
+
 -- name: header
 -- One run.
 SELECT run, created, updated, seq, hash, coalesce(summary, ''::bytea)
@@ -153,7 +166,8 @@ WHERE position > %s::bigint ORDER BY position LIMIT %s;
 
 -- name: batches
 -- The batch chain.
-SELECT number, first, last, hash FROM leadhand.batches ORDER BY number;
+SELECT number, first, last, hash FROM leadhand.batches
+WHERE number > %s ORDER BY number LIMIT %s;
 
 -- name: batches_from
 -- The commits that hold some positions, and the commit before them.
@@ -164,7 +178,7 @@ ORDER BY number;
 
 -- name: positions
 -- What the batch chain is over.
-SELECT position, hash FROM leadhand.events ORDER BY position;
+SELECT position, hash FROM leadhand.events WHERE position > %s ORDER BY position LIMIT %s;
 
 -- name: places
 -- Where a run's entries are in the order of commits.
