@@ -306,7 +306,7 @@ def crew_of(
         return [
             (
                 f"{CODER}@{coder.name}" if number else CODER,
-                _coder(settings, coder, env, processes, homes),
+                coder_of(settings, coder, env, processes, homes),
                 coder.model,
             )
             for number, coder in enumerate(coders)
@@ -315,13 +315,14 @@ def crew_of(
     return made
 
 
-def _coder(
+def coder_of(
     settings: Settings,
     coder: CoderSettings,
     env: Mapping[str, str],
     processes: Processes,
     homes: Path,
 ) -> Coder:
+    """Return the agent of `[coders.NAME]`; raise `UsageError` if its program or key is missing."""
     login = coder.login or coder.key or coder.name
     common: dict[str, Any] = {"processes": processes, "homes": homes, "login": login}
     boxed = fleet_of(settings).sandbox != "none"

@@ -76,7 +76,7 @@ class ClaudeCoder(ProcessCoder):
     def launch(self, assignment: Assignment, slot: Path, home: Path, sandbox: Sandbox) -> Launch:
         """`claude -p`, the brief on its standard input."""
         loose = sandbox.kind != "none"
-        argv = [started(self._program, sandbox), "-p", "--bare"]
+        argv = [*started(self._program, sandbox), "-p", "--bare"]
         argv += ["--output-format", "stream-json", "--verbose"]
         argv += ["--permission-mode", "bypassPermissions" if loose else "acceptEdits"]
         argv.append("--strict-mcp-config")

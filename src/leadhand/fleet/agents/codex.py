@@ -61,7 +61,7 @@ class CodexCoder(ProcessCoder):
 
     def launch(self, assignment: Assignment, slot: Path, home: Path, sandbox: Sandbox) -> Launch:
         """`codex exec`, the brief on its standard input."""
-        argv = [started(self._program, sandbox), "exec"]
+        argv = [*started(self._program, sandbox), "exec"]
         if sandbox.kind == "none":
             argv += ["--sandbox", "workspace-write"]
         if assignment.session:

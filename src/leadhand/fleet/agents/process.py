@@ -14,6 +14,7 @@ import asyncio
 import json
 import os
 import re
+import shutil
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -42,7 +43,7 @@ from leadhand.fleet.workspace.process_limits import TreeLimits, excess
 from leadhand.models.reset_times import wait_s
 from leadhand.workers.processes.leftovers import ProcessError
 from leadhand.workers.processes.runner import Finished, Process, Processes, SpawnError
-from leadhand.workers.sandbox.sandbox import NoSandbox, Sandbox, Wrapped
+from leadhand.workers.sandbox.sandbox import PATH, NoSandbox, Sandbox, Wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
@@ -125,6 +126,7 @@ def retry_after(message: str) -> float | None:
 
 PACKAGES = ("node_modules", "site-packages", "dist-packages")
 PACKAGES_MAX = 500
+SHEBANG_BYTES_MAX = 200
 MANIFEST_BYTES_MAX = 1 << 20
 DEPENDENCIES = ("dependencies", "optionalDependencies")
 PACKAGE_NAME = re.compile(r"(?:@[a-z0-9~-][a-z0-9._~-]*/)?[a-z0-9~-][a-z0-9._~-]*")
@@ -140,16 +142,41 @@ def needed_by(program: str, apart: Sequence[Path] = ()) -> tuple[Path, ...]:
     file = Path(program).resolve()
     package = _package(file)
     kept = [place.resolve() for place in (Path.home(), *apart)]
+    runs_it = tuple(map(Path, _interpreter(program)))
     if package is None or any(place.is_relative_to(package) for place in kept):
-        return (file,)
+        return (file, *runs_it)
     shown = {path: None for each in _with_dependencies(package) for path in (each, each.resolve())}
-    return tuple(path for path in shown if not any(place.is_relative_to(path) for place in kept))
+    mine = (path for path in shown if not any(place.is_relative_to(path) for place in kept))
+    return (*mine, *runs_it)
 
 
-def started(program: str, sandbox: Sandbox) -> str:
-    """Return the program's path inside the sandbox, where a link to it may be missing."""
-    boxed = sandbox.kind != "none" and "/" in program
-    return str(Path(program).resolve()) if boxed else program
+def started(program: str, sandbox: Sandbox) -> list[str]:
+    """Return the words that start a program inside the sandbox, where a link may be missing.
+
+    A script whose interpreter is not among the system's programs is started by its interpreter.
+    """
+    if sandbox.kind == "none" or "/" not in program:
+        return [program]
+    return [*_interpreter(program), str(Path(program).resolve())]
+
+
+def _interpreter(program: str) -> tuple[str, ...]:
+    """Return the interpreter that a script names by `env` and that sandboxes do not show.
+
+    It is looked for beside the program first: managers of versions of Node put both there.
+    """
+    try:
+        with Path(program).open("rb") as file:
+            words = file.readline(SHEBANG_BYTES_MAX).decode("utf-8", "replace").split()
+    except OSError:
+        return ()
+    if len(words) != 2 or words[0] not in ("#!/usr/bin/env", "#!/bin/env"):
+        return ()
+    if shutil.which(words[1], path=PATH):
+        return ()
+    beside = f"{Path(program).parent}:{os.environ.get('PATH', '')}"
+    found = shutil.which(words[1], path=beside)
+    return (str(Path(found).resolve()),) if found else ()
 
 
 def _with_dependencies(package: Path) -> Iterator[Path]:

@@ -124,10 +124,10 @@ def _gate(fleet: FleetSettings) -> Iterator[DoctorCheck]:
         for argv in commands:
             if argv[0] not in seen:
                 seen.add(argv[0])
-                yield _gate_program(fleet, key, argv)
+                yield gate_program(fleet, key, argv)
 
 
-def _gate_program(fleet: FleetSettings, key: str, argv: Sequence[str]) -> DoctorCheck:
+def gate_program(fleet: FleetSettings, key: str, argv: Sequence[str]) -> DoctorCheck:
     """Check that a program is installed where the sandbox of gates shows it."""
     from leadhand.workers.sandbox.sandbox import PATH, SYSTEM
 
@@ -181,9 +181,18 @@ def _configured(settings: Settings, coder: CoderSettings) -> Iterator[DoctorChec
         fix = "Set it to the key, where the fleet is started."
         yield DoctorCheck("coder", shown, f"{coder.key} is not set", fix)
     elif path:
-        yield DoctorCheck(
-            "coder", f"{shown}, {path if coder.kind == 'command' else _version(path)}"
-        )
+        yield _tried(settings, coder, shown, path)
+
+
+def _tried(settings: Settings, coder: CoderSettings, shown: str, path: str) -> DoctorCheck:
+    """Start a coder's program inside the sandbox, where it may miss what a shell finds."""
+    from leadhand.fleet.coder_trial import try_version
+
+    tried = try_version(settings, coder)
+    if tried.problem:
+        return DoctorCheck("coder", shown, tried.problem, tried.fix)
+    own = coder.kind == "command"
+    return DoctorCheck("coder", f"{shown}, {path if own else f'{tried.version} ({path})'}")
 
 
 def _version(path: str) -> str:

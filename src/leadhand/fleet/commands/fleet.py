@@ -11,6 +11,7 @@ from leadhand.cli.console import Console
 from leadhand.cli.group import CommandGroup, command
 from leadhand.errors import UsageError
 from leadhand.fleet.commands.capacity import capacity
+from leadhand.fleet.commands.check import check
 from leadhand.fleet.commands.init import init
 from leadhand.fleet.commands.log import log
 from leadhand.fleet.commands.service import drain, message, pause, resume, start, stop, submit
@@ -30,6 +31,7 @@ LABELS = {"lost": "tasks lost", "twice": "landed twice"}
     cls=CommandGroup,
     examples=(
         "leadhand fleet init --repo ../shop",
+        "leadhand fleet check",
         "leadhand fleet start",
         "leadhand fleet submit search.md",
         "leadhand fleet simulate --agents 50 --tasks 200 --faults 0.3",
@@ -176,6 +178,20 @@ def _catalogue(rows: Doc) -> Iterator[str]:
 
 
 fleet.add_command(simulate)
-GROUP = (init, capacity, start, submit, status, report, pause, resume, drain, stop, message, log)
+GROUP = (
+    init,
+    check,
+    capacity,
+    start,
+    submit,
+    status,
+    report,
+    pause,
+    resume,
+    drain,
+    stop,
+    message,
+    log,
+)
 for each in GROUP:
     fleet.add_command(each)

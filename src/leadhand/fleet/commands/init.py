@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from leadhand.fleet.repository.toolchain import CommitFiles, Toolchain
 
 FILE = "leadhand.toml"
-NEXT = ("leadhand doctor", "leadhand fleet submit EPIC.md", "leadhand fleet start")
+NEXT = ("leadhand fleet check", "leadhand fleet submit EPIC.md", "leadhand fleet start")
 WIDTH = 100
 
 
@@ -201,7 +201,7 @@ def settings_lines(found: SurveyedRepository) -> Iterator[str]:
     """Yield the lines of leadhand.toml."""
     tools = found.tools
     yield "# A coding fleet: settings by `leadhand fleet init`, from a look at the repository."
-    yield "# Check each line. `leadhand doctor` shows what is missing; then: leadhand fleet start"
+    yield "# Check each line. `leadhand fleet check` tries it all once; then: leadhand fleet start"
     if tools.languages:
         yield f"# Languages: {', '.join(tools.languages)}"
     for line in tools.unreadable:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import shutil
+import sys
 import time
 from dataclasses import replace
 from functools import partial
@@ -66,6 +68,32 @@ class News:
             if words and self._stood.get(state.run) != words:
                 self._stood[state.run] = words
                 self._console.say(f"{clean(state.run)}: {words}")
+
+
+class LiveLine:
+    """One line of a terminal that is written again and again; elsewhere a line now and then."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._shown, self._due = False, 0.0
+
+    def show(self, text: str) -> None:
+        """Show a text until `clear`; where no terminal is, print it every `TESTING_S` seconds."""
+        if self._console.terminal:
+            wide = shutil.get_terminal_size().columns
+            sys.stderr.write(clean(text)[: max(1, wide - 1)])
+            sys.stderr.flush()
+            self._shown = True
+        elif time.monotonic() >= self._due:
+            self._console.say(clean(text))
+            self._due = time.monotonic() + TESTING_S
+
+    def clear(self) -> None:
+        """Take the text away, so that another line can be printed."""
+        if self._shown:
+            sys.stderr.write("\r\033[K")
+            sys.stderr.flush()
+            self._shown = False
 
 
 def _standing(state: State) -> str:
@@ -150,6 +178,8 @@ def start(console: Console, **options: Any) -> int:
             "Fix: leadhand fleet status shows it, leadhand fleet drain ends it"
         )
     make_store_folder(config.folder)
+    if not (config.folder / "hub" / "hub.git").exists():
+        console.say(f"copying the history of {config.repo}")
     fleet = Fleet(config, crew)
     return asyncio.run(_start(console, settings, fleet, options))
 
@@ -271,19 +301,23 @@ async def _until(
 
 async def _failed(console: Console, station: Station, news: News, *, until_idle: bool) -> None:
     host, sound, told = station.fleet.host, station.fleet.sound, ""
-    due = 0.0
-    while host.failed is None:
-        news.look()
-        if sound.progress and time.monotonic() >= due:
-            console.say(clean(sound.progress))
-            due = time.monotonic() + TESTING_S
-        if sound.log and sound.log != told:
-            told = sound.log
-            words = f"{sound.against}. Fix: the gate, or what is in its way:\n{clean_lines(told)}"
-            if until_idle:
-                raise UsageError(words)
-            console.say(words)
-        await asyncio.sleep(0.2)
+    live = LiveLine(console)
+    try:
+        while host.failed is None:
+            live.clear()
+            news.look()
+            if progress := sound.progress:
+                live.show(progress)
+            if sound.log and sound.log != told:
+                told = sound.log
+                fix = "Fix: the gate, or what is in its way"
+                words = f"{sound.against}. {fix} (leadhand fleet check):\n{clean_lines(told)}"
+                if until_idle:
+                    raise UsageError(words)
+                console.say(words)
+            await asyncio.sleep(0.2)
+    finally:
+        live.clear()
     raise host.failed
 
 

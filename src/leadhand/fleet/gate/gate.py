@@ -239,6 +239,35 @@ class _Tested:
         )
 
 
+LINE_BYTES = 400
+
+
+@dataclass(slots=True)
+class RunningCommand:
+    """A command of the gate that runs now."""
+
+    command: str
+    since: float
+    last: str = ""
+    """The last line that it printed and that is not empty."""
+
+    def heard(self, chunk: bytes) -> None:
+        """Take a piece of output."""
+        lines = chunk[-8 * LINE_BYTES :].replace(b"\r", b"\n").split(b"\n")
+        for line in reversed(lines):
+            if text := line[-LINE_BYTES:].decode("utf-8", "replace").strip():
+                self.last = text
+                return
+
+
+class GateListener(Protocol):
+    """Follows each command of set-up and gate while it runs, for a person who waits."""
+
+    def started(self, command: str) -> None: ...
+    def printed(self, chunk: bytes) -> None: ...
+    def ended(self, command: str, code: int, output: str, seconds: float) -> None: ...
+
+
 class KnownTests:
     """Which tests ran, by tree: in memory for many trees, in a file for the last one."""
 
@@ -301,8 +330,9 @@ class Gate:
         self._seen: OrderedDict[tuple[str, str], tuple[bool, tuple[str, ...]]] = OrderedDict()
         self._verdicts, self._set_ups = GreenVerdicts(), SetUpFailures()
         self._reuses = False
-        self.running: dict[Path, tuple[str, float]] = {}
-        """The command that runs in each slot, and since when."""
+        self.running: dict[Path, RunningCommand] = {}
+        """The command that runs in each slot."""
+        self.listener: GateListener | None = None
 
     def in_slots(self, slots: Slots, *, reuses: bool = False) -> Gate:
         """Return the same gate with slots of its own; knowledge of flaky tests is shared.
@@ -486,11 +516,17 @@ class Gate:
         reports: Reports | None = None,
     ) -> tuple[int, str]:
         """Run one command; return its exit code (-1: too long) and its output."""
-        self.running[slot.path] = (shlex.join(argv), time.monotonic())
+        running = RunningCommand(shlex.join(argv), time.monotonic())
+        self.running[slot.path] = running
+        if self.listener is not None:
+            self.listener.started(running.command)
         try:
-            return await self._run(argv, slot, home, network=network, reports=reports)
+            done = await self._run(argv, slot, home, network=network, reports=reports)
         finally:
             self.running.pop(slot.path, None)
+        if self.listener is not None:
+            self.listener.ended(running.command, *done, time.monotonic() - running.since)
+        return done
 
     async def _run(
         self,
@@ -504,6 +540,14 @@ class Gate:
         shown = [self._hub.git.folder / "objects", *([REPORTER] if reports else [])]
         env = {**GIT, **self.rules.env}
         env = env if reports is None else reports.env(env)
+        running = self.running.get(slot.path)
+
+        def heard(_stream: str, chunk: bytes) -> None:
+            if running is not None:
+                running.heard(chunk)
+            if self.listener is not None:
+                self.listener.printed(chunk)
+
         try:
             wrapped = self._sandbox.wrap(
                 argv, slot.path, home=home, network=network, env=env, readable=shown
@@ -514,6 +558,7 @@ class Gate:
                 env=wrapped.env,
                 stdout_limit=OUTPUT_BYTES,
                 stderr_limit=OUTPUT_BYTES,
+                on_output=heard,
             )
         except SpawnError as error:
             if error.errno in OURS:
@@ -693,6 +738,7 @@ REPEATS = 4
 """How often main is tested once more when it is green, to learn its flaky tests."""
 SAID_CHARS = 1200
 COMMAND_CHARS = 80
+LINE_CHARS = 120
 LOOKING = "main is being tested before anybody starts"
 
 
@@ -711,12 +757,13 @@ class Soundness:
 
     @property
     def progress(self) -> str:
-        """Return which command tests main, and for how long; empty when none does."""
+        """Return which command tests main, for how long, and its last line; empty: none does."""
         if self.against != LOOKING:
             return ""
         now = [
-            f"{command[:COMMAND_CHARS]} for {time.monotonic() - since:.0f} s"
-            for command, since in self._gate.running.values()
+            f"{each.command[:COMMAND_CHARS]} for {time.monotonic() - each.since:.0f} s"
+            + (f": {each.last[:LINE_CHARS]}" if each.last else "")
+            for each in self._gate.running.values()
         ]
         return f"{LOOKING}: {', '.join(now)}" if now else LOOKING
 
