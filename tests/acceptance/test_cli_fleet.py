@@ -1,5 +1,6 @@
 """The standing fleet as people run it: real processes, real agents, real git."""
 
+import csv
 import json
 import os
 import signal
@@ -162,11 +163,19 @@ def test_the_report_is_one_file_and_the_same_figures_as_json(folder):
     folder.run("fleet", "submit", epic(folder, "first", "a", "b"))
     done = folder.run("fleet", "start", "--repo", "shop", "--no-serve", "--until-idle")
     assert done.code == 0, done
-    made = folder.run("fleet", "report", "--since", "7d", "-o", "out.html", "--json")
+    made = folder.run("fleet", "report", "--since", "7d", "-o", "out.html", "--csv", "--json")
     assert made.code == 0, made
     page = (folder.path / "out.html").read_text()
     doc = json.loads((folder.path / "out.json").read_text())
     assert doc["landed"]["in_window"] == 2
+    rows = list(csv.DictReader((folder.path / "out.csv").read_text().splitlines()))
+    told = {row["figure"]: row["value"] for row in rows if row["period"] == "period"}
+    shown = {
+        name: "" if each["value"] is None else repr(each["value"])
+        for name, each in doc["delivery"]["period"]["figures"].items()
+    }
+    assert told == shown
+    assert told["merged"] == "2"
     assert "They agree: every finished task is exactly one commit on main" in page
     for word in ("<script", "http://", "https://", str(folder.path)):
         assert word not in page, "nothing from elsewhere, and nothing of this machine"

@@ -1,6 +1,10 @@
 """The page of `leadhand fleet report`, and the lines of `leadhand fleet status`."""
 
+import msgspec
+
 from leadhand.fleet.commands.status import lines
+from leadhand.fleet.status.delivery import delivery
+from leadhand.fleet.status.figures import Sources
 from leadhand.fleet.status.report_page import page
 from tests.codec.test_html import HOSTILE, Parsed
 
@@ -44,6 +48,7 @@ def figures(*texts):
         "dead_letters": [
             {"run": each, "task": each, "class": each, "attempts": 2, "why": each} for each in texts
         ],
+        "delivery": msgspec.to_builtins(delivery(Sources([], [], [], 0), None)),
         "commits": [{"sha": "a" * 40, "task": each, "by": each, "subject": each} for each in texts],
     }  # fmt: skip
 

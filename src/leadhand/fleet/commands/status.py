@@ -159,9 +159,12 @@ def _each(spend: Doc) -> str:
     return "" if spend["per_landed"] is None else f", ${spend['per_landed']:.4f} per commit"
 
 
-@command("report", "leadhand fleet report --since 7d -o fleet.html")
+@command(
+    "report",
+    "leadhand fleet report --since 28d -o fleet.html\nleadhand fleet report --since 90d --csv",
+)
 @click.option(
-    "--since", default="7d", show_default=True, help='The period of the report: "7d", "12 hours".'
+    "--since", default="28d", show_default=True, help='The period of the report: "7d", "12 hours".'
 )
 @click.option(
     "-o",
@@ -170,19 +173,35 @@ def _each(spend: Doc) -> str:
     help="The file for the page; its figures are written beside it as .json. The default is "
     "fleet-report.html.",
 )
+@click.option(
+    "--csv", "as_table", is_flag=True, help="Write the figures of delivery beside it as .csv too."
+)
 @folder_option
-def report(console: Console, since: str, output: str | None, folder: str | None) -> int:
-    """Write a report of the fleet as one HTML page and as JSON."""
+def report(
+    console: Console,
+    since: str,
+    output: str | None,
+    as_table: bool,  # noqa: FBT001 - an option
+    folder: str | None,
+) -> int:
+    """Write a report of the fleet as one HTML page and as JSON.
+
+    It begins with delivery: merged changes, cost, time to main, people, recovery, rework, by week
+    and compared with the time before the fleet. Each figure has its definition and sample size.
+    """
+    import msgspec
+
+    from leadhand.fleet.status.delivery import Delivery, as_csv
     from leadhand.fleet.status.report_page import page
 
     try:
         back = seconds(since)
     except ValueError as error:
         raise UsageError(f"--since {error}") from None
-    doc: Any = asyncio.run(_evidence(folder).document(back))
+    doc: Any = asyncio.run(_evidence(folder).report(back))
     place = Path(output or "fleet-report.html")
-    beside = place.with_suffix(".json")
-    if place == beside:
+    beside, table = place.with_suffix(".json"), place.with_suffix(".csv")
+    if place in (beside, table):
         raise UsageError(
             f"{place}: is where the figures go. Fix: give -o a name that ends in .html"
         )
@@ -190,8 +209,12 @@ def report(console: Console, since: str, output: str | None, folder: str | None)
     doc.pop("folder", None)
     place.write_text(page(doc), encoding="utf-8")
     beside.write_text(json.dumps(doc, indent=2) + "\n", encoding="utf-8")
+    if as_table:
+        found = msgspec.convert(doc["delivery"], Delivery)
+        table.write_text(as_csv(found), encoding="utf-8", newline="")
     if console.json:
-        console.document({**doc, "page": str(place), "figures": str(beside)})
+        files = {"page": str(place), "figures": str(beside)}
+        console.document({**doc, **files, **({"csv": str(table)} if as_table else {})})
     else:
         console.out(str(place))
     return 1 if doc["disagreements"] else 0

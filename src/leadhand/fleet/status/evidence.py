@@ -17,6 +17,8 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from leadhand.app.reader import Reader
 from leadhand.app.store_factory import host_info
 from leadhand.core.calendar import iso
@@ -27,8 +29,10 @@ from leadhand.errors import UsageError
 from leadhand.fleet.product_log import EPIC, FLEET_DATABASE
 from leadhand.fleet.repository.git import Commit, Git, read_log
 from leadhand.fleet.repository.hub import MAIN, OLDER_MAX, START
+from leadhand.fleet.repository.user_repository import USER
 from leadhand.fleet.status import journal
 from leadhand.fleet.status.board import board, series
+from leadhand.fleet.status.delivery import delivery, history_since
 from leadhand.fleet.status.figures import (
     DONE,
     SECOND,
@@ -41,6 +45,7 @@ from leadhand.fleet.status.figures import (
     spent_in,
     waited_of,
 )
+from leadhand.fleet.status.rework import read_changes
 from leadhand.fleet.status.task_detail import attempts_of, change_of, commit_of, planned_of
 
 if TYPE_CHECKING:
@@ -48,6 +53,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from leadhand.core.events import Event
+    from leadhand.fleet.status.rework import MainChange
 
 Doc = dict[str, Any]
 LIVE = "live.json"
@@ -67,6 +73,7 @@ class Evidence:
         self._reading = asyncio.Lock()
         self._commits: tuple[str, list[Commit]] = ("", [])
         self._older: list[Landing] | None = None
+        self._sources = Sources([], [], [], 0)
 
     async def document(self, since_s: float = 0.0, live: Doc | None = None) -> Doc:
         """Return all figures and the present state; rates of the last `since_s` seconds.
@@ -75,6 +82,31 @@ class Evidence:
         """
         async with self._reading:
             return await self._document(since_s, live)
+
+    async def report(self, since_s: float) -> Doc:
+        """Return the same with the figures of delivery, which need the history of main."""
+        async with self._reading:
+            doc = await self._document(since_s, None)
+            sources = self._sources
+            changes = await self._changes(history_since(sources))
+            found = await asyncio.to_thread(delivery, sources, changes)
+        return {**doc, "delivery": msgspec.to_builtins(found)}
+
+    async def _changes(self, since: int) -> list[MainChange] | None:
+        """Return the changes of main and of the user's branch; None if git cannot tell them."""
+        git = self._git()
+        if git is None:
+            return None
+        refs = [
+            ref
+            for ref in (MAIN, USER)
+            if (await git("rev-parse", "-q", "--verify", ref, codes=(0, 1))).text
+        ]
+        return await read_changes(git, since, *refs)
+
+    def _git(self) -> Git | None:
+        hub = self.folder / "hub"
+        return Git(hub / "hub.git", hub / "gitconfig") if (hub / "hub.git").is_dir() else None
 
     async def _document(self, since_s: float, live: Doc | None) -> Doc:
         if not (self.folder / FLEET_DATABASE).exists():
@@ -87,7 +119,7 @@ class Evidence:
         commits = await self._on_main()
         landings = [_landing(each) for each in commits if each.trailers.get("Leadhand-Task")]
         now = time.time_ns() // 1000
-        sources = Sources(
+        self._sources = sources = Sources(
             epics=epics,
             notes=notes,
             landings=landings,
@@ -167,10 +199,9 @@ class Evidence:
         return facts_of(log.state, log.events), log.seq
 
     async def _on_main(self) -> list[Commit]:
-        hub = self.folder / "hub"
-        if not (hub / "hub.git").is_dir():
+        git = self._git()
+        if git is None:
             return []
-        git = Git(hub / "hub.git", hub / "gitconfig")
         main = (await git("rev-parse", MAIN)).text
         if main != self._commits[0]:
             self._commits = (main, await read_log(git, "--first-parent", f"{START}..{MAIN}"))
@@ -185,9 +216,8 @@ class Evidence:
         done = [task for epic in epics for task in epic.tasks.values() if task.status == DONE]
         if all((task.run, task.task) in here for task in done):
             return []
-        hub = self.folder / "hub"
-        if self._older is None and (hub / "hub.git").is_dir():
-            git = Git(hub / "hub.git", hub / "gitconfig")
+        git = self._git()
+        if self._older is None and git is not None:
             commits = await read_log(git, "--max-count", str(OLDER_MAX), START)
             self._older = [_landing(each) for each in commits if "Leadhand-Task" in each.trailers]
         return self._older or []

@@ -22,8 +22,10 @@ import msgspec
 from leadhand.core import events as ev
 from leadhand.core.calendar import iso
 from leadhand.core.plan.graph import dependencies
+from leadhand.core.review.agents import is_agent
 from leadhand.core.review.decisions import NOBODY
 from leadhand.core.state.recovery_log import RecoveryOutcome
+from leadhand.core.state.tally import POLICY
 from leadhand.core.views.recovery_stats import recoveries, win_rates
 from leadhand.core.views.run import run_status
 from leadhand.fleet.status.ladder import CODER, ladder, roots, totals
@@ -175,6 +177,8 @@ class EpicFacts(msgspec.Struct, kw_only=True):
     planning: bool = False
     """Whether the planner is being asked."""
     paused: bool = False
+    acts: list[tuple[int, str, int]] = []
+    """What people decided: when, who, and since when they were asked (0: nobody asked them)."""
 
 
 def facts_of(state: State, log: Sequence[tuple[int, ev.Event]]) -> EpicFacts:
@@ -198,6 +202,7 @@ def facts_of(state: State, log: Sequence[tuple[int, ev.Event]]) -> EpicFacts:
         if not isinstance(event, ATTEMPTS) or event.step in found.tasks:
             _take(found, asked, at, event)
     _plan(found, state, log)
+    found.acts = list(_acts(log))
     for name in found.tasks if found.ended else _dropped(event for _at, event in log):
         if name in found.tasks:
             found.tasks[name].settled = True
@@ -236,8 +241,77 @@ def _plan(found: EpicFacts, state: State, log: Sequence[tuple[int, ev.Event]]) -
         for name in asked.get("tasks") or ():
             if name in found.tasks and asked.get("text") in by_text:
                 found.tasks[name].question = by_text[asked["text"]]
+    for name in _answered_for(event for _at, event in log):
+        if name in found.tasks:
+            found.tasks[name].person = True
     for task in found.tasks.values():
         task.planned = planned.get(task.revision, found.started)
+
+
+def _answered_for(log: Iterable[ev.Event]) -> list[str]:
+    """Tasks about which the planner asked a person, who answered."""
+    about: dict[str, list[str]] = {}
+    texts: dict[str, str] = {}
+    found: list[str] = []
+    for event in log:
+        match event:
+            case ev.PlannerAnswered() if isinstance(event.decision.get("notes"), dict):
+                for asked in event.decision["notes"].get("asked") or ():
+                    about[str(asked.get("text"))] = list(asked.get("tasks") or ())
+            case ev.QuestionAsked() if not event.step:
+                texts[event.id] = event.text
+            case ev.QuestionAnswered() if event.id in texts and is_person(event.actor):
+                found += about.get(texts[event.id], [])
+            case _:
+                pass
+    return found
+
+
+def is_person(actor: str) -> bool:
+    """Return whether an actor is a person: no rule, no default and no agent."""
+    return actor not in (NOBODY, POLICY) and not is_agent(actor)
+
+
+DECISIONS = (
+    ev.ApprovalGiven,
+    ev.ChangesRequested,
+    ev.ReleaseGiven,
+    ev.StepsHeld,
+    ev.StepsReleased,
+    ev.RedoRequested,
+    ev.RevisionRejected,
+    ev.ChangeApproved,
+    ev.QuestionAnswered,
+    ev.RunReopened,
+    ev.RunPaused,
+    ev.RunResumed,
+    ev.CancelRequested,
+)
+"""Events that a person caused, where a person is their actor."""
+
+
+def _acts(log: Sequence[tuple[int, ev.Event]]) -> Iterable[tuple[int, str, int]]:
+    """Yield the decisions of people; events of one decision are one."""
+    asked: dict[str, int] = {}
+    seen: set[tuple[int, str]] = set()
+    for at, event in log:
+        if isinstance(event, ev.QuestionAsked):
+            asked[event.id] = at
+        elif isinstance(event, ev.ReviewRequested):
+            asked[f"revision {event.number}"] = at
+        elif isinstance(event, DECISIONS) and is_person(event.actor):
+            match event:
+                case ev.QuestionAnswered():
+                    since = asked.get(event.id, 0)
+                case ev.ChangeApproved():
+                    since = asked.get(event.question, 0)
+                case ev.ApprovalGiven() | ev.ChangesRequested() | ev.RevisionRejected():
+                    since = asked.get(f"revision {event.number}", 0)
+                case _:
+                    since = 0
+            if (at, event.actor) not in seen:
+                yield at, event.actor, since
+            seen.add((at, event.actor))
 
 
 def _dropped(log: Iterable[ev.Event]) -> list[str]:
@@ -321,7 +395,7 @@ def _take(found: EpicFacts, asked: dict[str, str], at: int, event: ev.Event) -> 
             found.spent.append((at, event.cost))
         case ev.QuestionAsked() if event.step:
             asked[event.id] = event.step
-        case ev.QuestionAnswered() if event.id in asked and event.actor != NOBODY:
+        case ev.QuestionAnswered() if event.id in asked and is_person(event.actor):
             if asked[event.id] in found.tasks:
                 found.tasks[asked[event.id]].person = True
         case ev.RunEnded():
@@ -714,22 +788,15 @@ def _recovery(sources: Sources, tasks: Sequence[TaskFacts]) -> Doc:
     """
     begun = begun_in(sources.notes)
     failures = {task.name: failures_of(task, begun, sources.notes) for task in tasks}
-    lines: dict[str, list[TaskFacts]] = {}
-    for task in tasks:
-        lines.setdefault(task.line, []).append(task)
-    failed = {
-        name: min((each for t in line for each in failures[t.name]), key=lambda each: each[0])[1]
-        for name, line in lines.items()
-        if any(at >= sources.since for task in line for at, _k in failures[task.name])
-    }
-    well = {name for name in failed if _ended_well(lines[name])}
-    badly = {name for name in failed if _ended_badly(lines[name])}
+    failed = failed_lines(sources)
+    well = sum(each.well for each in failed)
+    badly = sum(each.badly for each in failed)
     rows: dict[str, list[int]] = {}
-    for name, kind in failed.items():
-        row = rows.setdefault(kind, [0, 0, 0])
+    for each in failed:
+        row = rows.setdefault(each.kind, [0, 0, 0])
         row[0] += 1
-        row[1] += name in well
-        row[2] += name in badly
+        row[1] += each.well
+        row[2] += each.badly
     answers = [
         answer for epic in sources.epics for at, answer in epic.answers if at >= sources.since
     ]
@@ -737,10 +804,10 @@ def _recovery(sources: Sources, tasks: Sequence[TaskFacts]) -> Doc:
     passed = sum(not failures[task.name] for task in tried)
     return {
         "failed": len(failed),
-        "recovered": len(well),
-        "people": len(badly),
-        "open": len(failed) - len(well | badly),
-        "rate": _rate(len(well), len(well) + len(badly)),
+        "recovered": well,
+        "people": badly,
+        "open": len(failed) - well - badly,
+        "rate": _rate(well, well + badly),
         "first_pass": _rate(passed, len(tried)),
         "by_class": [
             {"class": kind, "tasks": row[0], "recovered": row[1], "people": row[2]}
@@ -749,6 +816,36 @@ def _recovery(sources: Sources, tasks: Sequence[TaskFacts]) -> Doc:
         ],
         "by_strategy": msgspec.to_builtins(win_rates(answers)),
     }
+
+
+class FailedLine(NamedTuple):
+    """A task, with its replacements, that failed in the period, and how it went on."""
+
+    at: int
+    """Its first failure in the period."""
+    kind: str
+    """The class of its first failure ever."""
+    well: bool
+    badly: bool
+
+
+def failed_lines(sources: Sources) -> list[FailedLine]:
+    """Return every line of tasks that failed since the beginning of the period."""
+    begun = begun_in(sources.notes)
+    lines: dict[str, list[TaskFacts]] = {}
+    for task in (task for epic in sources.epics for task in epic.tasks.values()):
+        lines.setdefault(task.line, []).append(task)
+    found = []
+    for line in lines.values():
+        failures = sorted(
+            (each for task in line for each in failures_of(task, begun, sources.notes)),
+            key=lambda each: each[0],
+        )
+        inside = [at for at, _kind in failures if at >= sources.since]
+        if inside:
+            well, badly = _ended_well(line), _ended_badly(line)
+            found.append(FailedLine(inside[0], failures[0][1], well, badly))
+    return found
 
 
 def _ladder(sources: Sources, tasks: Sequence[TaskFacts]) -> Doc:

@@ -7,10 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
+
 from leadhand.codec import html
+from leadhand.fleet.status.delivery import BY_NAME, NOT_MEASURED, Delivery, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+    from leadhand.fleet.status.delivery import DeliveryPeriod, Measured
 
 
 Doc = dict[str, Any]
@@ -27,6 +32,33 @@ _PLACES = {
 }
 
 
+LEADING = (
+    "merged_per_week",
+    "cost_per_merged",
+    "lead_hours_median",
+    "without_person_share",
+    "human_minutes",
+    "recovery_rate",
+    "rework_share",
+    "changes_per_week",
+)
+"""The figures that the page begins with, in their order."""
+COMPARED = ("changes_per_week", "changes_rework_share", "changes", "changes_reworked")
+"""The figures that git tells of the time before the fleet as well."""
+TRENDS = (
+    "merged",
+    "cost_per_merged",
+    "lead_hours_median",
+    "lead_hours_p90",
+    "without_person_share",
+    "human_minutes",
+    "recovery_rate",
+    "rework_share",
+    "changes",
+)
+"""The figures that are drawn by week."""
+
+
 class _Table(NamedTuple):
     heads: tuple[str, ...]
     rows: list[tuple[object, ...]]
@@ -35,7 +67,8 @@ class _Table(NamedTuple):
 
 
 def page(doc: Doc) -> str:
-    """Return the whole page for the document of `leadhand fleet status --json`."""
+    """Return the whole page for the document of `leadhand fleet report --json`."""
+    found = msgspec.convert(doc["delivery"], Delivery)
     hours = [number for _at, number in doc["landed"]["by_hour"]]
     most = max(hours, default=0)
     values = {
@@ -46,8 +79,100 @@ def page(doc: Doc) -> str:
         "best": f"most in one hour: {most}, of the last {len(hours)} hours",
         "day": _day,
         "is_number": _is_number,
+        "found": found,
+        "leading": [_leading(found, name) for name in LEADING],
+        "charts": [_chart(found, name) for name in TRENDS],
     }
-    return html.render(__package__, "report.html", values | dict(_tables(doc)))
+    tables = dict(_tables(doc)) | dict(_delivery_tables(found))
+    return html.render(__package__, "report.html", values | tables)
+
+
+class _Bar(NamedTuple):
+    height: float
+    """In percent of the highest."""
+    label: str
+    measured: bool
+
+
+class _Chart(NamedTuple):
+    title: str
+    bars: list[_Bar]
+    words: str
+    """The same in one sentence."""
+
+
+def _leading(found: Delivery, name: str) -> tuple[str, str, str]:
+    """Return the title, the value and the small print of a figure at the head of the page."""
+    about, each = BY_NAME[name], found.period.figures[name]
+    note = f"n = {each.sample} {about.sample}"
+    if name == "lead_hours_median":
+        p90 = shown("hours", found.period.figures["lead_hours_p90"].value)
+        note = f"p90 {p90}; {note}"
+    if name in COMPARED and found.before is not None:
+        note += f"; before {shown(about.unit, found.before.figures[name].value)}"
+    return about.title, shown(about.unit, each.value), note
+
+
+def _chart(found: Delivery, name: str) -> _Chart:
+    about = BY_NAME[name]
+    values = [week.figures[name].value for week in found.weeks]
+    most = max((value for value in values if value is not None), default=0.0) or 1.0
+    bars = [
+        _Bar(
+            0.0 if value is None else round(value / most * 100, 1),
+            f"{_week(week)}: {_counted(name, week.figures[name])}",
+            value is not None,
+        )
+        for value, week in zip(values, found.weeks, strict=True)
+    ]
+    known = [value for value in values if value is not None]
+    words = NOT_MEASURED
+    if known:
+        words = (
+            f"last week {shown(about.unit, values[-1])}, highest {shown(about.unit, max(known))}"
+        )
+    return _Chart(about.title, bars, words)
+
+
+def _counted(name: str, each: Measured) -> str:
+    about = BY_NAME[name]
+    return f"{shown(about.unit, each.value)} (n = {each.sample} {about.sample})"
+
+
+def _week(week: DeliveryPeriod) -> str:
+    return f"{week.since[:10]} to {week.until[:10]}"
+
+
+def _delivery_tables(found: Delivery) -> Iterator[tuple[str, _Table]]:
+    whole, before = found.period, found.before
+    rows = (
+        (each.title, shown(each.unit, whole.figures[each.name].value), _sample(whole, each.name))
+        for each in found.definitions
+    )
+    yield "all_figures", _table(("Figure", "Value", "Sample"), rows)
+    heads: tuple[str, ...] = ("Figure", "Before", "Sample", "After", "Sample")
+    compared = (
+        (
+            BY_NAME[name].title,
+            shown(BY_NAME[name].unit, before.figures[name].value),
+            _sample(before, name),
+            shown(BY_NAME[name].unit, whole.figures[name].value),
+            _sample(whole, name),
+        )
+        for name in (COMPARED if before is not None else ())
+        if before is not None
+    )
+    yield "compared", _table(heads, compared)
+    heads = ("Week from", *(BY_NAME[name].title for name in TRENDS))
+    weeks = (
+        (week.since[:10], *(shown(BY_NAME[name].unit, week.figures[name].value) for name in TRENDS))
+        for week in found.weeks
+    )
+    yield "weeks", _table(heads, weeks)
+
+
+def _sample(period: DeliveryPeriod, name: str) -> str:
+    return f"{period.figures[name].sample} {BY_NAME[name].sample}"
 
 
 def _tables(doc: Doc) -> Iterator[tuple[str, _Table]]:
@@ -134,7 +259,9 @@ def _is_number(value: object) -> bool:
     if value is None or isinstance(value, int | float):
         return True
     text = str(value)
-    return text == "–" or text.endswith("%") or text[:1] == "$"
+    return (
+        text in ("–", NOT_MEASURED) or text.endswith("%") or text[:1] == "$" or text[:1].isdigit()
+    )
 
 
 def _strategy(name: str) -> str:
