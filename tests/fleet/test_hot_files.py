@@ -9,6 +9,7 @@ import pytest
 
 from leadhand import Lead, Policy
 from leadhand.fleet.agents.template import TemplateCoder
+from leadhand.fleet.boundaries import Sharing
 from leadhand.fleet.context import AttemptLimits
 from leadhand.fleet.epics import parse_epic, plan_of
 from leadhand.fleet.settings import APPEND
@@ -35,7 +36,7 @@ def plan(names):
         for n in names
     )
     epic = parse_epic(f"# Modules\n```yaml\ntasks:\n{tasks}\n```\n", "e", "e.md")
-    return plan_of(epic, append=APPEND)
+    return plan_of(epic, sharing=Sharing(APPEND))
 
 
 @pytest.fixture
@@ -48,7 +49,7 @@ def user(user):
 
 async def test_eight_tasks_that_write_the_changelog_work_at_once_and_all_land(fleet, tmp_path):
     shop, processes = fleet
-    shop.append = APPEND
+    shop.sharing = Sharing(APPEND)
     shop.hub.keep_all_lines(APPEND)
     (tmp_path / "agent.py").write_text(AGENT)
     command = [sys.executable, str(tmp_path / "agent.py"), "{task}"]

@@ -1,9 +1,10 @@
-"""Boundaries: the paths that each agent at work may write; no two of them overlap.
+"""Boundaries: the paths that each agent at work may write, and who waits for whom.
 
 A task holds the paths that it may write from its start until it has landed or failed. One that
-would overlap with a holder waits, first come first served, so that nobody is passed over (one
-who is more urgent may ask holders that have not started yet to make way, `worker.py`): a task
-also waits for those who came before it and are still waiting for something that it wants.
+overlaps with a holder starts beside it when that is worth it (`overlap_price.py`), else it waits,
+first come first served, so that nobody is passed over (one who is more urgent may ask holders that
+have not started yet to make way, `worker.py`): those who came before it and are still waiting for
+something that it wants count like holders. Without a price every overlap is waited for.
 
 Thousands may stand in line. So whom a task waits for is found when it comes, by the folders of its
 paths, and whoever leaves tells those who wait for it and nobody else. Paths with wildcards are few,
@@ -14,11 +15,12 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from collections.abc import Iterable
 from contextlib import asynccontextmanager
 from functools import lru_cache
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from leadhand.core import paths
 
@@ -27,6 +29,10 @@ if TYPE_CHECKING:
 
 
 WAITS_SHOWN = 4
+SOON = 0.1
+"""What is left of a task that takes longer than others did, as a share of one."""
+HELD_S = 600.0
+"""How long a task holds its paths, before any was seen."""
 
 
 # Path patterns: whether a file matches the paths that an agent may write.
@@ -47,9 +53,28 @@ def outside(paths: Iterable[str], texts: Iterable[str]) -> list[str]:
     return [path for path in paths if not within(path, allowed)]
 
 
-def reserved(writes: Iterable[str], append: Sequence[str]) -> list[str]:
-    """Return the paths that one task writes alone: all but files that only grow (`append`)."""
-    return [path for path in writes if not within(path, append)]
+class Sharing(NamedTuple):
+    """Which paths several tasks may write at once."""
+
+    append: tuple[str, ...] = ()
+    """Files that only grow: all tasks may write them."""
+    exclusive: tuple[str, ...] = ()
+    """Files that cannot be merged: one task at a time."""
+    price: bool = False
+    """Whether others are shared when that is worth it; else one task at a time writes them."""
+
+    def reserved(self, writes: Iterable[str]) -> list[str]:
+        """Return the paths that count when tasks overlap: all but files that only grow."""
+        return [path for path in writes if not within(path, self.append)]
+
+    def ordered(self, writes: Iterable[str]) -> list[str]:
+        """Return the paths for which a plan puts tasks in order, whatever waiting costs."""
+        found = self.reserved(writes)
+        return [path for path in found if not self.price or clash([path], self.exclusive)]
+
+
+EXCLUSIVE = Sharing()
+"""One task at a time writes a path."""
 
 
 @lru_cache(maxsize=4096)
@@ -72,10 +97,23 @@ def _part(part: str) -> str:
     return "".join(found.get(character, re.escape(character)) for character in part)
 
 
+class Price(Protocol):
+    """What starting a task beside others costs (`overlap_price.py`)."""
+
+    def chance(self, writes: Sequence[str], goal: str, others: Sequence[str], other: str) -> float:
+        """Return the chance that two tasks conflict."""
+
+    def allows(self, chances: Iterable[float], waiting: float) -> bool:
+        """Return whether a task starts beside others rather than wait for them."""
+
+
 class Boundaries:
     """The paths that agents hold, and the claims that wait for them."""
 
-    def __init__(self) -> None:
+    def __init__(self, price: Price | None = None) -> None:
+        self._price = price
+        self._held_s = HELD_S
+        """How long the last tasks held their paths, about."""
         self._line: dict[_Claim, None] = {}
         self._wide: dict[_Claim, None] = {}
         self._here: dict[str, dict[_Claim, None]] = {}
@@ -85,21 +123,43 @@ class Boundaries:
 
     @asynccontextmanager
     async def hold(
-        self, writes: Sequence[str], priority: int = 0, name: str = ""
+        self, writes: Sequence[str], priority: int = 0, name: str = "", goal: str = ""
     ) -> AsyncIterator[_Claim]:
-        """Wait until no other claim overlaps `writes`, then hold them for the task `name`."""
-        claim = _Claim(tuple(writes), priority, name)
-        claim.ahead = self._clashing(claim)
+        """Wait while claims that overlap `writes` are worth waiting for, then hold them.
+
+        `name` and `goal` are the task's.
+        """
+        claim = _Claim(tuple(writes), priority, name, goal)
+        claim.ahead = {other: self._chance(claim, other) for other in self._clashing(claim)}
         for other in claim.ahead:
             other.behind[claim] = None
-            other.wanted = other.wanted or priority > other.priority
         self._enter(claim)
         try:
-            if claim.ahead:
+            if not self._may_start(claim):
+                for other in claim.ahead:
+                    other.wanted = other.wanted or priority > other.priority
                 await claim.free.wait()
+            claim.free.set()
+            claim.since = time.monotonic()
             yield claim
         finally:
             self._leave(claim)
+
+    def _chance(self, claim: _Claim, other: _Claim) -> float:
+        if self._price is None:
+            return 1.0
+        return self._price.chance(claim.writes, claim.goal, other.writes, other.goal)
+
+    def _may_start(self, claim: _Claim) -> bool:
+        if not claim.ahead or self._price is None:
+            return not claim.ahead
+        return self._price.allows(claim.ahead.values(), sum(map(self._left, claim.ahead)))
+
+    def _left(self, claim: _Claim) -> float:
+        """Return how much of a task is still to be done, as a share of a usual one."""
+        if not claim.free.is_set():
+            return 1.0
+        return max(SOON, 1.0 - (time.monotonic() - claim.since) / max(self._held_s, 1e-3))
 
     @property
     def held(self) -> int:
@@ -108,7 +168,7 @@ class Boundaries:
 
     def waits(self, most: int) -> dict[str, list[str]]:
         """Return for tasks that wait whose paths they wait for; `most` of each."""
-        waiting = (claim for claim in self._line if claim.ahead and claim.name)
+        waiting = (claim for claim in self._line if claim.name and not claim.free.is_set())
         return {
             claim.name: [other.name for other in islice(claim.ahead, WAITS_SHOWN)]
             for claim in islice(waiting, most)
@@ -142,20 +202,25 @@ class Boundaries:
                 del places[key]
         for other in claim.ahead:
             other.behind.pop(claim, None)
+        if claim.free.is_set():
+            self._held_s += (time.monotonic() - claim.since - self._held_s) / 8
         for other in claim.behind:
             other.ahead.pop(claim, None)
-            if not other.ahead:
+            if not other.free.is_set() and self._may_start(other):
                 other.free.set()
+                other.since = time.monotonic()
 
 
 class _Claim:
-    def __init__(self, writes: tuple[str, ...], priority: int, name: str) -> None:
-        self.writes, self.priority, self.name = writes, priority, name
+    def __init__(self, writes: tuple[str, ...], priority: int, name: str, goal: str) -> None:
+        self.writes, self.priority, self.name, self.goal = writes, priority, name, goal
         self.wanted = False
+        self.since = 0.0
         self.paths = [_plain(text) for text in writes]
         self.wide = any("*" in text or "?" in text for text in writes) or "" in self.paths
         self.free = asyncio.Event()
-        self.ahead: dict[_Claim, None] = {}
+        self.ahead: dict[_Claim, float] = {}
+        """Overlapping claims that came before it, with the chance of a conflict with each."""
         self.behind: dict[_Claim, None] = {}
 
     def is_wanted(self) -> bool:

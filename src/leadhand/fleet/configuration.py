@@ -149,7 +149,7 @@ def config_of(
         gates=fleet.gates,
         sandbox=fleet.sandbox,
         protected=fleet.protected,
-        append=fleet.append,
+        sharing=fleet.sharing,
         instructions=fleet.instructions,
         rules=Rules(slots=fleet.gates, strict=fleet.strict, batch_max=fleet.batch),
         limits=AttemptLimits(fleet.time, fleet.silence, fleet.stall, fleet.turns, fleet.cost),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from leadhand.fleet.boundaries import Boundaries
+from leadhand.fleet.boundaries import EXCLUSIVE, Boundaries, Sharing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from leadhand.fleet.gate.gate import Gate
     from leadhand.fleet.governor import Governor
     from leadhand.fleet.merge.conductor import Conductor
+    from leadhand.fleet.overlap_price import OverlapPrice
     from leadhand.fleet.repository.hub import Hub
     from leadhand.fleet.review import AgentReviewer
     from leadhand.fleet.usage_limits import UsageLimit
@@ -68,8 +69,10 @@ class FleetContext:
     at_work: dict[str, AtWork] = field(default_factory=dict)
     """Agents by run and task, so that one can be stopped or sent a message."""
     protected: tuple[str, ...] = ()
-    append: tuple[str, ...] = ()
-    """Files that several tasks may write at once: the lines of all are kept."""
+    sharing: Sharing = EXCLUSIVE
+    """Which paths several tasks may write at once."""
+    price: OverlapPrice | None = None
+    """What overlaps cost; None: every overlap is waited for."""
     instructions: bool = True
     """Whether agents are told what AGENTS.md and CLAUDE.md of the repository say."""
     reviewer: AgentReviewer | None = None

@@ -17,10 +17,10 @@
         depends_on: [index]
     ```
 
-A task is a step of the worker `coder`. Two tasks that write the same are put in order, whether or
-not the first succeeds, so that they never run at once; tasks of different epics are kept apart
-when they start (`boundaries`). A command is a list of arguments, or a line that is split into one:
-no shell ever reads it.
+A task is a step of the worker `coder`. Whether two tasks that write the same run at once is decided
+when they start (`boundaries`). Where sharing is never worth it (`Sharing.ordered`) tasks of one
+epic are put in order, whether or not the first succeeds. A command is a list of arguments, or a
+line that is split into one: no shell ever reads it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from leadhand.core.durations import seconds
 from leadhand.core.plan.graph import StepOrder
 from leadhand.core.wording import listed
 from leadhand.errors import UsageError
-from leadhand.fleet.boundaries import reserved
+from leadhand.fleet.boundaries import EXCLUSIVE, Sharing
 from leadhand.fleet.status.ladder import CODER
 
 EPIC_BYTES_MAX = 1 << 20
@@ -250,15 +250,15 @@ def _wrong_commands(task: EpicTask, here: str) -> list[str]:
 
 
 def plan_of(
-    epic: Epic, tasks: tuple[EpicTask, ...] | None = None, append: Sequence[str] = ()
+    epic: Epic, tasks: tuple[EpicTask, ...] | None = None, sharing: Sharing = EXCLUSIVE
 ) -> dict[str, Any]:
     """Return the plan document of an epic with tasks.
 
-    Tasks that write the same wait for each other, but for files that match `append`.
+    Tasks that write the same wait for each other where `sharing` puts them in order.
     """
     chosen = epic.tasks if tasks is None else tasks
-    steps = [step_of(task, epic.priority, append) for task in chosen]
-    for step, extra in zip(steps, in_turn(chosen, append), strict=True):
+    steps = [step_of(task, epic.priority, sharing) for task in chosen]
+    for step, extra in zip(steps, in_turn(chosen, sharing), strict=True):
         step["depends_on"] += [{"step": name, "if": "finished"} for name in extra]
     doc: dict[str, Any] = {
         "plan_id": epic.name,
@@ -269,8 +269,8 @@ def plan_of(
     return doc if epic.budget is None else {**doc, "budget": epic.budget}
 
 
-def step_of(task: EpicTask, priority: int = 0, append: Sequence[str] = ()) -> dict[str, Any]:
-    """Return a task as a step, which reserves what it writes but for files that only grow."""
+def step_of(task: EpicTask, priority: int = 0, sharing: Sharing = EXCLUSIVE) -> dict[str, Any]:
+    """Return a task as a step, which reserves what it writes but for what may be shared."""
     parameters: dict[str, Any] = {
         "goal": task.goal,
         "acceptance": [list(argv) for argv in commands(task.acceptance, task.id)],
@@ -292,14 +292,14 @@ def step_of(task: EpicTask, priority: int = 0, append: Sequence[str] = ()) -> di
         "worker": CODER,
         "parameters": parameters,
         "depends_on": list(task.depends_on),
-        "writes": reserved(task.writes, append),
+        "writes": sharing.ordered(task.writes),
     }
     if task.tier:
         step["tier"] = task.tier
     return step
 
 
-def in_turn(tasks: tuple[EpicTask, ...], append: Sequence[str] = ()) -> list[list[str]]:
+def in_turn(tasks: tuple[EpicTask, ...], sharing: Sharing = EXCLUSIVE) -> list[list[str]]:
     """Return for each task the earlier ones that write the same and that it does not wait for yet.
 
     "Earlier" is a topological order of the dependencies; so no cycle is made.
@@ -307,7 +307,7 @@ def in_turn(tasks: tuple[EpicTask, ...], append: Sequence[str] = ()) -> list[lis
     order = StepOrder({task.id: tuple(task.depends_on) for task in tasks})
     writers: dict[str, list[str]] = {}
     for task in sorted(tasks, key=lambda task: order.number[task.id]):
-        for path in reserved(task.writes, append):
+        for path in sharing.ordered(task.writes):
             writers.setdefault(path, []).append(task.id)
     found: dict[str, dict[str, None]] = {task.id: {} for task in tasks}
     for one, other in paths.overlaps(writers, writers):

@@ -26,6 +26,7 @@ from leadhand.engine.host import EmbeddedHost
 from leadhand.fleet.agents.base import Assignment
 from leadhand.fleet.agents.transcripts import prune
 from leadhand.fleet.background import stop, watch
+from leadhand.fleet.boundaries import EXCLUSIVE, Boundaries, Sharing
 from leadhand.fleet.budget import DailyBudget, Noting
 from leadhand.fleet.context import AttemptLimits, FleetContext
 from leadhand.fleet.epic_folder import HandedIn, Intake, refuse_unplanned, submit, submit_text
@@ -33,6 +34,7 @@ from leadhand.fleet.gate.gate import Gate, GateRules, Soundness
 from leadhand.fleet.governor import Governor, Needs
 from leadhand.fleet.merge.conductor import Conductor, Following
 from leadhand.fleet.merge.train import Rules
+from leadhand.fleet.overlap_price import OverlapPrice
 from leadhand.fleet.pause import pause_of
 from leadhand.fleet.planning.choice import epic_planner, epic_policy
 from leadhand.fleet.planning.examiner import Examiner
@@ -99,8 +101,8 @@ class FleetConfig:
     limits: AttemptLimits = field(default_factory=AttemptLimits)
     policy: Policy = field(default_factory=Policy)
     stagger_s: float = 0.2
-    append: tuple[str, ...] = ()
-    """Files that several tasks may write at once: the lines of all are kept."""
+    sharing: Sharing = EXCLUSIVE
+    """Which paths several tasks may write at once."""
     instructions: bool = True
     """Whether agents are told what AGENTS.md and CLAUDE.md of the repository say."""
     limit_wait_s: float = 8 * 86_400.0
@@ -183,7 +185,7 @@ class Fleet:
         hub = await stack.enter_async_context(
             await Hub.open(config.folder / "hub", config.repo, config.branch)
         )
-        hub.keep_all_lines(config.append)
+        hub.keep_all_lines(config.sharing.append)
         await kill_leftovers(mark)  # the hub is ours: what still runs was left by a killed fleet
         if config.publish:
             await hub.user.check_name(config.publish)
@@ -209,7 +211,7 @@ class Fleet:
         noting = Noting(journal, before)
         for killed in left_behind(config.folder):  # it was paid for all the same
             noting.note("lost", **killed)
-        self.shop = self._shop(hub, gate, conductor, sandbox, noting)
+        self.shop = self._shop(hub, gate, conductor, sandbox, noting, before)
         await self.shop.slots.rescue()
         await asyncio.to_thread(prune, config.folder / "transcripts")
         workers = self._crew(processes)
@@ -245,9 +247,16 @@ class Fleet:
             stack.push_async_callback(stop, asyncio.get_running_loop().create_task(loop))
 
     def _shop(
-        self, hub: Hub, gate: Gate, conductor: Conductor, sandbox: Sandbox, noting: Noting
+        self,
+        hub: Hub,
+        gate: Gate,
+        conductor: Conductor,
+        sandbox: Sandbox,
+        noting: Noting,
+        before: Iterable[Mapping[str, Any]],
     ) -> FleetContext:
         config = self.config
+        price = OverlapPrice(config.sharing, before) if config.sharing.price else None
 
         def spent() -> str:
             return noting.spending.over(config.daily, self.running_cost())
@@ -276,7 +285,9 @@ class Fleet:
             governor,
             sandbox,
             protected=config.protected,
-            append=config.append,
+            boundaries=Boundaries(price),
+            sharing=config.sharing,
+            price=price,
             instructions=config.instructions,
             note=noting.note,
             transcripts=config.folder / "transcripts",
@@ -374,7 +385,7 @@ class Fleet:
     async def _begin(self, ident: str, path: Path, epic: Epic) -> None:
         refuse_unplanned(epic, str(path), planner=self.lead.planner is not None)
         wanted = wanted_of(
-            epic, self._tiers, self.config.append, planned=self.lead.planner is not None
+            epic, self._tiers, self.config.sharing, planned=self.lead.planner is not None
         )
         self._runs[ident] = await self.lead.begin(self.host, wanted, run_id=ident)
 

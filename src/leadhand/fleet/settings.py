@@ -59,6 +59,7 @@ from leadhand.codec.tables import (
 from leadhand.core.durations import seconds
 from leadhand.core.wording import shown
 from leadhand.errors import UsageError
+from leadhand.fleet.boundaries import Sharing
 from leadhand.settings.sections import Section, Trusted, detail_text
 
 if TYPE_CHECKING:
@@ -215,6 +216,12 @@ APPEND = tuple(
     for folder in ("", "**/")
 )
 """Names of changelogs, in any folder."""
+LOCK_FILES = tuple(
+    f"{folder}{name}"
+    for name in ("*.lock", "package-lock.json", "npm-shrinkwrap.json", "pnpm-lock.yaml", "go.sum")
+    for folder in ("", "**/")
+)
+"""Names of lock files, in any folder: a merge of two is no lock of both."""
 
 
 class FleetTable(TableSchema):
@@ -272,6 +279,11 @@ class FleetTable(TableSchema):
     append: Texts = APPEND
     """Files that grow, such as changelogs: several tasks may write them at once, and the lines of
     all are kept."""
+    overlap: Literal["price", "exclusive"] = "price"
+    """What happens to tasks that may write the same file: `price` starts them at once when the
+    expected cost of a conflict is less than that of waiting, `exclusive` one after the other."""
+    exclusive: Texts = LOCK_FILES
+    """Files that one task at a time writes, whatever waiting costs, since they cannot be merged."""
     agents: Annotated[int, Meta(ge=1, le=2000)] = 4
     """The number of agents at once."""
     gates: Annotated[int, Meta(ge=1, le=256)] = 2
@@ -395,6 +407,11 @@ class FleetSettings(FleetTable):
 
     coders: dict[str, CoderSettings] = msgspec.field(default_factory=dict)
     """The kinds of agents, by name."""
+
+    @property
+    def sharing(self) -> Sharing:
+        """Return which paths several tasks may write at once."""
+        return Sharing(self.append, self.exclusive, self.overlap == "price")
 
 
 PATHS = ("repo", "folder", "checkouts", "epics", "cache", "certificates")

@@ -36,12 +36,11 @@ from leadhand.fleet.agents import brief
 from leadhand.fleet.agents.base import Assignment, Coder, CoderEvent, CoderResult
 from leadhand.fleet.agents.transcripts import Transcript, place
 from leadhand.fleet.background import finish_despite_cancel
-from leadhand.fleet.boundaries import reserved
 from leadhand.fleet.context import AttemptLimits, AtWork, FleetContext
 from leadhand.fleet.gate.gate import GateTrouble
 from leadhand.fleet.gate.guard import findings, protected_parts
 from leadhand.fleet.governor import Overtaken
-from leadhand.fleet.merge.conductor import Ejected, QueuedChange
+from leadhand.fleet.merge.conductor import Ejected, Landed, QueuedChange
 from leadhand.fleet.planning.survey import appeared_or_gone, changes_since
 from leadhand.fleet.repository.git import GitFailed, printable_name
 from leadhand.fleet.repository.hub import ref_of
@@ -147,10 +146,11 @@ async def turn(
     priority: int,
     name: str = "",
     login: str = "",
+    goal: str = "",
 ) -> AsyncIterator[None]:
-    """Wait for both, and keep them for as long as the block lasts; `name` is the task's."""
+    """Wait for both, and keep them while the block lasts; `name` and `goal` are the task's."""
     while True:
-        async with boundaries.hold(writes, priority, name) as claim:
+        async with boundaries.hold(writes, priority, name, goal) as claim:
             try:
                 async with governor.place(kind, priority, claim.is_wanted, login):
                     yield
@@ -231,6 +231,7 @@ LOG_CHARS = 3500
 LINE_S = 365 * 86_400.0
 """The deadline of an attempt. All of it but waiting (for paths, a place, money, gate and train) has
 a clock of its own, and nobody is to lose a try by waiting."""
+PATHS_NOTED = 50
 NET_S = 600.0
 """More than the time it has is given to no agent, should its own clocks fail."""
 
@@ -318,11 +319,14 @@ class CoderWorker:
         """
         shop, who = self.shop, (task.run, task.step, task.attempt)
         login = "" if interrupted.finished else self.login
-        alone = reserved(given.writes, shop.append)
-        held = alone, self.coder.name, given.priority, f"{task.run}/{task.step}", login
+        alone = shop.sharing.reserved(given.writes)
+        held = alone, self.coder.name, given.priority, f"{task.run}/{task.step}", login, given.goal
+        if shop.price is not None:
+            await shop.price.refresh(shop.hub)
         async with turn(shop.boundaries, shop.governor, *held):
             since = given.base if task.attempt == 1 else ""
-            others = await changes_since(shop.hub, task.run, since, given.writes, shop.append)
+            free = shop.sharing.append
+            others = await changes_since(shop.hub, task.run, since, given.writes, free)
             if others and await appeared_or_gone(shop.hub, since, alone):
                 return overtaken_report(others)
             interrupted = interrupted._replace(others=tuple(others))
@@ -450,6 +454,7 @@ class CoderWorker:
         trailers = {**change.trailers, **counted}
         change = replace(change, waived=(*waived, *kept.tests), trailers=trailers)
         outcome = await self._endure(context, lambda: shop.conductor.land(change))
+        await self._priced(left, outcome)
         if isinstance(outcome, Ejected) and outcome.kind == "protected" and bound:
             now = await self._onto_main(context, given, left)
             return await self._bring(assignment, given, context, now, paid, handoff, None)
@@ -463,6 +468,20 @@ class CoderWorker:
         files = sorted(map(printable_name, changed))
         landed, tests = outcome.sha, verdict.tests
         return paid.landed(landed, files, verdict.flaky, remarks, same=same, tests=tests)
+
+    async def _priced(self, left: Left, outcome: Landed | Ejected) -> None:
+        """Record whether the change met changes of others in its files, and conflicted."""
+        price, hub = self.shop.price, self.shop.hub
+        conflict = isinstance(outcome, Ejected) and outcome.kind == "conflict"
+        if price is None or (isinstance(outcome, Ejected) and not conflict):
+            return
+        with suppress(LeadhandError, OSError):  # it prices later tasks, and decides nothing here
+            if isinstance(outcome, Ejected):
+                onto, paths = str(outcome.details["onto"]), list(outcome.details["paths"])
+            else:
+                onto, paths = await hub.resolve(f"{outcome.sha}^"), None
+            met = await price.merged(hub, left.base, left.head, onto, conflicts=paths)
+            self.shop.note("merged", paths=met[:PATHS_NOTED], conflict=conflict)
 
     async def _guarded(
         self, left: Left, changed: Iterable[str], verdict: GateVerdict

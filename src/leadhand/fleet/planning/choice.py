@@ -161,6 +161,6 @@ def plan_rules(settings: Settings) -> PlanRules:
         paths=fleet.plan_paths,
         programs=fleet.plan_programs,
         network=bool(fleet.plan_hosts),
-        append=fleet.append,
+        sharing=fleet.sharing,
         changelog=fleet.changelog,
     )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from leadhand.core import paths
 from leadhand.core.wording import listed
 from leadhand.errors import UsageError
-from leadhand.fleet.boundaries import clash, reserved, within
+from leadhand.fleet.boundaries import EXCLUSIVE, Sharing, clash, within
 from leadhand.fleet.epics import EpicTask, commands, in_turn, lint_wave
 from leadhand.fleet.planning.overlaps import Claim, predicted_conflicts
 from leadhand.fleet.planning.progress import MOVABLE, REPLACEABLE, EpicProgress
@@ -53,8 +53,8 @@ class PlanRules:
     """The programs that acceptance commands may start; nothing said: any that is there."""
     network: bool = False
     """Whether a planner that is a command may use the network."""
-    append: tuple[str, ...] = ()
-    """Files that only grow: several tasks may write them at once."""
+    sharing: Sharing = EXCLUSIVE
+    """Which paths several tasks may write at once."""
     changelog: str = ""
     """A file that gets an entry by a task of its own in the end; nothing said: none."""
     reds: int = 3
@@ -114,7 +114,7 @@ def warn_reply(reply: Reply, ground: Ground) -> list[str]:
         found += [
             f"tasks {a.id!r} and {b.id!r} will probably conflict: {each.why}. Have one wait for "
             "the other, make them one task, or answer the same again if they are apart"
-            for each in predicted_conflicts(ground.map, a, b, ground.rules.append)[:1]
+            for each in predicted_conflicts(ground.map, a, b, ground.rules.sharing.append)[:1]
         ]
     return found[:TOLD]
 
@@ -305,7 +305,7 @@ def _overlaps(tasks: Sequence[Planned], ground: Ground, dropped: frozenset[str])
     found = []
     new = {task.id for task in tasks}
     plain = tuple(_alone(task, new) for task in tasks)
-    for task, others in zip(tasks, in_turn(plain, ground.rules.append), strict=True):
+    for task, others in zip(tasks, in_turn(plain, ground.rules.sharing), strict=True):
         found += [
             f"tasks {other!r} and {task.id!r} may write the same, and neither waits for the other"
             for other in others
@@ -315,7 +315,7 @@ def _overlaps(tasks: Sequence[Planned], ground: Ground, dropped: frozenset[str])
         writes = step.planned.get("writes") or ()
         for task in tasks:
             apart = step.id in dropped or step.id == task.replaces or step.id in waits[task.id]
-            alone = reserved(task.writes, ground.rules.append)
+            alone = ground.rules.sharing.ordered(task.writes)
             if not apart and clash(alone, writes):
                 found.append(
                     f"task {task.id!r} may write what {step.id!r} may, which is open; wait for it"

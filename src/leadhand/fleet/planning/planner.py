@@ -119,7 +119,7 @@ class EpicPlanner:
     async def _decide(self, view: PlannerView, epic: Epic, notes: EpicNotes) -> Decision:
         if not view.steps and epic.tasks:
             steps = shaping.given_steps(
-                epic, self._hub.main(), self._tiers, self._protected, self.rules.append
+                epic, self._hub.main(), self._tiers, self._protected, self.rules.sharing
             )
             notes.waves = 1
             return Propose(tuple(steps), because="wave 1: the tasks that the epic names")
@@ -239,7 +239,7 @@ class EpicPlanner:
         movable = {step.id for step in stand.open if step.status in MOVABLE}
         notes.dropped += [name for name in reply.drop if name not in notes.dropped]
         steps = shaping.wave_steps(
-            reply, stand, notes, seen.main, epic.priority, self._tiers, self.rules.append
+            reply, stand, notes, seen.main, epic.priority, self._tiers, self.rules.sharing
         )
         because = scrub(reply.because)[:500]
         return Propose(

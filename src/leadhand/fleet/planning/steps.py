@@ -8,7 +8,7 @@ import msgspec
 
 from leadhand.core.plan.graph import StepOrder
 from leadhand.core.plan.model import Goal
-from leadhand.fleet.boundaries import clash
+from leadhand.fleet.boundaries import EXCLUSIVE, Sharing, clash
 from leadhand.fleet.epics import plan_of, refuse_tiers, step_of
 from leadhand.fleet.planning.progress import CHANGELOG, EXAMINER, EpicProgress
 from leadhand.fleet.status.ladder import CODER
@@ -33,10 +33,10 @@ def given_steps(
     main: str,
     tiers: Sequence[str],
     protected: Sequence[str],
-    append: Sequence[str] = (),
+    sharing: Sharing = EXCLUSIVE,
 ) -> list[Doc]:
     """Return the tasks of an epic as steps; failures of protected ones go to a person."""
-    steps = [with_tier_agents(step, tiers) for step in plan_of(epic, append=append)["steps"]]
+    steps = [with_tier_agents(step, tiers) for step in plan_of(epic, sharing=sharing)["steps"]]
     for step in steps:
         step["parameters"]["base"] = main
         if clash(step["parameters"]["writes"], protected):
@@ -51,13 +51,13 @@ def wave_steps(
     main: str,
     priority: int,
     tiers: Sequence[str],
-    append: Sequence[str] = (),
+    sharing: Sharing = EXCLUSIVE,
 ) -> list[Doc]:
     """Return a wave as steps, and bring the notes up to date."""
     matters = {each.step.id: each for each in standing.matters}
     steps = []
     for task in reply.tasks:
-        step = with_tier_agents(step_of(task, priority, append), tiers)
+        step = with_tier_agents(step_of(task, priority, sharing), tiers)
         step["parameters"]["base"] = main
         if task.why:
             step["description"] = scrub(task.why)[:WHY_CHARS]
@@ -166,7 +166,7 @@ def check_step(commands: Sequence[Sequence[str]], standing: EpicProgress) -> Doc
 
 
 def wanted_of(
-    epic: Epic, tiers: Sequence[str], append: Sequence[str] = (), *, planned: bool
+    epic: Epic, tiers: Sequence[str], sharing: Sharing = EXCLUSIVE, *, planned: bool
 ) -> Goal | Doc:
     """Return what a run begins with: a goal for the planner, or else the given tasks.
 
@@ -175,7 +175,7 @@ def wanted_of(
     refuse_tiers(epic, tiers)
     if planned:
         return Goal(text=epic.title, have={"epic": msgspec.to_builtins(epic)}, budget=epic.budget)
-    plan = plan_of(epic, append=append)
+    plan = plan_of(epic, sharing=sharing)
     plan["steps"] = [with_tier_agents(step, tiers) for step in plan["steps"]]
     if epic.acceptance:
         step = check_step(epic.acceptance, EpicProgress())
