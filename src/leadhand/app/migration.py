@@ -1,7 +1,11 @@
-"""Moving a log to another store: copied, proved equal, with its anchors; and rights of roles.
+"""Copies of a log: moved to another store, backed up, restored; and rights of roles.
 
-Neither log can be hosted meanwhile: the locks of both are held. The source is only read. An
+Every copy is proved equal to its source, and its anchors come along. The source is only read. An
 interrupted copy is resumed, and a complete one is only proved again.
+
+While a log is moved, neither log can be hosted: the locks of both are held. A backup is taken while
+its host works: it is the log at one moment. A backup into a file that holds an earlier one adds
+what came since.
 """
 
 from __future__ import annotations
@@ -60,13 +64,58 @@ def move(
     anchoring: Anchoring,
     told: Callable[[int, int], None] = lambda _done, _all: None,
 ) -> Migration:
-    """Copy a log and prove the copy equal to it. `told` is called with the progress."""
-    source, target = _movable(source), _movable(target)
+    """Move a log: copy it while no host has it. `told` is called with the progress."""
+    with _unhosted(_movable(source)):
+        return _copied(source, target, anchoring, told)
+
+
+def back_up(
+    source: StoreLocation,
+    file: Path,
+    anchoring: Anchoring,
+    told: Callable[[int, int], None] = lambda _done, _all: None,
+) -> Migration:
+    """Copy a log, as it is at one moment, into a new file or over an earlier backup.
+
+    Raise `Conflict` if the file holds another log, `UsageError` if there is no log to copy.
+    """
+    check_places(source, file)
+    prepare(file)
+    return _copied(source, file, anchoring, told)
+
+
+def restore(
+    file: Path,
+    target: StoreLocation,
+    anchoring: Anchoring,
+    told: Callable[[int, int], None] = lambda _done, _all: None,
+) -> Migration:
+    """Copy a backup to where there is no log. Raise `Conflict` if there is one."""
+    check_places(file, target)
+    if there(target):
+        with _reading(target) as log:
+            if log.commits() and not log.copied():
+                raise Conflict(
+                    f"{target}: there is a log here already, which is not touched. "
+                    "Fix: move it away with the files beside it, or name another --store"
+                )
+    prepare(target)
+    return _copied(file, target, anchoring, told)
+
+
+def _copied(
+    source: StoreLocation,
+    target: StoreLocation,
+    anchoring: Anchoring,
+    told: Callable[[int, int], None],
+) -> Migration:
+    """Copy a log and prove the copy equal to it."""
+    target = _movable(target)
     if there(target):  # its content says more than the anchors beside it
         with _reading(source) as log, _reading(target) as held:
             common(log, held)
     lines = _anchors(source, target, anchoring)
-    with _unhosted(source), _reading(source) as log:
+    with _reading(source) as log:
         look = LogScan(log, source)
         proof = look.prove()
         with _receiving(target) as store:

@@ -14,6 +14,8 @@ from leadhand.cli.rendering.text import count
 from leadhand.stores.location import place_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from leadhand.app.migration import Migration
     from leadhand.settings import Settings
     from leadhand.stores.location import StoreLocation
@@ -77,16 +79,22 @@ def migrate(
             console.document(doc)
         return 0
 
-    def told(done: int, whole: int) -> None:
-        if not console.json and done % TOLD_COMMITS == 0:
-            console.say(f"{done:,} of {whole:,} commits")
-
-    moved = move(old, place, settings.anchoring, told)
+    moved = move(old, place, settings.anchoring, progress(console))
     if console.json:
         console.document({**doc, **moved.document()})
     else:
         _print(console, moved, place)
     return 0
+
+
+def progress(console: Console) -> Callable[[int, int], None]:
+    """Return what tells how many commits are copied, now and then."""
+
+    def told(done: int, whole: int) -> None:
+        if not console.json and done % TOLD_COMMITS == 0:
+            console.say(f"{done:,} of {whole:,} commits")
+
+    return told
 
 
 def _source(text: str, settings: Settings) -> StoreLocation:
