@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from leadhand.fleet.agents.base import Assignment, Coder
     from leadhand.fleet.agents.transcripts import Transcript
+    from leadhand.fleet.forge.flow import ForgeFlow
     from leadhand.fleet.gate.gate import Gate
     from leadhand.fleet.governor import Governor
     from leadhand.fleet.merge.conductor import Conductor
@@ -77,5 +78,7 @@ class FleetContext:
     """Whether agents are told what AGENTS.md and CLAUDE.md of the repository say."""
     reviewer: AgentReviewer | None = None
     """The reviewers of protected changes; none: a person is asked."""
+    forge: ForgeFlow | None = None
+    """The code host that changes reach main by; none: the merge queue alone."""
     note: Callable[..., None] = lambda _what, **_more: None
     transcripts: Path | None = None

@@ -30,6 +30,7 @@ from leadhand.fleet.boundaries import EXCLUSIVE, Boundaries, Sharing
 from leadhand.fleet.budget import DailyBudget, Noting
 from leadhand.fleet.context import AttemptLimits, FleetContext
 from leadhand.fleet.epic_folder import HandedIn, Intake, refuse_unplanned, submit, submit_text
+from leadhand.fleet.forge.flow import ForgeFlow, forge_context
 from leadhand.fleet.gate.gate import Gate, GateRules, Soundness
 from leadhand.fleet.governor import Governor, Needs
 from leadhand.fleet.merge.conductor import Conductor, Following
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
     from leadhand.core.state.model import State
     from leadhand.fleet.agents.base import Coder
     from leadhand.fleet.epics import Epic
+    from leadhand.fleet.forge.rules import ForgeSetup
     from leadhand.fleet.planning.planner import FinishedTask
     from leadhand.ports import Host, RunHandle
     from leadhand.workers.sandbox.proxy import Proxy
@@ -91,6 +93,8 @@ class FleetConfig:
     """The branch of the user's repository that gets what has landed; empty: none."""
     pull_request: tuple[str, ...] = ()
     """The user's command that makes a pull request of an epic (`pull_requests.py`)."""
+    forge: ForgeSetup | None = None
+    """The code host: its issues become epics, and changes reach main by pull requests."""
     follow: bool = True
     """Whether commits that people make to their branch meanwhile are merged into main."""
     agents: int = 8
@@ -212,6 +216,9 @@ class Fleet:
         for killed in left_behind(config.folder):  # it was paid for all the same
             noting.note("lost", **killed)
         self.shop = self._shop(hub, gate, conductor, sandbox, noting, before)
+        if config.forge is not None:
+            self.shop.forge = self._flow(config.forge, journal.note)
+            stack.push_async_callback(self.shop.forge.aclose)
         await self.shop.slots.rescue()
         await asyncio.to_thread(prune, config.folder / "transcripts")
         workers = self._crew(processes)
@@ -241,7 +248,10 @@ class Fleet:
         ]
         if config.pull_request:
             loops.append(watch("pull requests", self._give, self._trouble))
-        if config.follow:
+        if self.shop.forge is not None:
+            every_s = self.shop.forge.rules.look_s
+            loops.append(watch("the code host", self._look_at_host, self._trouble, every_s))
+        elif config.follow:
             loops.append(watch("your branch", self._following.look, self._trouble))
         for loop in loops:
             stack.push_async_callback(stop, asyncio.get_running_loop().create_task(loop))
@@ -312,6 +322,7 @@ class Fleet:
             **self._results.refused,
             **self._following.told,
             **self.shop.slots.told,
+            **(self.shop.forge.told if self.shop.forge is not None else {}),
             **({"the train": train} if train else {}),
             **self._trouble,
         }
@@ -345,7 +356,7 @@ class Fleet:
         if run.state.ended is not None:
             self._done += done_in(run.state)
             self._keeping.heard(run.state)
-            if self.config.pull_request:
+            if self.config.pull_request or self.config.forge is not None:
                 self._ended[ident] = run.state
         else:
             self._runs[ident] = await self.lead.resume_on(self.host, ident)
@@ -384,10 +395,33 @@ class Fleet:
 
     async def _begin(self, ident: str, path: Path, epic: Epic) -> None:
         refuse_unplanned(epic, str(path), planner=self.lead.planner is not None)
+        await self._start(ident, epic, {})
+
+    async def _start(self, ident: str, epic: Epic, origin: dict[str, Any]) -> None:
+        """Begin the run of an epic; `origin` says where it comes from."""
         wanted = wanted_of(
             epic, self._tiers, self.config.sharing, planned=self.lead.planner is not None
         )
-        self._runs[ident] = await self.lead.begin(self.host, wanted, run_id=ident)
+        labels = [f"issue={origin['issue']['number']}"] if "issue" in origin else []
+        self._runs[ident] = await self.lead.begin(
+            self.host, wanted, run_id=ident, origin=origin or None, labels=labels
+        )
+
+    def _state(self, ident: str) -> State | None:
+        """Return the state of an epic; None if this fleet does not know it."""
+        run = self._runs.get(ident)
+        return run.state if run is not None else self._ended.get(ident)
+
+    def _flow(self, forge: ForgeSetup, note: Callable[..., None]) -> ForgeFlow:
+        """Return the flow to and from the code host."""
+        folder = self.config.folder / "forge"
+        context = forge_context(self.shop.hub, forge, self.shop.conductor, folder, note)
+        planned = self.config.planner is not None
+        return ForgeFlow(context, self._known, self._start, self._state, planned=planned)
+
+    async def _look_at_host(self) -> None:
+        assert self.shop.forge is not None
+        await self.shop.forge.look(list(self._runs.values()), list(self._ended.values()))
 
     def _known(self, ident: str) -> bool:
         return ident in self._runs or self.host.store.header(ident) is not None

@@ -76,6 +76,11 @@ class Paid:
         self._cost = result.cost
         self._output = scrub(result.tail)
 
+    @property
+    def cost(self) -> float:
+        """Return the cost so far."""
+        return self._cost
+
     def add(self, cost: float) -> None:
         """Add the cost of another agent."""
         self._cost += cost

@@ -37,6 +37,7 @@ from leadhand.fleet.agents.base import Assignment, Coder, CoderEvent, CoderResul
 from leadhand.fleet.agents.transcripts import Transcript, place
 from leadhand.fleet.background import finish_despite_cancel
 from leadhand.fleet.context import AttemptLimits, AtWork, FleetContext
+from leadhand.fleet.forge.delivery import PullRecord, Rejected, rework_of
 from leadhand.fleet.gate.gate import GateTrouble
 from leadhand.fleet.gate.guard import findings, protected_parts
 from leadhand.fleet.governor import Overtaken
@@ -280,6 +281,10 @@ class CoderWorker:
         shop, given = self.shop, msgspec.convert(task.parameters, PlannedTask)
         if landed := shop.hub.landed(task.run, task.step):
             return await self._adopted(landed)
+        if shop.forge is not None and (
+            handed := shop.forge.delivery.pending(task.run, task.step, context.failures)
+        ):
+            return await self.deliver(handed, context)
         patience = TroublePatience(shop.governor, context.progress)
         finished = review.approved_change(context) or await deferred_change(shop.hub, context)
         interrupted, worker = Interrupted(finished=bool(finished)), self
@@ -287,7 +292,10 @@ class CoderWorker:
             if not finished:  # a finished change needs no agent: it only has to land
                 worker = await self._free_worker(context)
             try:
-                return await worker.attempt_in_turn(task, given, context, interrupted)
+                made = await worker.attempt_in_turn(task, given, context, interrupted)
+                if isinstance(made, Report):
+                    return made
+                return await worker.deliver(made, context)
             except LimitReached as reached:  # no try is used up: queue again until it has ended
                 interrupted = interrupted.by(worker.spec.name, reached)
                 context.progress(f"waits: {reached}")
@@ -312,10 +320,11 @@ class CoderWorker:
 
     async def attempt_in_turn(
         self, task: Attempt, given: PlannedTask, context: Context, interrupted: Interrupted
-    ) -> Report:
+    ) -> Report | PullRecord:
         """Run the attempt once its paths and a place are free.
 
-        Raise trouble until an agent begins, and `LimitReached` when a usage limit ended it.
+        With a code host, return the record of a change that goes to main by a pull request. Raise
+        trouble until an agent begins, and `LimitReached` when a usage limit ended it.
         """
         shop, who = self.shop, (task.run, task.step, task.attempt)
         login = "" if interrupted.finished else self.login
@@ -330,7 +339,8 @@ class CoderWorker:
             if others and await appeared_or_gone(shop.hub, since, alone):
                 return overtaken_report(others)
             interrupted = interrupted._replace(others=tuple(others))
-            async with shop.slots.lease(shop.hub.main(), saved_as=ref_of("wip", *who)) as slot:
+            start = rework_of(context).tip or shop.hub.main()
+            async with shop.slots.lease(start, saved_as=ref_of("wip", *who)) as slot:
                 return await self._attempt(task, given, context, slot, interrupted)
 
     async def _attempt(
@@ -340,7 +350,7 @@ class CoderWorker:
         context: Context,
         slot: Slot,
         interrupted: Interrupted,
-    ) -> Report:
+    ) -> Report | PullRecord:
         assignment = await self._assignment(task, given, context, interrupted)
         if allowed := review.approved_change(context):
             paid = Paid(CoderResult(ended="result", said="people approved it"))
@@ -360,6 +370,7 @@ class CoderWorker:
             "wip": wip,
             "said": scrub(result.said)[-SAID_CHARS:],
             "by": self.spec.name,
+            "agent": self.coder.name,
             "conversation": "same" if assignment.session else "new",
         }
         if result.stopped:
@@ -382,7 +393,7 @@ class CoderWorker:
             return paid.failed("needs_info", asked, None, handoff)
         if wrong:
             return paid.failed("criteria_unmet", wrong, None, handoff)
-        left = Left(slot.base, taken.head)
+        left = Left(rework_of(context).base or slot.base, taken.head)
         return await self._land(assignment, given, context, left, paid, handoff)
 
     async def _endure(self, context: Context, work: Callable[[], Awaitable[T]]) -> T:
@@ -397,7 +408,7 @@ class CoderWorker:
         paid: Paid,
         handoff: dict[str, Any],
         allowed: review.Approved | None = None,
-    ) -> Report:
+    ) -> Report | PullRecord:
         """Bring an agent's work to main; keep it for later if that is impossible now.
 
         `allowed` names the people who approved exactly this change.
@@ -418,7 +429,7 @@ class CoderWorker:
         paid: Paid,
         handoff: dict[str, Any],
         allowed: review.Approved | None,
-    ) -> Report:
+    ) -> Report | PullRecord:
         """Pass the gate, the review of protected parts, and the train."""
         context.progress("gate")
         shop, acceptance = self.shop, tuple(map(tuple, given.acceptance))
@@ -447,12 +458,27 @@ class CoderWorker:
             refused, bound = await self._endure(context, lambda: self._reviewed(*reviewed))
             if refused is not None:
                 return refused
-        context.progress("on the train")
         by = allowed.by if allowed is not None else ()
         change = self._change(assignment, given, left, kept, bound, by)
         counted = {"Leadhand-Tests": verdict.tests.removeprefix("tests ") or "not counted"}
         trailers = {**change.trailers, **counted}
         change = replace(change, waived=(*waived, *kept.tests), trailers=trailers)
+        remarks, same = brief.remarks_in(handoff.get("said", "")), bool(assignment.session)
+        files = sorted(map(printable_name, changed))
+        if shop.forge is not None:
+            return shop.forge.delivery.make_record(
+                change,
+                context.failures,
+                shop.forge.issue_number(assignment.run),
+                handoff=handoff,
+                cost=paid.cost,
+                files=files,
+                tests=verdict.tests,
+                flaky=list(verdict.flaky),
+                remarks=list(remarks),
+                same=same,
+            )
+        context.progress("on the train")
         outcome = await self._endure(context, lambda: shop.conductor.land(change))
         await self._priced(left, outcome)
         if isinstance(outcome, Ejected) and outcome.kind == "protected" and bound:
@@ -464,8 +490,6 @@ class CoderWorker:
                 handoff["conflict"] = conflict_in(outcome, left)
             kind = "policy" if outcome.kind == "protected" else "criteria_unmet"
             return paid.failed(kind, words, None, handoff)
-        remarks, same = brief.remarks_in(handoff.get("said", "")), bool(assignment.session)
-        files = sorted(map(printable_name, changed))
         landed, tests = outcome.sha, verdict.tests
         return paid.landed(landed, files, verdict.flaky, remarks, same=same, tests=tests)
 
@@ -482,6 +506,26 @@ class CoderWorker:
                 onto, paths = await hub.resolve(f"{outcome.sha}^"), None
             met = await price.merged(hub, left.base, left.head, onto, conflicts=paths)
             self.shop.note("merged", paths=met[:PATHS_NOTED], conflict=conflict)
+
+    async def deliver(self, record: PullRecord, context: Context) -> Report:
+        """Bring a change to main by its pull request; holds neither a slot nor a place."""
+        assert self.shop.forge is not None  # it made the record
+        paid = Paid(CoderResult(ended="result", cost=record.cost))
+        outcome = await self.shop.forge.delivery.land(record, context.progress)
+        handoff = dict(record.handoff)
+        if isinstance(outcome, Rejected):
+            handoff["pull"] = dict(outcome.details)
+            kind = "permanent" if outcome.kind == "closed" else "criteria_unmet"
+            return paid.failed(kind, outcome.words, None, handoff)
+        if isinstance(outcome, Ejected):
+            handoff["pull"] = {"head": record.head, "number": record.number}
+            if outcome.kind == "conflict":
+                left = Left(str(record.change["base"]), record.head)
+                handoff["conflict"] = conflict_in(outcome, left)
+            words = f"ejected ({outcome.kind}):\n{outcome.log[-LOG_CHARS:]}"
+            return paid.failed("criteria_unmet", words, None, handoff)
+        found = tuple(record.flaky), tuple(record.remarks)
+        return paid.landed(outcome.sha, record.files, *found, same=record.same, tests=record.tests)
 
     async def _guarded(
         self, left: Left, changed: Iterable[str], verdict: GateVerdict
@@ -564,8 +608,10 @@ class CoderWorker:
         last = context.failures[-1].details if context.failures else None
         known: Mapping[str, Any] = last if isinstance(last, dict) else {}
         resumes = (known.get("by"), known.get("conversation")) == (self.spec.name, "new")
+        if known.get("pull"):  # what a host rejects goes back to the same conversation
+            resumes = known.get("agent") == self.coder.name
         conflict = await brief.conflict_of(self.shop.hub, known.get("conflict"))
-        again = task.attempt > 1 or interrupted
+        again = (task.attempt > 1 or interrupted) and not rework_of(context).tip
         kept = await brief.kept_of(self.shop.hub, task.run, task.step) if again else ""
         text = brief.brief_of(given, context, conflict, kept)
         hub = self.shop.hub

@@ -36,6 +36,7 @@ ORIGIN_KEYS = (
     "untrusted",
     "caller",
     "request",
+    "issue",
 )
 """The fields in which a run records the origin of its plan; not part of the plan."""
 

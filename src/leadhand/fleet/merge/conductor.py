@@ -62,6 +62,10 @@ class QueuedChange:
     author: str = ""
     joins: bool = False
     """Whether `head` is history to be kept, and becomes a parent: what people did themselves."""
+    forward: bool = False
+    """With `joins`: whether main becomes `head` itself, where `head` comes after main."""
+    also: str = ""
+    """Another commit that becomes a parent: what a pull request showed of the same change."""
 
     @property
     def about(self) -> dict[str, Any]:
@@ -399,9 +403,11 @@ class Conductor:
             return waiting.merged[onto]
 
     async def _merge(self, change: QueuedChange, onto: str) -> str | Ejected:
+        if change.forward and change.base == onto:
+            return change.head
         merged = await self._hub.merge(onto, change.head, change.base)
         if merged.tree is None:
-            return await self._conflict(change, onto, merged.conflicts)
+            return await self.conflict(change, onto, merged.conflicts)
         if merged.tree == await self._hub.tree(onto) and not change.joins:
             return Ejected("empty", "all of it is on main already")
         if change.bound and await digest_of(self._hub, onto, merged.tree) != change.bound:
@@ -417,10 +423,11 @@ class Conductor:
                 "Leadhand-Attempt": str(change.attempt),
             }
         author = {"author": change.author} if change.author else {}
-        parents = (onto, change.head) if change.joins else (onto,)
+        joined = change.head if change.joins else change.also
+        parents = (onto, joined) if joined else (onto,)
         return await self._hub.commit(merged.tree, parents, change.goal, trailers, **author)
 
-    async def _conflict(self, change: QueuedChange, onto: str, paths: tuple[str, ...]) -> Ejected:
+    async def conflict(self, change: QueuedChange, onto: str, paths: tuple[str, ...]) -> Ejected:
         """Eject a change in conflict, with both differences and both goals for its resolver."""
         hub, base, named = self._hub, change.base, [printable_name(path) for path in paths]
         others = await hub.commits_between(base, onto, paths)
