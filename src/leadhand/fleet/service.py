@@ -61,7 +61,7 @@ from leadhand.workers.sandbox.proxy import open_doors
 from leadhand.workers.sandbox.sandbox import SETUP, choose
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from leadhand.core.events import Event
@@ -241,20 +241,24 @@ class Fleet:
         # A train that cannot go on ends the fleet: nothing would ever land.
         assert isinstance(self.host, EmbeddedHost)  # a fleet drives its runs in this process
         self.host.spawn(conductor.ended())
+        for loop in self._loops():
+            stack.push_async_callback(stop, asyncio.get_running_loop().create_task(loop))
+
+    def _loops(self) -> list[Coroutine[Any, Any, None]]:
+        """Return what is looked at again and again."""
         loops = [
             watch("the folder of epics", self._look, self._trouble),
             watch("what is put away", self._put_away, self._trouble, KEEP_S),
             self.sound.watch(),
         ]
-        if config.pull_request:
+        if self.config.pull_request:
             loops.append(watch("pull requests", self._give, self._trouble))
         if self.shop.forge is not None:
             every_s = self.shop.forge.rules.look_s
             loops.append(watch("the code host", self._look_at_host, self._trouble, every_s))
-        elif config.follow:
+        elif self.config.follow:
             loops.append(watch("your branch", self._following.look, self._trouble))
-        for loop in loops:
-            stack.push_async_callback(stop, asyncio.get_running_loop().create_task(loop))
+        return loops
 
     def _shop(
         self,

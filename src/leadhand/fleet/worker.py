@@ -466,18 +466,11 @@ class CoderWorker:
         remarks, same = brief.remarks_in(handoff.get("said", "")), bool(assignment.session)
         files = sorted(map(printable_name, changed))
         if shop.forge is not None:
-            return shop.forge.delivery.make_record(
-                change,
-                context.failures,
-                shop.forge.issue_number(assignment.run),
-                handoff=handoff,
-                cost=paid.cost,
-                files=files,
-                tests=verdict.tests,
-                flaky=list(verdict.flaky),
-                remarks=list(remarks),
-                same=same,
-            )
+            said = {"handoff": handoff, "cost": paid.cost, "remarks": list(remarks), "same": same}
+            ran = {"files": files, "tests": verdict.tests, "flaky": list(verdict.flaky)}
+            number = shop.forge.issue_number(change.run)
+            make_record = shop.forge.delivery.make_record
+            return make_record(change, context.failures, number, **said, **ran)
         context.progress("on the train")
         outcome = await self._endure(context, lambda: shop.conductor.land(change))
         await self._priced(left, outcome)

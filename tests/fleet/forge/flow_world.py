@@ -22,12 +22,13 @@ from leadhand.fleet.gate.gate import GateRules
 from leadhand.fleet.service import Fleet, FleetConfig
 from tests.fleet.forge.standin.git_host import BareGit
 from tests.fleet.forge.standin.github import TOKEN, GitHubStandIn
-from tests.fleet.places import make_repo, run_git
+from tests.fleet.places import make_repo
 
 LABEL = "leadhand"
 AGENT = """
 import json, pathlib, sys
-task, attempt, brief, session, log = *sys.argv[1:3], pathlib.Path(sys.argv[3]).read_text(), *sys.argv[4:6]
+task, attempt, brief, session, log = sys.argv[1:6]
+brief = pathlib.Path(brief).read_text()
 place = pathlib.Path("src/colour.py")
 before = place.read_text() if place.exists() else ""
 colour = "navy" if "> Make it navy" in brief else "blue" if "expected blue" in brief else "red"

@@ -3,8 +3,6 @@
 import asyncio
 import contextlib
 
-import pytest
-
 from tests.fleet.forge.flow_world import LABEL, Team, agents, flow_fleet, until
 
 
