@@ -148,6 +148,20 @@ def test_runs_are_chosen_by_keys_and_compared(pages, stocked):
     ).to_have_text(good)
 
 
+def test_a_click_anywhere_in_a_row_opens_its_run(pages, stocked):
+    """Beside the title too; a name in the row filters the list, and a box selects."""
+    page = at(pages, stocked, "runs?plan=release-shop")
+    expect(rows(page)).to_have_count(2)
+    row = rows(page).first
+    row.locator("a.by").first.click()
+    expect(rows(page)).to_have_count(2)
+    page.get_by_label(f"Select run {stocked.runs['good']} to compare").check()
+    assert "#/runs?" in page.url
+    box = row.locator("td.progress").bounding_box()
+    page.mouse.click(box["x"] + box["width"] - 2, box["y"] + box["height"] - 2)
+    page.wait_for_url(re.compile(r"#/runs/[a-z0-9-]+$"))
+
+
 def test_a_run_is_run_again_from_the_list_and_asks_for_approval_again(pages, stocked):
     """The new run is opened; it waits, though the first one was approved."""
     failed = stocked.runs["failed"]

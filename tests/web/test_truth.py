@@ -159,7 +159,7 @@ def test_a_revised_run_has_the_edges_that_were(pages, rivals):
     expect(page.locator("[data-step=read_a] .seg-attempt.tone-bad")).to_have_count(1)
     told = page.locator(".otherwise")
     expect(page.locator(".run-head .outcome")).to_contain_text(
-        "all 5 steps succeeded; 3 were replaced after step read_a failed."
+        "all 5 steps succeeded; 3 earlier steps were replaced after step read_a failed."
     )
     expect(page.locator(".tools")).to_contain_text("5 steps, 3 replaced")
     expect(told).to_contain_text("approved plan: 1 failed step, 1 later revision")

@@ -98,7 +98,7 @@ def _aside(state: State) -> list[str]:
     return [
         f"{_were(failed)} tolerated as failed" if failed else "",
         f"{_were(left)} left out" if left else "",
-        f"{_were(len(replaced))} replaced{_after(replaced)}" if replaced else "",
+        f"{_were(len(replaced), 'earlier step')} replaced{_after(replaced)}" if replaced else "",
         f"{_were(retried)} retried" if retried else "",
     ]
 
