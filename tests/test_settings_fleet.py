@@ -9,7 +9,8 @@ from leadhand.app.documents import setting_rows
 from leadhand.codec.tables import keys
 from leadhand.errors import UsageError
 from leadhand.fleet.configuration import config_of
-from leadhand.fleet.settings import CoderTable, FleetTable, fleet_of
+from leadhand.fleet.forge.settings import ForgeTable, open_forge
+from leadhand.fleet.settings import SECTION, CoderTable, FleetTable, fleet_of
 from leadhand.settings import load_settings
 
 
@@ -154,7 +155,72 @@ def test_who_plans_is_a_model_a_function_or_a_command(tmp_path, monkeypatch):
 def test_every_setting_of_a_fleet_is_documented():
     """In the tables of docs/reference/settings.md, and nothing else is."""
     text = (Path(__file__).parents[1] / "docs" / "reference" / "settings.md").read_text()
-    for title, schema in (("[fleet]", FleetTable), ("[coders.NAME]", CoderTable)):
+    tables = {"[fleet]": FleetTable, "[fleet.forge]": ForgeTable, "[coders.NAME]": CoderTable}
+    for title, schema in tables.items():
         part = text.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
         rows = [line.split("|")[1] for line in part.splitlines() if line.startswith("| `")]
         assert set(re.findall(r"`(\w+)`", " ".join(rows))) == set(keys(schema))
+
+
+FORGE = """
+[fleet.forge]
+repository = "acme/shop"
+token = "file:secrets/token"
+"""
+
+
+def test_a_code_host_is_read(tmp_path):
+    """Files of secrets are relative to the settings, hidden from workers, and need trust."""
+    found = load(tmp_path, FORGE)
+    forge = fleet_of(found).forge
+    assert forge is not None
+    assert (forge.kind, forge.repository) == ("github", "acme/shop")
+    assert forge.token == f"file:{tmp_path / 'secrets' / 'token'}"
+    assert SECTION.private(fleet_of(found)) == [tmp_path / "secrets" / "token"]
+    assert [name for _, key, name, _ in SECTION.trusted(found, fleet_of(found))] == [
+        "github acme/shop"
+    ]
+    assert SECTION.without(fleet_of(found), {"code host": {"github acme/shop"}}).forge is None
+    rows = {key: value for key, value, _ in setting_rows(found)}
+    assert rows["fleet.forge"] == "github acme/shop"
+
+
+@pytest.mark.parametrize(
+    ("lines", "wrong"),
+    [
+        ('repository = "shop"\ntoken = "env:T"', "repository must name the repository"),
+        ('repository = "../x/y"\ntoken = "env:T"', "repository must name the repository"),
+        ('repository = "acme/.."\ntoken = "env:T"', "repository must name the repository"),
+        ('repository = "acme/shop"', "it has no token"),
+        ('repository = "acme/shop"\ntoken = "ghp_secret0000"', "must name where the secret is"),
+        ('repository = "acme/shop"\napp = "1"', "app goes with"),
+        ('repository = "acme/shop"\napp = "1"\napp_key = "file:k"\ntoken = "env:T"', "app goes"),
+        ('kind = "git"', "plain git needs its address"),
+        ('kind = "git"\nremote = "https://me:pw@host/x.git"', "without a token in it"),
+        ('kind = "git"\nremote = "--upload-pack=x"', "remote must be an address for git"),
+        ('kind = "svn"', "kind must be one of github, gitlab, git"),
+    ],
+)
+def test_a_code_host_that_is_wrong(tmp_path, lines, wrong):
+    """One message, with the place and the fix, without a secret."""
+    with pytest.raises(UsageError, match=wrong) as caught:
+        load(tmp_path, f"[fleet.forge]\n{lines}\n")
+    assert "leadhand.toml" in str(caught.value)
+    assert "ghp_secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("lines", "name"),
+    [
+        ('repository = "acme/shop"\ntoken = "env:T"', "github.com/acme/shop"),
+        ('repository = "a/b"\ntoken = "env:T"\napi = "https://git.x/api/v3"', "git.x/a/b"),
+        ('repository = "a/b"\napp = "1"\napp_key = "file:k"', "github.com/a/b"),
+        ('kind = "gitlab"\nrepository = "a/b/c"\ntoken = "env:T"', "gitlab.com/a/b/c"),
+        ('kind = "git"\nremote = "git@host:a/b.git"', "host:a/b.git"),
+    ],
+)
+def test_a_code_host_is_opened(tmp_path, lines, name):
+    """Each kind has its client, which sends nothing yet."""
+    forge = fleet_of(load(tmp_path, f"[fleet.forge]\n{lines}\n")).forge
+    assert forge is not None
+    assert open_forge(forge).name == name

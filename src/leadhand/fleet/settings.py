@@ -60,6 +60,8 @@ from leadhand.core.durations import seconds
 from leadhand.core.wording import shown
 from leadhand.errors import UsageError
 from leadhand.fleet.boundaries import Sharing
+from leadhand.fleet.forge.settings import ForgeTable
+from leadhand.settings.notify import referenced_files, with_folder
 from leadhand.settings.sections import Section, Trusted, detail_text
 
 if TYPE_CHECKING:
@@ -339,6 +341,8 @@ class FleetTable(TableSchema):
     """Hosts that a planner that is a command may contact. Default: none."""
     changelog: Inside = ""
     """The file that gets an entry when an epic is done. Default: none."""
+    forge: ForgeTable | None = None
+    """The code host with issues, pull requests and CI, a table `[fleet.forge]`."""
 
 
 class CoderTable(TableSchema, kw_only=True):
@@ -428,6 +432,8 @@ def fleet_settings(given: Mapping[str, Any], folders: Mapping[str, Path]) -> Fle
                 made[key] = folders[dotted] / value
             elif key == "readable":
                 made[key] = tuple(folders[dotted] / each for each in value)
+            elif key == "forge":
+                made[key] = with_folder(value, folders[dotted])
     coders = {key.partition(".")[2]: each for key, each in given.items() if key[:7] == "coders."}
     return FleetSettings(**made, coders=coders)
 
@@ -440,6 +446,8 @@ def fleet_rows(settings: FleetSettings) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     if isinstance(value, Path):
         return str(value)
+    if isinstance(value, ForgeTable):
+        return f"{value.kind} {value.repository or value.remote}"
     if isinstance(value, tuple):
         return [_plain(each) for each in value]
     # Of variables only the names: a value may be a secret.
@@ -483,6 +491,9 @@ def _trusted(settings: Settings, fleet: FleetSettings) -> Trusted:
             yield f"fleet {key}", f"fleet.{key}", " ".join(command), ""
     if fleet.pull_request:
         yield "pull request", "fleet.pull_request", " ".join(fleet.pull_request), ""
+    if fleet.forge is not None:
+        name = f"{fleet.forge.kind} {fleet.forge.repository or fleet.forge.remote}"
+        yield "code host", "fleet.forge", name, detail_text(msgspec.to_builtins(fleet.forge))
     for name, coder in fleet.coders.items():
         detail = {
             "command": list(coder.command),
@@ -498,7 +509,13 @@ def _without(fleet: FleetSettings, kinds: Mapping[str, set[str]]) -> FleetSettin
     """Return the settings without coders that are not trusted."""
     gone = {name.partition(",")[0] for name in kinds.get("coder", ())}
     kept = {name: each for name, each in fleet.coders.items() if name not in gone}
-    return msgspec.structs.replace(fleet, coders=kept)
+    forge = None if "code host" in kinds else fleet.forge
+    return msgspec.structs.replace(fleet, coders=kept, forge=forge)
+
+
+def _private(fleet: FleetSettings) -> list[Path]:
+    """Return the files with the token and the keys of the code host."""
+    return referenced_files(fleet.forge) if fleet.forge is not None else []
 
 
 SECTION = Section(
@@ -508,5 +525,6 @@ SECTION = Section(
     rows=fleet_rows,
     trusted=_trusted,
     without=_without,
+    private=_private,
     has_workers=lambda fleet: bool(fleet.coders),
 )

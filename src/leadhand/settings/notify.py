@@ -142,17 +142,18 @@ class NotifyTable(TableSchema):
 def notify_settings(read: Mapping[str, Any], folders: Mapping[str, Path]) -> NotifyTable:
     """Return `[notify]`; files of secrets are relative to the file that names them."""
     given = {
-        each.name: _with_folder(read[f"notify.{each.name}"], folders[f"notify.{each.name}"])
+        each.name: with_folder(read[f"notify.{each.name}"], folders[f"notify.{each.name}"])
         for each in fields(NotifyTable)
         if f"notify.{each.name}" in read
     }
     return NotifyTable(**given)
 
 
-def _with_folder(value: Any, folder: Path) -> Any:
+def with_folder(value: Any, folder: Path) -> Any:
+    """Return a value, or a table, with `file:` references that are relative to `folder`."""
     if isinstance(value, TableSchema):
         known = {each.name: getattr(value, each.name) for each in fields(value)}
-        return replace(value, **{name: _with_folder(each, folder) for name, each in known.items()})
+        return replace(value, **{name: with_folder(each, folder) for name, each in known.items()})
     if isinstance(value, str) and value.startswith("file:"):
         return f"file:{folder / Path(value.removeprefix('file:')).expanduser()}"
     return value
@@ -161,7 +162,12 @@ def _with_folder(value: Any, folder: Path) -> Any:
 def secret_files(notify: NotifyTable) -> list[Path]:
     """Return the files that hold secrets of channels."""
     tables = [notify, *(table for table in (notify.email, notify.slack, notify.ntfy) if table)]
-    texts = (getattr(table, each.name) for table in tables for each in fields(table))
+    return [path for table in tables for path in referenced_files(table)]
+
+
+def referenced_files(table: TableSchema) -> list[Path]:
+    """Return the files that the keys of one table refer to as secrets."""
+    texts = (getattr(table, each.name) for each in fields(table))
     named = (text for text in texts if isinstance(text, str) and text.startswith("file:"))
     return [Path(text.removeprefix("file:")) for text in named]
 

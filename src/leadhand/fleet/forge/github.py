@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import msgspec
 
@@ -21,9 +21,16 @@ from leadhand.fleet.forge.errors import (
     ForgeNotFound,
     ForgeRateLimited,
     ForgeRefused,
-    ForgeTransient,
 )
-from leadhand.fleet.forge.http import AnswerLost, ForgeClient, TokenCredential
+from leadhand.fleet.forge.http import (
+    AnswerLost,
+    ForgeClient,
+    TokenCredential,
+    git_access_for,
+    one_line,
+    web_origin,
+    worst_by_name,
+)
 from leadhand.fleet.forge.port import (
     ACCESS,
     LOG_MAX,
@@ -52,7 +59,7 @@ from leadhand.fleet.forge.port import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from leadhand.fleet.forge.http import Credential, Pace
@@ -64,7 +71,6 @@ LOG_HOSTS = ("blob.core.windows.net", "githubusercontent.com")
 OFFERS: frozenset[Capability] = frozenset(
     ("issues", "pulls", "checks", "reviews", "merge", "queue")
 )
-TITLE_MAX = 250
 LOOKS_MAX = 5
 RENEW_S = 300.0
 """How long before its end the token of an app is replaced."""
@@ -92,16 +98,6 @@ STATUS: dict[str, CheckStatus] = {
     "error": "failed",
     "pending": "running",
 }
-WORST: tuple[CheckStatus, ...] = (
-    "failed",
-    "cancelled",
-    "running",
-    "queued",
-    "passed",
-    "neutral",
-    "skipped",
-)
-"""Of checks with one name, the first of these counts."""
 MERGE_STATES: dict[str, tuple[ConflictReason, str]] = {
     "dirty": ("conflicts", "it conflicts with its base"),
     "blocked": ("blocked", "a required review or check is missing"),
@@ -358,6 +354,7 @@ class GitHub:
         *,
         api: str = API,
         account: str = "",
+        remote: str = "",
         pace: Pace | None = None,
         certificates: Path | None = None,
         log_hosts: tuple[str, ...] = LOG_HOSTS,
@@ -366,10 +363,10 @@ class GitHub:
 
         - `repository`: as in `acme/shop`.
         - `account`: our own account, for tokens that cannot ask for it (those of workflows).
+        - `remote`: the address for git, if it is not the host's own.
         """
-        parts = urlsplit(api)
-        host = "github.com" if parts.hostname == "api.github.com" else parts.hostname or ""
-        self._web = f"{parts.scheme}://{host}" + (f":{parts.port}" if parts.port else "")
+        self._web, host = web_origin(api)
+        self._remote = remote
         self.name = f"{host}/{repository}"
         self._owner, _, self._short = repository.partition("/")
         self._credential, self._account_setting = credential, account
@@ -443,11 +440,8 @@ class GitHub:
     async def git_access(self) -> GitAccess:
         """Return the address for git, and how a process of git signs in."""
         signed = (await self._credential.headers())["authorization"].partition(" ")[2]
-        word = base64.b64encode(f"x-access-token:{signed}".encode()).decode()
-        return GitAccess(
-            url=f"{self._web}/{self._owner}/{self._short}.git",
-            env=git_header(self._web, f"Authorization: Basic {word}"),
-        )
+        repository, word = f"{self._owner}/{self._short}", f"x-access-token:{signed}"
+        return git_access_for(self._remote, self._web, repository, word)
 
     # --- issues ---
 
@@ -678,8 +672,7 @@ class GitHub:
         said = self._http.hide(clean_text(data.decode("utf-8", "replace"), 300))
         passing = ("Base branch was modified", "already in progress", "try the merge again")
         if now.mergeable is None or any(each in said for each in passing):
-            at = self._http.pace.now() + self._http.pace.pause_s
-            raise ForgeTransient(self.name, what, "GitHub is still computing it", at)
+            raise self._http.transient(what, "GitHub is still computing it")
         if "merge queue" in said:
             raise ForgeConflict(
                 self.name, what, "its base takes changes from the merge queue only", "blocked"
@@ -719,8 +712,7 @@ class GitHub:
         try:
             data = await self._graphql(QUEUE_QUERY, given, what)
         except AnswerLost:  # a query writes nothing
-            at = self._http.pace.now() + self._http.pace.pause_s
-            raise ForgeTransient(self.name, what, "it did not answer", at) from None
+            raise self._http.transient(what, "it did not answer") from None
         pull = (data.get("repository") or {}).get("pullRequest")
         if not isinstance(pull, dict):
             raise ForgeNotFound(self.name, what, "there is no such pull request")
@@ -900,31 +892,6 @@ class GitHub:
             mergeable=each.mergeable,
             key=self._key(us, each.user, each.body),
         )
-
-
-def git_header(origin: str, header: str) -> dict[str, str]:
-    """Return variables with which git sends a header to one origin only, and asks nobody."""
-    return {
-        "GIT_CONFIG_COUNT": "1",
-        "GIT_CONFIG_KEY_0": f"http.{origin}/.extraHeader",
-        "GIT_CONFIG_VALUE_0": header,
-        "GIT_TERMINAL_PROMPT": "0",
-    }
-
-
-def one_line(title: str) -> str:
-    """Return a title in one line, not too long and never empty."""
-    return " ".join(clean_text(title).split())[:TITLE_MAX] or "Untitled"
-
-
-def worst_by_name(found: Iterable[Check]) -> tuple[Check, ...]:
-    """Return one check for each name: a workflow that ran twice passed if both did."""
-    kept: dict[str, Check] = {}
-    for each in found:
-        old = kept.get(each.name)
-        if old is None or WORST.index(each.status) < WORST.index(old.status):
-            kept[each.name] = each
-    return tuple(kept[name] for name in sorted(kept))
 
 
 def _login(user: _User | None) -> str:

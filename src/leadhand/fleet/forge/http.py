@@ -16,6 +16,7 @@ The laws:
 from __future__ import annotations
 
 import asyncio
+import base64
 import email.utils
 import json
 import random
@@ -39,13 +40,16 @@ from leadhand.fleet.forge.errors import (
     ForgeRefused,
     ForgeTransient,
 )
-from leadhand.fleet.forge.port import LOG_MAX, RateLimit, clean_text
+from leadhand.fleet.forge.port import LOG_MAX, GitAccess, RateLimit, clean_text
 from leadhand.models.secret_patterns import scrub
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     import httpx2
+
+    from leadhand.fleet.forge.port import Check, CheckStatus
 
 T = TypeVar("T")
 
@@ -61,6 +65,17 @@ REDIRECTS_MAX = 3
 RESET_MAX_S = 7200.0
 """The longest limit that is believed; GitHub's and GitLab's end within an hour."""
 SAID_CHARS = 300
+TITLE_MAX = 250
+WORST: tuple[CheckStatus, ...] = (
+    "failed",
+    "cancelled",
+    "running",
+    "queued",
+    "passed",
+    "neutral",
+    "skipped",
+)
+"""Of checks with one name, the first of these counts."""
 CACHED_ANSWERS = 500
 CACHED_BYTES = 32 << 20
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -450,6 +465,10 @@ class ForgeClient:
             self.pace.now() + self.pace.secondary_s,
         )
 
+    def transient(self, what: str, text: str) -> ForgeTransient:
+        """Return an error after which the operation may be repeated soon."""
+        return ForgeTransient(self.name, what, text, self.pace.now() + self.pace.pause_s)
+
     # --- inside ---
 
     async def _exchange(
@@ -681,8 +700,7 @@ class ForgeClient:
         # Not the text of the error alone: it may be empty, and may hold an address.
         said = self.hide(clean_text(str(error), SAID_CHARS)) or "no answer"
         kind = "it took too long" if isinstance(error, TimeoutError) else said
-        at = self.pace.now() + self.pace.pause_s
-        raise ForgeTransient(self.name, what, f"{kind} ({type(error).__name__})", at) from None
+        raise self.transient(what, f"{kind} ({type(error).__name__})") from None
 
     def _unreadable(self, what: str) -> NoReturn:
         raise ForgeInvalid(
@@ -713,6 +731,47 @@ class ForgeClient:
         for secret in self._credential.secrets():
             text = text.replace(secret, "***")
         return scrub(text)
+
+
+def git_access_for(remote: str, web: str, repository: str, word: str) -> GitAccess:
+    """Return the access of git to a repository.
+
+    - `remote`: the address that the settings name; empty: the host's own by HTTP.
+    - `web`: the origin of the host; `word`: name and token. Git sends them to this origin only; for
+      another address it signs in as the user configured.
+    """
+    url = remote or f"{web}/{repository}.git"
+    coded = base64.b64encode(word.encode()).decode()
+    env = {"GIT_TERMINAL_PROMPT": "0"}
+    if _is_origin(url, origin_of(web)):
+        env |= {
+            "GIT_CONFIG_COUNT": "1",
+            "GIT_CONFIG_KEY_0": f"http.{web}/.extraHeader",
+            "GIT_CONFIG_VALUE_0": f"Authorization: Basic {coded}",
+        }
+    return GitAccess(url=url, env=env)
+
+
+def web_origin(api: str) -> tuple[str, str]:
+    """Return the origin of the pages of a host, and its name, from the address of its API."""
+    parts = urlsplit(api)
+    host = "github.com" if parts.hostname == "api.github.com" else parts.hostname or ""
+    return f"{parts.scheme}://{host}" + (f":{parts.port}" if parts.port else ""), host
+
+
+def one_line(title: str) -> str:
+    """Return a title in one line, not too long and never empty."""
+    return " ".join(clean_text(title).split())[:TITLE_MAX] or "Untitled"
+
+
+def worst_by_name(found: Iterable[Check]) -> tuple[Check, ...]:
+    """Return one check for each name: a workflow that ran twice passed if both did."""
+    kept: dict[str, Check] = {}
+    for each in found:
+        old = kept.get(each.name)
+        if old is None or WORST.index(each.status) < WORST.index(old.status):
+            kept[each.name] = each
+    return tuple(kept[name] for name in sorted(kept))
 
 
 def _is_origin(url: str, origin: tuple[str, str, int]) -> bool:

@@ -48,6 +48,8 @@ LOG_MAX = 64 * 1024
 _KEY = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._/:]|-(?!-)){0,119}")
 _MARKER = re.compile(r"<!-- leadhand:([A-Za-z0-9][A-Za-z0-9._/:-]{0,119}) -->\s*\Z")
 _ANY_MARKER = re.compile(r"<!(-+)\s*leadhand\s*:", re.IGNORECASE)
+_COMMAND = re.compile(r"(?m)^([ \t>]*)/(?=[A-Za-z])")
+_MENTION = re.compile(r"@(?=[A-Za-z0-9])")
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 CUT = "\n\n(cut: the text was longer)"
 
@@ -292,9 +294,23 @@ def check_key(key: str) -> str:
     return key
 
 
+def quoted(text: str) -> str:
+    """Return text of others as a quotation that mentions nobody: it would be our mention.
+
+    Other programs obey mentions ("@bot merge") of an account that has our rights.
+    """
+    plain = _MENTION.sub("@\u200b", clean_text(text)).strip()
+    return "\n".join(f"> {line}".rstrip() for line in plain.split("\n"))
+
+
 def with_marker(body: str, key: str) -> str:
-    """Return a text to write: bounded, without markers that it quotes, and with its own."""
+    """Return a text to write: bounded, without markers that it quotes, and with its own.
+
+    A line that begins with a slash and a letter would be a command to GitLab ("/merge") and to bots
+    of GitHub, obeyed with our rights: a space without width goes before it.
+    """
     text = clean_text(_ANY_MARKER.sub(r"&lt;!\1 leadhand:", body)).rstrip()
+    text = _COMMAND.sub("\\1\u200b/", text)
     if len(text) > BODY_MAX:
         text = text[:BODY_MAX] + CUT
     return f"{text}\n\n<!-- leadhand:{check_key(key)} -->"
