@@ -503,11 +503,11 @@ class GitLab:
             await self._http.pace.sleep(self._http.pace.backoff(tries))
         return found
 
-    # --- the merge train ---
+    # --- the merge queue ---
 
     async def enqueue(self, number: int, head: str) -> QueueEntry:
-        """Put a merge request into the merge train, unless it is there."""
-        what = f"put merge request {number} into the merge train"
+        """Put a merge request into the merge queue, unless it is there."""
+        what = f"put merge request {number} into the merge queue"
 
         async def look() -> QueueEntry | None:
             if (await self._raw_pull(number)).sha != head:
@@ -523,8 +523,8 @@ class GitLab:
         return await self._http.write_once(what, look, make)
 
     async def queued(self, number: int) -> QueueEntry | None:
-        """Return the state of a merge request in the merge train, None if it is not there."""
-        what = f"read the merge train for {number}"
+        """Return the state of a merge request in the merge queue, None if it is not there."""
+        what = f"read the merge queue for {number}"
         path = f"{self._project}/merge_trains/merge_requests/{number}"
         answer = await self._http.get(path, what, needs=READ, expect=(404,))
         if answer.status == 404:
