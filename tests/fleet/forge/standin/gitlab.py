@@ -1,0 +1,341 @@
+"""A stand-in for GitLab: one project. Smaller than that for GitHub; the behaviours that differ.
+
+Issues and merge requests have numbers of their own, notes belong to one of them, a second merge
+request of a branch is 409, whether one can be merged is `checking` for a while, and notes whose
+lines begin with a slash are obeyed as commands.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from typing import Any
+
+from tests.fleet.forge.standin.git_host import GitHost, MemoryGit
+from tests.fleet.forge.standin.server import Json, Request, Response, StandIn, Stop, VirtualTime
+
+US, TOKEN = "leadhand-bot", "glpat-standin00000000000001"
+PROJECT = "acme/tools/shop"
+PREFIX = "/projects/acme%2Ftools%2Fshop"
+
+
+class GitLabStandIn(StandIn):
+    """The host; its first methods are what people and CI do."""
+
+    def __init__(self, git: GitHost | None = None, clock: VirtualTime | None = None) -> None:
+        super().__init__(clock)
+        self.git: GitHost = git or MemoryGit()
+        self._ids = itertools.count(1000)
+        self._numbers = {"issues": itertools.count(1), "merge_requests": itertools.count(1)}
+        self.tokens[TOKEN] = US
+        self.users = {US: 1}
+        self.members: dict[str, int] = {US: 30}
+        self.items: dict[tuple[str, int], Json] = {}
+        self.notes: dict[tuple[str, int], list[Json]] = {}
+        self.threads: dict[int, list[Json]] = {}
+        self.label_events: dict[int, list[Json]] = {}
+        self.reviewers: dict[int, dict[str, str]] = {}
+        self.approved: dict[int, list[str]] = {}
+        self.statuses: dict[str, list[Json]] = {}
+        self.traces: dict[int, str] = {}
+        self.train: list[int] = []
+        self.late = 1
+        self.merge_status = "mergeable"
+        self.scopes = "api"
+        self.commands: list[str] = []
+        """Quick actions that were obeyed."""
+        self._routes()
+
+    # --- people and CI ---
+
+    def person(self, name: str) -> Json:
+        return {"username": name, "id": self.users.setdefault(name, len(self.users) + 1)}
+
+    def add_issue(self, title: str, body: str = "", author: str = "ann") -> int:
+        with self.lock:
+            number = next(self._numbers["issues"])
+            self.items["issues", number] = {
+                "iid": number, "title": title, "description": body, "author": self.person(author),
+                "labels": [], "assignees": [], "state": "opened",
+                "updated_at": self.time().replace("Z", ".123Z"), "web_url": "",
+            }  # fmt: skip
+            return number
+
+    def label_issue(self, number: int, label: str, by: str = "ann") -> None:
+        with self.lock:
+            self.items["issues", number]["labels"].append(label)
+            event = {"user": self.person(by), "label": {"name": label}, "action": "add"}
+            self.label_events.setdefault(number, []).append(event)
+
+    def assign_issue(self, number: int, to: str, by: str = "ann") -> None:
+        with self.lock:
+            self.items["issues", number]["assignees"].append(self.person(to))
+            self._add_note("issues", number, f"assigned to @{to}", by)["system"] = True
+
+    def say(self, number: int, body: str, author: str = "ann", kind: str = "issues") -> int:
+        with self.lock:
+            return int(self._add_note(kind, number, body, author)["id"])
+
+    def remark(self, number: int, path: str, line: int, body: str, author: str = "rev") -> str:
+        """Begin a thread on a line."""
+        with self.lock:
+            place = {"new_path": path, "new_line": line}
+            note = {**self._note(body, author), "type": "DiffNote", "position": place}
+            thread = {"id": f"t{next(self._ids)}", "notes": [note]}
+            self.threads.setdefault(number, []).append(thread)
+            return thread["id"]
+
+    def set_status(self, commit: str, name: str, status: str, log: str = "", **more: Any) -> None:
+        with self.lock:
+            ident = next(self._ids)
+            row = {"id": ident, "name": name, "status": status, "description": None, **more}
+            self.statuses.setdefault(commit, []).append(row)
+            self.traces[ident] = log
+
+    # --- routes ---
+
+    def _routes(self) -> None:
+        kind = "{kind}"
+        for method, path, handler in (
+            ("GET", "/user", lambda request: Response(200, self.person(request.user))),
+            ("GET", "/users", self._list_users),
+            ("GET", f"{PREFIX}/members/all/{{ident}}", self._member),
+            ("GET", f"{PREFIX}/issues/{{number}}/resource_label_events", self._list_labels),
+            ("GET", f"{PREFIX}/merge_requests/{{number}}/discussions", self._list_threads),
+            ("GET", f"{PREFIX}/merge_requests/{{number}}/discussions/{{ident}}", self._thread),
+            (
+                "POST",
+                f"{PREFIX}/merge_requests/{{number}}/discussions/{{ident}}/notes",
+                self._answer,
+            ),
+            ("GET", f"{PREFIX}/merge_requests/{{number}}/reviewers", self._list_reviewers),
+            ("GET", f"{PREFIX}/merge_requests/{{number}}/approvals", self._approvals),
+            ("PUT", f"{PREFIX}/merge_requests/{{number}}/merge", self._put_merge),
+            ("POST", f"{PREFIX}/merge_requests", self._post_merge_request),
+            ("GET", f"{PREFIX}/merge_trains/merge_requests/{{number}}", self._in_train),
+            ("POST", f"{PREFIX}/merge_trains/merge_requests/{{number}}", self._to_train),
+            ("GET", f"{PREFIX}/repository/commits/{{sha}}/statuses", self._list_statuses),
+            ("GET", f"{PREFIX}/jobs/{{ident}}/trace", self._trace),
+            ("GET", f"{PREFIX}/{kind}", self._list),
+            ("GET", f"{PREFIX}/{kind}/{{number}}", self._get),
+            ("PUT", f"{PREFIX}/{kind}/{{number}}", self._put),
+            ("GET", f"{PREFIX}/{kind}/{{number}}/notes", self._list_notes),
+            ("POST", f"{PREFIX}/{kind}/{{number}}/notes", self._post_note),
+            ("PUT", f"{PREFIX}/{kind}/{{number}}/notes/{{ident}}", self._put_note),
+            ("DELETE", f"{PREFIX}/{kind}/{{number}}/notes/{{ident}}", self._delete_note),
+        ):
+            self.route(method, path, handler)
+
+    def token_of(self, request: Request) -> str:
+        return request.headers.get("private-token", "")
+
+    def limit_headers(self) -> dict[str, str]:
+        return {
+            "ratelimit-limit": str(self.limit),
+            "ratelimit-remaining": str(max(0, self.remaining)),
+            "ratelimit-reset": str(int(self.reset_at)),
+        }
+
+    def _need_api(self) -> None:
+        if self.scopes != "api":
+            text = "The request requires higher privileges than provided by the access token."
+            stop = Stop(403, "")
+            stop.response.data = {
+                "error": "insufficient_scope", "error_description": text, "scope": "api",
+            }  # fmt: skip
+            raise stop
+
+    def _list_users(self, request: Request) -> Response:
+        name = request.query["username"]
+        return Response(200, [self.person(name)] if name in self.users else [])
+
+    def _member(self, _request: Request, ident: str) -> Response:
+        for name, level in self.members.items():
+            if self.users.get(name) == int(ident):
+                return Response(200, {"access_level": level, "state": "active"})
+        raise Stop(404, "404 Not found")
+
+    def _item(self, kind: str, number: str) -> Json:
+        if not number.isdecimal() or (kind, int(number)) not in self.items:
+            raise Stop(404, "404 Not found")
+        return self.items[kind, int(number)]
+
+    def _list(self, request: Request, kind: str) -> Response:
+        asked = request.query
+        state, since = asked.get("state", "all"), asked.get("updated_after", "")
+        who = asked.get("assignee_username", "")
+        found = [
+            self._shown(kind, number)
+            for (each_kind, number), each in self.items.items()
+            if each_kind == kind
+            and state in ("all", each["state"])
+            and asked.get("source_branch", each.get("source_branch")) == each.get("source_branch")
+            and each["updated_at"] >= since
+            and asked.get("labels", "") in ["", *each["labels"]]
+            and (not who or who in [one["username"] for one in each["assignees"]])
+        ]
+        found.sort(key=lambda each: each["updated_at"])
+        return Response(rows=found[:: -1 if asked.get("sort") == "desc" else 1])
+
+    def _get(self, _request: Request, kind: str, number: str) -> Response:
+        self._item(kind, number)
+        return Response(200, self._shown(kind, int(number), whole=True))
+
+    def _put(self, request: Request, kind: str, number: str) -> Response:
+        self._need_api()
+        item, body = self._item(kind, number), request.body
+        if body.get("state_event") == "close" and item["state"] == "opened":
+            item["state"] = "closed"
+            self.made.append(f"close {number}")
+        item |= {key: body[key] for key in ("title", "description") if key in body}
+        item["updated_at"] = self.time()
+        return Response(200, self._shown(kind, int(number)))
+
+    def _shown(self, kind: str, number: int, *, whole: bool = False) -> Json:
+        item = self.items[kind, number]
+        if kind == "merge_requests" and item["state"] == "opened":
+            head = self.git.head(item["source_branch"])
+            if head != item["sha"]:
+                item |= {"sha": head, "looks": self.late}
+            item["detailed_merge_status"] = "checking" if item["looks"] > 0 else self.merge_status
+            if self.git.conflicts(head, item["target_branch"]) and item["looks"] <= 0:
+                item["detailed_merge_status"] = "conflict"
+            item["looks"] -= int(whole)
+        return dict(item)
+
+    # --- notes ---
+
+    def _note(self, body: str, author: str) -> Json:
+        return {
+            "id": next(self._ids), "type": None, "body": body, "author": self.person(author),
+            "system": False, "created_at": self.time(), "updated_at": self.time(),
+            "resolved": False,
+        }  # fmt: skip
+
+    def _add_note(self, kind: str, number: int, body: str, author: str) -> Json:
+        note = self._note(body, author)
+        self.notes.setdefault((kind, number), []).append(note)
+        return note
+
+    def _obey(self, body: str) -> None:
+        self.commands += re.findall(r"(?m)^/[a-z_]+", body)
+
+    def _list_notes(self, _request: Request, kind: str, number: str) -> Response:
+        return Response(rows=self.notes.get((kind, int(number)), []))
+
+    def _post_note(self, request: Request, kind: str, number: str) -> Response:
+        self._need_api()
+        self._item(kind, number)
+        body = request.body["body"]
+        self._obey(body)
+        self.made.append(f"note {kind} {number} {body.splitlines()[-1]}")
+        return Response(201, self._add_note(kind, int(number), body, request.user))
+
+    def _own_note(self, kind: str, number: str, ident: str) -> Json:
+        for note in self.notes.get((kind, int(number)), []):
+            if note["id"] == int(ident):
+                return note
+        raise Stop(404, "404 Not found")
+
+    def _put_note(self, request: Request, kind: str, number: str, ident: str) -> Response:
+        note = self._own_note(kind, number, ident)
+        self._obey(request.body["body"])
+        note["body"] = request.body["body"]
+        return Response(200, note)
+
+    def _delete_note(self, _request: Request, kind: str, number: str, ident: str) -> Response:
+        self.notes[kind, int(number)].remove(self._own_note(kind, number, ident))
+        return Response(204)
+
+    def _list_labels(self, _request: Request, number: str) -> Response:
+        return Response(rows=self.label_events.get(int(number), []))
+
+    # --- merge requests ---
+
+    def _post_merge_request(self, request: Request) -> Response:
+        self._need_api()
+        body = request.body
+        for each in self.items.values():
+            same = each.get("source_branch") == body["source_branch"]
+            if same and (each["target_branch"], each["state"]) == (body["target_branch"], "opened"):
+                text = f"Another open merge request already exists: !{each['iid']}"
+                raise Stop(409, text)
+        if not self.git.head(body["source_branch"]):
+            raise Stop(400, "source_branch does not exist")
+        number = next(self._numbers["merge_requests"])
+        self._obey(body["description"])
+        self.items["merge_requests", number] = {
+            **{key: body[key] for key in ("source_branch", "target_branch", "title")},
+            "iid": number, "description": body["description"], "labels": [], "assignees": [],
+            "author": self.person(request.user), "state": "opened", "draft": False,
+            "sha": self.git.head(body["source_branch"]), "looks": self.late,
+            "merge_commit_sha": None, "squash_commit_sha": None, "updated_at": self.time(),
+        }  # fmt: skip
+        self.made.append(f"merge request {body['source_branch']}")
+        return Response(201, self._shown("merge_requests", number))
+
+    def _put_merge(self, request: Request, number: str) -> Response:
+        self._need_api()
+        item = self._item("merge_requests", number)
+        shown = self._shown("merge_requests", int(number))
+        if self.members[request.user] < 30:
+            raise Stop(401, "401 Unauthorized")
+        if item["state"] != "opened" or shown["detailed_merge_status"] != "mergeable":
+            raise Stop(405, "405 Method Not Allowed")
+        if request.body.get("sha") != item["sha"]:
+            raise Stop(409, "SHA does not match HEAD of source branch")
+        squash = request.body.get("squash")
+        text = request.body["squash_commit_message" if squash else "merge_commit_message"]
+        made = self.git.merge(item["sha"], item["target_branch"], "merge", text)
+        item |= {"state": "merged", "merge_commit_sha": made}
+        self.made.append(f"merge {number}")
+        return Response(200, dict(item))
+
+    def _in_train(self, _request: Request, number: str) -> Response:
+        if int(number) not in self.train:
+            raise Stop(404, "404 Not found")
+        return Response(200, {"status": "fresh"})
+
+    def _to_train(self, _request: Request, number: str) -> Response:
+        self.train.append(int(number))
+        self.made.append(f"enqueue {number}")
+        return Response(201, [])
+
+    # --- checks and reviews ---
+
+    def _list_statuses(self, _request: Request, sha: str) -> Response:
+        return Response(rows=self.statuses.get(sha, []))
+
+    def _trace(self, _request: Request, ident: str) -> Response:
+        if not self.traces.get(int(ident)):
+            raise Stop(404, "404 Not found")
+        return Response(200, self.traces[int(ident)].encode())
+
+    def _list_reviewers(self, _request: Request, number: str) -> Response:
+        found = self.reviewers.get(int(number), {})
+        rows = [{"user": self.person(name), "state": state} for name, state in found.items()]
+        return Response(rows=rows)
+
+    def _approvals(self, _request: Request, number: str) -> Response:
+        names = self.approved.get(int(number), [])
+        return Response(200, {"approved_by": [{"user": self.person(name)} for name in names]})
+
+    def _list_threads(self, _request: Request, number: str) -> Response:
+        return Response(rows=self.threads.get(int(number), []))
+
+    def _thread(self, _request: Request, number: str, ident: str) -> Response:
+        for each in self.threads.get(int(number), []):
+            if each["id"] == ident:
+                return Response(200, each)
+        raise Stop(404, "404 Not found")
+
+    def _answer(self, request: Request, number: str, ident: str) -> Response:
+        thread = self._thread(request, number, ident).data
+        body = request.body["body"]
+        self._obey(body)
+        self.made.append(f"reply {ident} {body.splitlines()[-1]}")
+        thread["notes"].append(self._note(body, request.user))
+        return Response(201, thread["notes"][-1])
+
+    def signature(self, secret: str, body: bytes) -> dict[str, str]:
+        return {"x-gitlab-token": secret}
