@@ -46,10 +46,10 @@ docs: dev-env docs-env ## build the documentation site: build/site/index.html
 pictures: dev-env ## make the pictures of the documentation from real runs
 	@$(BIN)/python scripts/pictures.py $(ARGS)
 
-image: run-env ## build the image of deploy/Dockerfile, with docker, podman or buildah
+image: python ## build the image of deploy/Dockerfile, with docker, podman or buildah
 	@$(PYTHON) scripts/image.py build
 
-image-rootfs: run-env ## build it on Debian's packages (mmdebstrap), run it by podman and check it; minutes
+image-rootfs: python ## build it on Debian's packages (mmdebstrap), run it by podman and check it; minutes
 	@$(PYTHON) scripts/image.py rootfs
 
 bench: dev-env ## measure, beside the peers, in one run
@@ -112,6 +112,7 @@ lock: python ## resolve the requirements again, with hashes
 	$(COMPILE) --output-file requirements/lock.txt requirements/lock.in
 
 clean: ## remove environments, caches and builds
+	@test ! -d build/image || $(PYTHON) scripts/image.py clean
 	@rm -rf .venv .venv-bench .venv-coders .venv-deploy .venv-docs .venv-lock .venv-model .venv-node .venv-postgres .venv-suite .venv-temporal .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -1,21 +1,28 @@
-"""Build the image of deploy/Dockerfile: `python3 scripts/image.py build|rootfs`.
+"""Build the image of deploy/Dockerfile: `python3 scripts/image.py build|rootfs|clean`.
 
     build     with docker, podman or buildah, on the base image that the Dockerfile names
     rootfs    on a base of Debian's packages (mmdebstrap), for machines that can pull no image;
               then podman runs the image as its own user, with a read-only root, and it is checked
+    clean     remove what `rootfs` keeps in build/image: the base and the layers of the image
 
-Standard library only. `rootfs` takes minutes, and needs root or a user with subordinate ids.
+Standard library only. `rootfs` takes minutes the first time, and needs root or a user with
+subordinate ids.
 """
 
+import hashlib
 import json
 import os
 import resource
+import shlex
 import shutil
+import socket
+import stat
 import subprocess
 import sys
 import tempfile
 import time
 import tomllib
+import urllib.request
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -23,13 +30,25 @@ DOCKERFILE = "deploy/Dockerfile"
 SUITE = "bookworm"
 PACKAGES = "python3,python3-venv,python-is-python3,ca-certificates"
 """What the Dockerfile takes from its base image: `python` with `venv`, and certificates."""
+MERGED = "/usr/share/mmdebstrap/hooks/merged-usr"
+"""mmdebstrap's way to merge /usr at once; without it a package does, which needs all of perl."""
+LEFT_OUT = ("doc", "info", "locale", "man")
+"""Folders of /usr/share that no process of a container reads; licences stay."""
 CERTIFICATES = Path("/etc/ssl/certs")
+CACHE = ROOT / "build" / "image"
+BASE_HOURS = 24
+"""How long a base is used again: then Debian may have corrections that are not in it."""
+DRIVERS = ("overlay", "vfs")
+"""Drivers of podman's storage, in the order in which they are tried. vfs copies the whole image for
+every container."""
 RUNTIMES = ("", "crun", "runc")
 """Runtimes of podman, in the order in which they are tried; "" is podman's own choice."""
 FORMAT = ("--format", "docker")
 LIMIT = 4096
 """Open files, and processes, of a container: podman has lower limits than this process may have."""
-STOP_SECONDS = 30
+COMPOSE = "deploy/compose.yaml"
+PORT = 8787
+STOP_SECONDS = 60
 READY_SECONDS = 120
 
 
@@ -97,12 +116,30 @@ def build() -> None:
 
 
 class Podman:
-    """podman with storage of its own, so that nothing of it stays on the machine."""
+    """podman with storage of its own: layers are used again, and it does not see other images.
+
+    `folder` holds what ends with a container. podman wants one short path for it, always the same.
+    """
 
     def __init__(self, folder: Path) -> None:
-        self._base = ["podman", "--root", str(folder / "storage"), "--runroot", str(folder / "run")]
-        self._base += ["--storage-driver", "vfs", "--cgroup-manager", "cgroupfs"]
+        storage = CACHE / "storage"
+        self._base = ["podman", "--root", str(storage), "--runroot", str(folder)]
+        self._base += ["--cgroup-manager", "cgroupfs"]
+        self.driver = self._driver(storage)
+        self._base += ["--storage-driver", self.driver]
         self.limits = limits()
+
+    def _driver(self, storage: Path) -> str:
+        """Return the first driver that can be used here. Raise `Missing` with every reason."""
+        reasons = []
+        for driver in DRIVERS:
+            done = quiet([*self._base, "--storage-driver", driver, "info"])
+            if done.returncode == 0:
+                return driver
+            reasons.append(f"{driver}: {last_line(done.stderr)}")
+            # podman does not open a store with another driver than the first one that tried it.
+            remove(storage)
+        raise Missing(f"podman can store no image here ({'; '.join(reasons)})")
 
     def command(self, *args: str) -> list[str]:
         """The arguments of a podman command."""
@@ -116,11 +153,12 @@ class Podman:
                 reasons.append(f"{runtime} is not installed")
                 continue
             chosen = ["--runtime", runtime] if runtime else []
-            trial = [*self._base, *chosen, "run", *self.limits, *CONFINED, image, "true"]
-            done = subprocess.run(trial, capture_output=True, text=True, check=False)
+            done = quiet([*self._base, *chosen, "run", *self.limits, *CONFINED, image, "true"])
             if done.returncode == 0:
                 self._base += chosen
-                say(f"podman starts containers with {runtime or 'its default runtime'}")
+                who = "root" if os.getuid() == 0 else "a user without rights"
+                how = f"{runtime or 'its default runtime'}, storage {self.driver}"
+                say(f"podman of {who} starts containers with {how}")
                 return
             reasons.append(f"{runtime or 'default runtime'}: {last_line(done.stderr)}")
         raise Missing(f"podman can start no container here ({'; '.join(reasons)})")
@@ -140,46 +178,114 @@ def limits() -> list[str]:
     return found
 
 
+def lacking() -> list[str]:
+    """Return the Debian packages that `rootfs` needs and this machine does not have."""
+    wanted = {"mmdebstrap": "mmdebstrap", "podman": "podman"}
+    if os.getuid():
+        wanted["newuidmap"] = "uidmap"
+    found = [package for name, package in wanted.items() if shutil.which(name) is None]
+    # One is enough, and which one works depends on the cgroups of the machine; podman brings crun.
+    return found if shutil.which("runc") or shutil.which("crun") else [*found, "runc"]
+
+
 def rootfs() -> None:
     """Make a base from Debian's packages, build the Dockerfile on it, and check the image."""
-    wanted = {"mmdebstrap": "mmdebstrap", "podman": "podman", "runc": "runc"}
-    lacking = [package for name, package in wanted.items() if shutil.which(name) is None]
-    if lacking:
+    if packages := lacking():
         raise Missing(
-            f"{', '.join(lacking)}: not installed. Fix: apt-get install {' '.join(lacking)}"
+            f"{', '.join(packages)}: not installed. Fix: apt-get install {' '.join(packages)}"
         )
-    folder = Path(tempfile.mkdtemp(prefix="leadhand-image-"))
+    CACHE.mkdir(parents=True, exist_ok=True)
+    began = time.monotonic()
+    say(f"1 of 4: a base of Debian {SUITE}")
+    base = debian()
+    took(began, "base")
+    say("2 of 4: import the base, and find a runtime that works here")
+    podman, started = Podman(short_folder()), time.monotonic()
+    name = f"localhost/{base.stem}:1"
+    if quiet(podman.command("image", "exists", name)).returncode:
+        run(podman.command("import", str(base), name))
+    podman.choose(name)
+    took(started, "import")
+    started, image = time.monotonic(), f"localhost/leadhand:{version()}"
+    say(f"3 of 4: build {DOCKERFILE}")
+    # buildah keeps the cache of `RUN --mount=type=cache` in the folder of temporary files.
+    run(build_command(podman, name, image), TMPDIR=str(CACHE))
+    took(started, "build")
+    started = time.monotonic()
+    say("4 of 4: run the image, and check what it does")
     try:
-        _rootfs(folder)
+        check(podman, image)
+        serve(podman, image)
+        compose(podman)
     finally:
-        # podman's files belong to other users of its namespace, if it is not run by root.
-        undo = ["podman", "unshare", "rm", "-rf"] if os.getuid() else ["rm", "-rf"]
-        subprocess.run([*undo, str(folder)], check=False)
+        # What is left if a check failed: layers stay for the next build.
+        quiet(podman.command("rm", "--all", "--force", "--time", "0"))
+        quiet(podman.command("volume", "prune", "--force"))
+    took(started, "checks")
+    took(began, "all of it")
 
 
-def _rootfs(folder: Path) -> None:
-    podman, began = Podman(folder), time.monotonic()
-    base = folder / "base.tar"
-    run(["mmdebstrap", "--variant=minbase", f"--include={PACKAGES}", SUITE, str(base)])
-    took(began, f"base of Debian {SUITE}")
-    run(podman.command("import", str(base), "localhost/base:1"))
-    base.unlink()
-    podman.choose("localhost/base:1")
-    began, image = time.monotonic(), f"localhost/leadhand:{version()}"
-    settings = folder / "pip.conf"
+def short_folder() -> Path:
+    """Return a folder for sockets of containers. Raise `Missing` if it belongs to somebody else."""
+    mark = hashlib.sha256(str(ROOT).encode()).hexdigest()[:8]
+    folder = Path(tempfile.gettempdir()) / f"leadhand-image-{os.getuid()}-{mark}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    if found.st_uid != os.getuid() or not stat.S_ISDIR(found.st_mode):
+        raise Missing(f"{folder} belongs to another user. Fix: remove it, or set TMPDIR")
+    return folder
+
+
+def clean() -> None:
+    """Remove everything that `rootfs` keeps."""
+    remove(CACHE)
+    remove(short_folder())
+
+
+def remove(folder: Path) -> None:
+    """Remove a folder of podman, whose files may belong to users of its namespace."""
+    shutil.rmtree(folder, ignore_errors=True)
+    if folder.exists() and os.getuid() and shutil.which("podman"):
+        quiet(["podman", "unshare", "rm", "-rf", str(folder)])
+    if folder.exists():
+        raise Missing(f"{folder} cannot be removed. Fix: remove it as the user who made it")
+
+
+def debian() -> Path:
+    """Return the file of a base system; one of the last hours is used again."""
+    recipe = ["--variant=minbase", f"--include={PACKAGES}"]
+    recipe += [f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in LEFT_OUT]
+    recipe.append("--dpkgopt=path-include=/usr/share/doc/*/copyright")
+    # As in Debian's own images: apt's indexes would be 70 MB of a layer.
+    recipe += [f'--aptopt=Dir::Cache::{name} ""' for name in ("pkgcache", "srcpkgcache")]
+    if Path(MERGED).is_dir():
+        recipe.append(f"--hook-dir={MERGED}")
+    key = hashlib.sha256(json.dumps([SUITE, recipe]).encode()).hexdigest()[:12]
+    base = CACHE / f"base-{key}.tar"
+    if base.exists() and time.time() - base.stat().st_mtime < BASE_HOURS * 3600:
+        say(f"the base of {time.ctime(base.stat().st_mtime)} is used again: {base}")
+        return base
+    for old in CACHE.glob("base-*"):
+        old.unlink()
+    unfinished = base.with_suffix(".new")
+    run(["mmdebstrap", "--format=tar", *recipe, SUITE, str(unfinished)])
+    return unfinished.replace(base)
+
+
+def build_command(podman: Podman, base: str, image: str) -> list[str]:
+    """Return the command that builds the Dockerfile on a base.
+
+    The build gets the certificates of this machine, for networks with an authority of their own.
+    """
+    settings = CACHE / "pip.conf"
     settings.write_text("[global]\ncert = /etc/ssl/certs/ca-certificates.crt\n")
-    # The certificates of this machine, for networks with an authority of their own.
     mounts = ["--volume", f"{settings}:/etc/pip.conf:ro"]
     if CERTIFICATES.is_dir():
         mounts += ["--volume", f"{CERTIFICATES}:{CERTIFICATES}:ro"]
-    run(
-        podman.command(
-            *("build", "--layers=false", "--network", "host", *FORMAT, *podman.limits, *mounts),
-            *("--build-arg", "BASE=localhost/base:1", *arguments(), "-t", image, "."),
-        )
+    return podman.command(
+        *("build", "--layers", "--network", "host", *FORMAT, *podman.limits, *mounts),
+        *("--build-arg", f"BASE={base}", *arguments(), "-t", image, "."),
     )
-    took(began, "image")
-    check(podman, image)
 
 
 def check(podman: Podman, image: str) -> None:
@@ -198,7 +304,6 @@ def check(podman: Podman, image: str) -> None:
         *("run", *podman.limits, *CONFINED, "--entrypoint", "python", image, "-c", WRITES)
     )
     hold("user, and errors of writes outside the volume", output(outside).split(), WRITTEN)
-    serve(podman, image)
 
 
 WRITES = """
@@ -214,33 +319,109 @@ WRITTEN = ["10001", "30", "30", "30", "30"]
 """The user, and EROFS four times."""
 
 
+SETTINGS = """
+[workers.greet]
+command = ["echo", "hello {name}"]
+idempotent = true
+
+[workers.wait]
+command = ["sleep", "{seconds}"]
+"""
+PLAN = """
+steps:
+  - {id: greet, worker: greet, parameters: {name: container}, success_criteria: data.exit_code == 0}
+"""
+SLOW = """
+import glob, json, pathlib, time, urllib.request
+token = pathlib.Path(glob.glob("/var/lib/leadhand/.leadhand/*.token")[0]).read_text().strip()
+step = {"id": "slow", "worker": "wait", "parameters": {"seconds": 5}}
+def ask(path, body=None):
+    data = json.dumps(body).encode() if body else None
+    said = {"Authorization": "Bearer " + token, "Content-Type": "application/json"}
+    request = urllib.request.Request("http://127.0.0.1:8787/api/v1" + path, data, said)
+    return json.load(urllib.request.urlopen(request, timeout=30))
+run = ask("/runs", {"plan": {"steps": [step]}})["run"]
+while not ask("/runs/" + run)["steps"][0].get("attempts"):
+    time.sleep(0.1)
+print(run)
+"""
+"""Starts a run of the server itself, and returns while its step is at work."""
+
+
 def serve(podman: Podman, image: str) -> None:
-    """Start the server, wait for the health check, stop it, and read the log of the next start."""
-    name = "leadhand-check"
+    """Start the server, work with it, stop it in the middle of a step, and start it again."""
+    name, settings = "leadhand-check", CACHE / "config"
+    settings.mkdir(mode=0o755, exist_ok=True)
+    (settings / "config.toml").write_text(SETTINGS)
+    (settings / "plan.yaml").write_text(PLAN)
     confined = [each for each in CONFINED if each != "--rm"]
-    command = podman.command(
-        *("run", "--detach", "--name", name, *podman.limits, *confined),
-        *("--tmpfs", "/tmp", "--volume", "leadhand-check:/var/lib/leadhand", image),  # noqa: S108
+    run(
+        podman.command(
+            *("run", "--detach", "--name", name, *podman.limits, *confined),
+            *("--tmpfs", "/tmp", "--volume", "leadhand-check:/var/lib/leadhand"),  # noqa: S108
+            *("--volume", f"{settings}:/etc/leadhand:ro", image),
+        )
     )
-    run(command)
+    inside = podman.command("exec", name)
+    ready(podman, name)
+    first = output([*inside, "cat", "/proc/1/cmdline"]).split("\0")[0]
+    hold("process 1", first, "/usr/bin/tini")
+    said = output([*inside, "leadhand", "run", "--quiet", "/etc/leadhand/plan.yaml"])
+    hold("a run by exec", json.loads(said)["stdout"], "hello container\n")
+    slow = output([*inside, "python", "-c", SLOW]).strip()
+    run(podman.command("stop", "--time", str(STOP_SECONDS), name))
+    (ended,) = json.loads(output(podman.command("inspect", "--type", "container", name)))
+    hold("exit code after SIGTERM", ended["State"]["ExitCode"], 143)
+    logged = quiet(podman.command("logs", name)).stderr
+    hold("drained by SIGTERM", "SIGTERM: no new steps start" in logged, wanted=True)
+    run(podman.command("start", name))
+    ready(podman, name)
+    runs = json.loads(output([*inside, "leadhand", "ls", "--json"]))
+    found = {each["run"]: each["status"] for each in runs}
+    hold("runs after a new start", sorted(found.values()), ["succeeded", "succeeded"])
+    attempts = json.loads(output([*inside, "leadhand", "show", slow, "--json"]))["steps"]
+    hold("attempts of the step that SIGTERM met", attempts[0]["attempts"], 1)
+    run(podman.command("rm", "--force", "--time", str(STOP_SECONDS), name))
+
+
+def compose(podman: Podman) -> None:
+    """Start deploy/compose.yaml by podman-compose, ask the published port, and end it again."""
+    program = shutil.which("podman-compose")
+    with socket.socket() as trial:
+        taken = trial.connect_ex(("127.0.0.1", PORT)) == 0
+    if program is None or taken:
+        why = f"port {PORT} is in use" if taken else "podman-compose is not installed"
+        say(f"{COMPOSE}: not run, {why}")
+        return
+    own, limited = CACHE / "podman", CACHE / "containers.conf"
+    ulimits = [each for each in podman.limits if each != "--ulimit"]
+    limited.write_text(f"[containers]\ndefault_ulimits = {json.dumps(ulimits)}\n")
+    words = shlex.join(podman.command())
+    own.write_text(f'#!/bin/sh\nexport CONTAINERS_CONF={limited}\nexec {words} "$@"\n')
+    own.chmod(0o700)
+    composed = [program, "--podman-path", str(own), "--file", COMPOSE]
+    try:
+        run([*composed, "up", "--detach"])
+        ready(podman, "deploy_leadhand_1")
+        asked = urllib.request.Request(f"http://127.0.0.1:{PORT}/readyz")
+        with urllib.request.urlopen(asked, timeout=30) as answer:  # noqa: S310
+            hold(f"{COMPOSE}, asked from outside", answer.read(), b"ready\n")
+        outside = podman.command("exec", "deploy_leadhand_1", "python", "-c", WRITES)
+        hold(f"{COMPOSE}, user and writes", output(outside).split(), WRITTEN)
+    finally:
+        quiet([*composed, "down", "--volumes", "--timeout", "20"])
+
+
+def ready(podman: Podman, name: str) -> None:
+    """Wait until the health check of a container holds."""
     health = podman.command("exec", name, "python", "/opt/leadhand/healthcheck.py")
     began = time.monotonic()
-    while subprocess.run(health, capture_output=True, check=False).returncode:
+    while quiet(health).returncode:
         if time.monotonic() - began > READY_SECONDS:
             run(podman.command("logs", name))
             raise Missing("the server in the container did not get ready")
         time.sleep(0.5)
     say(f"the server was ready {time.monotonic() - began:.1f} s after its container started")
-    first = output(podman.command("exec", name, "cat", "/proc/1/cmdline")).split("\0")[0]
-    hold("process 1", first, "/usr/bin/tini")
-    run(podman.command("stop", "--time", str(STOP_SECONDS), name))
-    (ended,) = json.loads(output(podman.command("inspect", "--type", "container", name)))
-    hold("exit code after SIGTERM", ended["State"]["ExitCode"], 143)
-    said = subprocess.run(
-        podman.command("logs", name), capture_output=True, text=True, check=True
-    ).stderr
-    hold("drained by SIGTERM", "SIGTERM: no new steps start" in said, wanted=True)
-    run(podman.command("rm", name))
 
 
 def hold(what: str, found: object, wanted: object) -> None:
@@ -250,11 +431,16 @@ def hold(what: str, found: object, wanted: object) -> None:
     say(f"{what}: {found!r}")
 
 
-def run(command: list[str]) -> None:
+def run(command: list[str], **variables: str) -> None:
     """Run, with what it says; end with its exit code if it fails."""
-    done = subprocess.run(command, cwd=ROOT, check=False)
+    done = subprocess.run(command, cwd=ROOT, env={**os.environ, **variables}, check=False)
     if done.returncode:
         sys.exit(done.returncode)
+
+
+def quiet(command: list[str]) -> subprocess.CompletedProcess[str]:
+    """Run without a word; return how it went."""
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
 def output(command: list[str]) -> str:
@@ -275,10 +461,13 @@ def say(text: str) -> None:
     print(f"leadhand: {text}", file=sys.stderr, flush=True)
 
 
+COMMANDS = {"build": build, "rootfs": rootfs, "clean": clean}
+
+
 def main(wanted: str) -> int:
     """Do what is wanted; 3 if this machine cannot."""
     try:
-        {"build": build, "rootfs": rootfs}[wanted]()
+        COMMANDS[wanted]()
     except Missing as missing:
         say(str(missing))
         return 3
@@ -286,6 +475,6 @@ def main(wanted: str) -> int:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2 or sys.argv[1] not in ("build", "rootfs"):
-        sys.exit("usage: image.py build|rootfs")
+    if len(sys.argv) != 2 or sys.argv[1] not in COMMANDS:
+        sys.exit("usage: image.py build|rootfs|clean")
     sys.exit(main(sys.argv[1]))

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
@@ -247,3 +249,49 @@ def test_a_log_in_a_file_has_one_host():
     assert server["spec"]["strategy"] == {"type": "Recreate"}
     (claim,) = objects("PersistentVolumeClaim")
     assert claim["spec"]["accessModes"] == ["ReadWriteOnce"]
+
+
+# --- the lock of the image -----------------------------------------------------------------------
+
+NOT_IN_THE_IMAGE = {
+    "fleet": "fleets need git and coding agents, which the image does not have",
+    "map": "only a fleet's planner reads the symbols of a repository",
+}
+"""Extras that the image leaves out, and why."""
+
+
+def lock_lags(pyproject, lock, makefile):
+    """Return what the lock of the image lacks of what the project wants, in words."""
+    project = tomllib.loads(pyproject)["project"]
+    extras = project["optional-dependencies"]
+    (recipe,) = [line for line in makefile.splitlines() if "requirements/image.txt" in line]
+    asked = set(re.findall(r"--extra (\S+)", recipe))
+    wanted = set(extras) - set(NOT_IN_THE_IMAGE)
+    lagging = [f"`make lock` does not name the extra {name}" for name in sorted(wanted - asked)]
+    lagging += [f"`make lock` names {name}, which is no extra" for name in asked - set(extras)]
+    pinned = dict(re.findall(r"(?m)^([a-z0-9.-]+)==(\S+)", lock))
+    for text in [*project["dependencies"], *(each for name in wanted for each in extras[name])]:
+        needed = Requirement(text)
+        found = pinned.get(canonicalize_name(needed.name))
+        if found is None or not needed.specifier.contains(found, prereleases=True):
+            lagging.append(f"{text}: image.txt has {found}")
+    return lagging
+
+
+def test_the_lock_of_the_image_has_every_extra():
+    """And it is noticed when one of them is new, newer, or left out of `make lock`."""
+    read = [(ROOT / name).read_text() for name in ("pyproject.toml", "requirements/image.txt")]
+    pyproject, lock, makefile = *read, (ROOT / "Makefile").read_text()
+    assert lock_lags(pyproject, lock, makefile) == [], "run: make lock"
+    assert set(NOT_IN_THE_IMAGE) <= set(
+        tomllib.loads(pyproject)["project"]["optional-dependencies"]
+    )
+    new = pyproject.replace('mcp = ["mcp', 'chat = ["chat-sdk>=1"]\nmcp = ["mcp', 1)
+    assert lock_lags(new, lock, makefile) == [
+        "`make lock` does not name the extra chat",
+        "chat-sdk>=1: image.txt has None",
+    ]
+    newer = re.sub(r"temporalio>=[\d.]+", "temporalio>=99", pyproject)
+    (said,) = lock_lags(newer, lock, makefile)
+    assert said.startswith("temporalio>=99: image.txt has ")
+    assert lock_lags(pyproject, lock, makefile.replace("--extra sign --extra telemetry", ""))
