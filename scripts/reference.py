@@ -52,6 +52,7 @@ from leadhand.workers.declaration import ActionTable, WorkerTable
 from leadhand.workers.functions.decorator import WorkerOptions
 from leadhand.workers.http.declared import HttpTable
 from leadhand.workers.mcp.declared import ServerTable, ToolTable
+from leadhand.workers.mcp.oauth import OAuth
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "reference"
@@ -216,6 +217,7 @@ def settings() -> str:
         parts += _settings_table("workers.NAME", kind, own, heading=False, without=ActionTable)
     parts += _settings_table("agents.NAME", AgentTable)
     parts += _settings_table("mcp.NAME", ServerTable)
+    parts += _settings_table("mcp.NAME.auth", OAuth)
     parts += _settings_table("mcp.NAME.tools.TOOL", ToolTable)
     parts += ["## [context.NAME]", _CONTEXT]
     for name in ("server", "temporal", "fleet"):

@@ -54,7 +54,7 @@ def registry_of(settings: Settings, sources: Iterable[str] | None = None) -> Reg
     if settings.mcp:
         from leadhand.workers.mcp.declared import declared_tools
 
-        tools = partial(declared_tools, left_out=left_out)
+        tools = partial(declared_tools, left_out=left_out, tokens=state_folder(os.environ))
         found += _declared(settings, "mcp", settings.mcp, settings.mcp_folders, tools)
     registry = Registry(found)
     registry.left_out = left_out
@@ -94,7 +94,9 @@ def mcp_servers_of(settings: Settings) -> dict[str, McpServer]:
         "mcp",
         settings.mcp,
         settings.mcp_folders,
-        lambda tables, folder: [*declared_servers(tables, folder).values()],
+        lambda tables, folder: [
+            *declared_servers(tables, folder, state_folder(os.environ)).values()
+        ],
     )
     return {server.name: server for server in made}
 

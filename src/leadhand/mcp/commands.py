@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from leadhand.cli.commands.mcp import tools
+from leadhand.cli.commands.mcp import login, logout, tools
 from leadhand.cli.console import Console
 from leadhand.cli.group import CommandGroup, command
 from leadhand.cli.options import TRUST, actor_of, settings_of, store_option, workers_option
@@ -25,11 +25,15 @@ PORT = 8788
 @click.group(
     "mcp",
     cls=CommandGroup,
-    examples=("leadhand mcp serve", "leadhand mcp tools files --pin"),
+    examples=(
+        "leadhand mcp serve",
+        "leadhand mcp tools files --pin",
+        "leadhand mcp login tickets",
+    ),
     epilog="Every command of this group takes --json.",
 )
 def mcp() -> None:
-    """Serve Leadhand to agents over MCP; list tools of MCP servers."""
+    """Serve Leadhand to agents over MCP; use tools of MCP servers."""
 
 
 @command("serve", "leadhand mcp serve\nleadhand mcp serve --http --port 8788")
@@ -128,4 +132,6 @@ def _loaded(*, over_http: bool) -> Any:
 
 
 mcp.add_command(tools)
+mcp.add_command(login)
+mcp.add_command(logout)
 mcp.add_command(serve)

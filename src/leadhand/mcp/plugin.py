@@ -4,6 +4,6 @@ from leadhand.plugins import CommandPart
 
 COMMAND = CommandPart(
     "leadhand.mcp.commands:mcp",
-    "Serve Leadhand to agents over MCP; list tools of MCP servers",
+    "Serve Leadhand to agents over MCP; use tools of MCP servers",
     "More",
 )

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 PROJECT_FILES = ("leadhand.toml", "pyproject.toml")
 VARIABLE = "LEADHAND_TRUST"
 FILE_BYTES_MAX = 4 << 20
-REACH = ("command", "cwd", "env", "secrets", "set_env", "url", "headers")
+REACH = ("command", "cwd", "env", "secrets", "set_env", "url", "headers", "auth")
 """Keys of `[mcp.NAME]` that determine what is started or contacted, and how."""
 
 

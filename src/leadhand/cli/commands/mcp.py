@@ -1,7 +1,13 @@
-"""`leadhand mcp tools`: the tools of the configured MCP servers, and whether they are as pinned."""
+"""`leadhand mcp tools`, `login` and `logout`: the configured MCP servers, as a client.
+
+`tools` lists their tools and says whether they are as pinned; `login` and `logout` are for those
+behind OAuth.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -12,7 +18,8 @@ from leadhand.cli.console import Console
 from leadhand.cli.group import command
 from leadhand.cli.options import settings_of, trust_option
 from leadhand.cli.rendering.text import clean, count, table
-from leadhand.errors import UsageError
+from leadhand.core.durations import seconds
+from leadhand.errors import Denied, NotAllowed, UsageError, WorkerFailure
 
 if TYPE_CHECKING:
     from leadhand.core.plan.model import Doc
@@ -57,12 +64,7 @@ def tools(console: Console, servers: tuple[str, ...], *, pin: bool) -> int:
     pin it again: descriptions are untrusted text from the server.
     """
     settings = settings_of(executes=console)
-    if not settings.mcp:
-        raise UsageError("no MCP servers are configured. Fix: add [mcp.NAME] to leadhand.toml.")
-    if unknown := sorted(set(servers) - set(settings.mcp)):
-        raise UsageError(
-            f"there is no [mcp.{unknown[0]}]. There are: {', '.join(sorted(settings.mcp))}."
-        )
+    _refuse_unknown(settings, servers)
     looks = compare_pins(settings, servers, pin=pin)
     bad = [each for each in looks if each.problem and not each.warning]
     if console.json:
@@ -89,6 +91,93 @@ def tools(console: Console, servers: tuple[str, ...], *, pin: bool) -> int:
     return 1 if bad else 0
 
 
+def _refuse_unknown(settings: Settings, names: tuple[str, ...]) -> None:
+    """Raise `UsageError` for a server that is not configured."""
+    if not settings.mcp:
+        raise UsageError("no MCP servers are configured. Fix: add [mcp.NAME] to leadhand.toml.")
+    if unknown := sorted(set(names) - set(settings.mcp)):
+        raise UsageError(
+            f"there is no [mcp.{unknown[0]}]. There are: {', '.join(sorted(settings.mcp))}."
+        )
+
+
+@command("login", "leadhand mcp login tickets\nleadhand mcp login tickets --paste")
+@click.argument("name")
+@click.option(
+    "--paste",
+    is_flag=True,
+    help="Paste the address that the browser was sent to, for a browser on another machine.",
+)
+@click.option(
+    "--timeout",
+    default="5m",
+    show_default=True,
+    metavar="DURATION",
+    help="How long the sign-in may take.",
+)
+@trust_option
+def login(console: Console, name: str, timeout: str, *, paste: bool) -> int:
+    """Sign in to an MCP server that wants OAuth.
+
+    NAME is a server of [mcp.NAME] with an `auth` table. The command prints an address; open it in
+    a browser and sign in there. The browser then returns to a port of this machine. Runs use the
+    sign-in and refresh it; when a step says that a sign-in is missing or does not allow a call,
+    sign in again and answer the step's question.
+    """
+    server = _server_of(settings_of(executes=console), name)
+    from leadhand.workers.mcp.connection import sdk
+
+    sdk()
+    from leadhand.workers.mcp.sign_in import LoopbackReturn, PastedReturn, sign_in
+
+    wanted = 0 if server.auth is None else server.auth.redirect_port
+    port = wanted or (0 if server.token_file is None else server.token_file.read().redirect_port)
+    way = PastedReturn(port, _pasted) if paste else LoopbackReturn(port, firm=bool(wanted))
+
+    async def show(url: str) -> None:
+        console.say(f"Open this address in a browser and sign in to {name}:\n\n{clean(url)}\n")
+        if paste:
+            console.say("Then paste the address to which the browser was sent, also if it fails:")
+
+    try:
+        listing = asyncio.run(sign_in(server, way, show, seconds(timeout)))
+    except WorkerFailure as error:
+        kind = NotAllowed if isinstance(error, Denied) else UsageError
+        raise kind(f"mcp {name}: {clean(error)}") from None
+    if console.json:
+        console.document({"server": name, "signed_in": True, "tools": sorted(listing.tools)})
+        return 0
+    console.out(f"{name}: signed in, {count(len(listing.tools), 'tool')}")
+    return 0
+
+
+@command("logout", "leadhand mcp logout tickets")
+@click.argument("name")
+@trust_option
+def logout(console: Console, name: str) -> int:
+    """Forget the sign-in to an MCP server.
+
+    The tokens are deleted on this machine. The authorization server is not told: end the session
+    there too if the tokens may have been seen.
+    """
+    server = _server_of(settings_of(executes=console), name)
+    there = server.token_file is not None and server.token_file.remove()
+    if console.json:
+        console.document({"server": name, "signed_in": False, "was_signed_in": there})
+        return 0
+    console.out(f"{name}: {'signed out' if there else 'was not signed in'}")
+    return 0
+
+
+def _server_of(settings: Settings, name: str) -> McpServer:
+    _refuse_unknown(settings, (name,))
+    return mcp_servers_of(settings)[name]
+
+
+def _pasted() -> str:
+    return sys.stdin.readline()
+
+
 def compare_pins(
     settings: Settings, names: tuple[str, ...] = (), *, pin: bool = False
 ) -> list[LookedAt]:
@@ -102,7 +191,8 @@ def compare_pins(
     looks: list[LookedAt] = []
     for server, answer in zip(chosen, answers, strict=True):
         if isinstance(answer, str):
-            fix = "See that its command or url is right, and that it runs."
+            told = "Fix: " in answer
+            fix = "" if told else "See that its command or url is right, and that it runs."
             looks.append(LookedAt(server.name, "does not answer", answer, fix, answered=False))
             continue
         if pin:

@@ -39,6 +39,7 @@ from leadhand.core.plan.model import Risk
 from leadhand.errors import UsageError
 from leadhand.workers.declaration import Expression
 from leadhand.workers.mcp.definition import worker_name
+from leadhand.workers.mcp.oauth import OAuth
 from leadhand.workers.mcp.pins import FILE, Pins
 from leadhand.workers.mcp.server import McpServer, read_all
 from leadhand.workers.reports import bounded_text
@@ -124,6 +125,8 @@ class ServerTable(TermsTable):
     headers: dict[str, Any] = msgspec.field(default_factory=dict)
     """Headers with values from the environment: `{Authorization = {env = "TOKEN", prefix = "Bearer
     "}}`."""
+    auth: OAuth | None = None
+    """How Leadhand signs in to a server behind OAuth: see [mcp.NAME.auth]."""
     tools: Tools | None = None
     """The tools that become workers: names, or a table for each. Default: all tools."""
     connect_timeout: Seconds = 0.0
@@ -132,16 +135,24 @@ class ServerTable(TermsTable):
     """The largest answer, in bytes. Default: 10 MiB."""
 
 
-def declared_servers(tables: Mapping[str, Any], folder: Path) -> dict[str, McpServer]:
-    """Return the servers of these tables. Raise `UsageError` with every problem in them."""
-    return {name: server for name, (server, _) in _read(tables, folder).items()}
+def declared_servers(
+    tables: Mapping[str, Any], folder: Path, tokens: Path | None = None
+) -> dict[str, McpServer]:
+    """Return the servers of these tables. Raise `UsageError` with every problem in them.
+
+    `folder` is that of the settings, `tokens` the one in which sign-ins are kept.
+    """
+    return {name: server for name, (server, _) in _read(tables, folder, tokens).items()}
 
 
 def declared_tools(
-    tables: Mapping[str, Any], folder: Path, left_out: dict[str, str] | None = None
+    tables: Mapping[str, Any],
+    folder: Path,
+    left_out: dict[str, str] | None = None,
+    tokens: Path | None = None,
 ) -> list[McpTool]:
     """Return the workers of these tables. Servers that are not pinned are asked, all at once."""
-    found = _read(tables, folder)
+    found = _read(tables, folder, tokens)
     asked = [server for server, _ in found.values() if not server.is_known]
     if asked:
         for server, listing in zip(asked, read_all(asked), strict=True):
@@ -170,14 +181,16 @@ def declared_tools(
 Terms = tuple[dict[str, Any], dict[str, dict[str, Any]] | None]
 
 
-def _read(tables: Mapping[str, Any], folder: Path) -> dict[str, tuple[McpServer, Terms]]:
+def _read(
+    tables: Mapping[str, Any], folder: Path, tokens: Path | None
+) -> dict[str, tuple[McpServer, Terms]]:
     problems: list[str] = []
     pins = Pins.read(folder / FILE)
     found: dict[str, tuple[McpServer, Terms]] = {}
     for name, given in tables.items():
         table = Table(f"mcp.{name}", given, problems)
         values = table.read(ServerTable)
-        server = None if values is None else _server(name, table, values, folder, pins)
+        server = None if values is None else _server(name, table, values, folder, pins, tokens)
         if values is not None and server is not None:
             found[name] = (server, _terms_of(values))
     if problems:
@@ -185,8 +198,13 @@ def _read(tables: Mapping[str, Any], folder: Path) -> dict[str, tuple[McpServer,
     return found
 
 
-def _server(
-    name: str, table: Table, values: ServerTable, folder: Path, pins: Pins
+def _server(  # noqa: PLR0913 - the table, and where everything is
+    name: str,
+    table: Table,
+    values: ServerTable,
+    folder: Path,
+    pins: Pins,
+    tokens: Path | None,
 ) -> McpServer | None:
     cwd = folder / values.cwd
     if not cwd.is_dir():
@@ -208,6 +226,8 @@ def _server(
             set_env=values.set_env,
             public=values.public,
             pins=pins,
+            auth=values.auth,
+            tokens=tokens,
             **{key: value for key, value in options.items() if value},
         )
     except UsageError as error:

@@ -22,6 +22,7 @@ Laws
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
 from pathlib import Path
@@ -30,6 +31,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from leadhand.audit.redaction import SECRET_NAME, Redactor, is_kept_out
+from leadhand.codec.tables import read_table
 from leadhand.core.durations import seconds
 from leadhand.errors import LeadhandError, Transient, Unavailable, UsageError, WorkerFailure
 from leadhand.workers.commands.worker import given_values
@@ -40,6 +42,7 @@ from leadhand.workers.mcp.connection import Connection, sdk
 from leadhand.workers.mcp.definition import Definition
 from leadhand.workers.mcp.elicitation import PersonAnswers
 from leadhand.workers.mcp.failures import Overdue, ends_session, failure_of
+from leadhand.workers.mcp.oauth import OAuth, TokenFile, auth_place
 from leadhand.workers.mcp.pins import Pins, reached
 from leadhand.workers.mcp.stdio import Last, ServerProgram, stdio
 from leadhand.workers.mcp.tool import McpTool
@@ -47,6 +50,8 @@ from leadhand.workers.processes.runner import Processes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from leadhand.workers.mcp.authorization import Authorization, MemoryStorage
 
 CONNECT_S = 30.0
 
@@ -67,6 +72,8 @@ class McpServer:
     - `name`: the first part of the names of its tools.
     - `command`: the program and its arguments.
     - `url`, `headers`: the address, and headers as texts or `{"env": NAME, "prefix": …}`.
+    - `auth`: for a server behind OAuth: the keys of `[mcp.NAME.auth]`; `{}` for a person's sign-in.
+    - `tokens`: the folder in which a person's sign-in is kept; without it there is none.
     - `cwd`, `env`, `secrets`, `set_env`, `public`: the working folder and variables of the program,
       as for command workers: names to pass on, names of secrets, variables with values, and names
       whose values may be shown.
@@ -91,6 +98,8 @@ class McpServer:
         connect_timeout: str | float = CONNECT_S,
         max_bytes: int = MAX_BYTES,
         pins: str | Path | Pins | None = None,
+        auth: Mapping[str, Any] | OAuth | None = None,
+        tokens: str | Path | None = None,
     ) -> None:
         self.name = name
         self.command = tuple(command)
@@ -109,6 +118,13 @@ class McpServer:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._connection: Connection | None = None
         self._opening: asyncio.Task[Connection] | None = None
+        self.auth = auth if isinstance(auth, OAuth) or auth is None else read_table(f"mcp {name}: auth", auth, OAuth)
+        self.token_file = (
+            None
+            if self.auth is None or tokens is None or self.auth.grant != "authorization_code"
+            else TokenFile(Path(tokens), name, url, self.cwd)
+        )
+        self._own_token: MemoryStorage | None = None
         self._refuse_nonsense(command)
 
     def _refuse_nonsense(self, command: object) -> None:
@@ -118,6 +134,13 @@ class McpServer:
             raise UsageError(f"mcp {self.name}: needs `command` or `url`, and not both")
         if isinstance(command, str) or not all(isinstance(each, str) for each in self.command):
             raise UsageError(f"mcp {self.name}: command must be a list: the program, its arguments")
+        if self.auth is not None:
+            taken = any(each.name.lower() == "authorization" for each in self._headers)
+            if not self.url or taken:
+                why = "needs `url`" if not self.url else "and headers.Authorization exclude another"
+                raise UsageError(f"mcp {self.name}: auth {why}")
+            if problem := self.auth.problem():
+                raise UsageError(f"mcp {self.name}: auth: {problem}")
         if self.url:
             try:
                 fixed = Url.of(self.url)
@@ -151,19 +174,22 @@ class McpServer:
     @property
     def identity(self) -> str:
         """Return how it is reached: part of every version of its tools."""
-        doc = {
+        doc: dict[str, Any] = {
             "command": self.command,
             "url": self.url,
             "cwd": str(self.cwd) if self.command else "",
             "env": sorted((*self.env, *self.secrets, *self._set_env)),
             "headers": sorted(each.name.lower() for each in self._headers),
         }
+        if self.auth is not None:
+            doc["auth"] = auth_place(self.auth)
         return msgspec.json.encode(doc, order="sorted").decode()
 
     @property
     def secret_names(self) -> tuple[str, ...]:
         """Return the variables whose values must not get into the log."""
         headers = [each.env for each in self._headers if each.env]
+        headers += () if self.auth is None else self.auth.variables
         named = (name for name in self.env if name not in self.public)
         passed = [name for name in named if SECRET_NAME.search(name)]
         return tuple(dict.fromkeys((*headers, *self.secrets, *passed)))
@@ -198,13 +224,19 @@ class McpServer:
         """Learn which tools there are without blocking the loop."""
         await asyncio.to_thread(self.listing)
 
-    async def read(self) -> Listing:
-        """Ask the server over a connection of its own, and close that."""
+    async def read(
+        self, authorization: Authorization | None = None, within_s: float | None = None
+    ) -> Listing:
+        """Ask the server over a connection of its own, and close that. Raise a `WorkerFailure`.
+
+        `authorization`: where tokens come from, if not from the configured place; `within_s`: the
+        time limit of the start, if not the configured one.
+        """
         processes = Processes(f"mcp-{os.getpid()}")
         try:
-            connection = self._made(processes)
+            connection = self._made(processes, authorization)
             try:
-                await connection.open(self._connect_s)
+                await connection.open(within_s or self._connect_s)
                 return Listing(connection.name, connection.definitions, connection.unusable)
             finally:
                 await connection.close()
@@ -296,7 +328,19 @@ class McpServer:
         """Return a redactor for the secrets that this server is given."""
         given = self.given_values.items()
         hidden = {name: value for name, value in given if is_kept_out(name, value)}
-        return Redactor({**hidden, **{n: os.environ.get(n, "") for n in self.secret_names}})
+        named = {name: os.environ.get(name, "") for name in self.secret_names}
+        return Redactor({**hidden, **named, **self._tokens()})
+
+    def _tokens(self) -> dict[str, str]:
+        """Return the tokens that calls carry now, by what they are."""
+        found: dict[str, str] = {}
+        if self._own_token is not None and self._own_token.token is not None:
+            found["token"] = self._own_token.token.access_token
+        if self.token_file is not None:
+            with contextlib.suppress(UsageError):
+                kept = self.token_file.read()
+                found |= {"token": kept.access_token, "refresh_token": kept.refresh_token}
+        return {f"{self.name}.{name}": value for name, value in found.items() if value}
 
     def _told(self, failure: WorkerFailure) -> WorkerFailure:
         text = str(failure)
@@ -344,17 +388,41 @@ class McpServer:
         self._connection = connection
         return connection
 
-    def _made(self, processes: Processes | None) -> Connection:
+    def _authorization(self) -> Authorization | None:
+        """Return where the tokens of a new connection come from; None if it needs none."""
+        if self.auth is None:
+            return None
+        from leadhand.workers.mcp.authorization import (
+            ClientCredentials,
+            MemoryStorage,
+            StoredSignIn,
+        )
+
+        if self.auth.grant == "client_credentials":
+            self._own_token = self._own_token or MemoryStorage()
+            return ClientCredentials(self.url, self.auth, self._own_token)
+        if self.token_file is None:
+            raise UsageError("a person's sign-in needs `tokens`, the folder to keep it in")
+        return StoredSignIn(self.name, self.url, self.auth, self.token_file)
+
+    def _made(
+        self, processes: Processes | None, authorization: Authorization | None = None
+    ) -> Connection:
         sdk()
         if self.url:
-            from leadhand.workers.mcp.http import http
+            from leadhand.workers.mcp.http import OneHostTransport, http
 
             try:
                 for each in self._headers:
                     each.fill({}, os.environ)
-            except (Missing, ValueError) as problem:
+                authorization = authorization or self._authorization()
+            except (Missing, ValueError, UsageError) as problem:
                 raise Unavailable(str(problem)) from None
-            return Connection(lambda _: http(self.url, self._headers, self._max_bytes), "")
+            allow = () if self.auth is None else self.auth.allow
+            edge = OneHostTransport(
+                self.url, self._headers, self._max_bytes, authorization, allow
+            )
+            return Connection(lambda _: http(self.url, edge, self._max_bytes), "")
         assert processes is not None
         last = Last()
         program = ServerProgram(self.command, self.cwd, self._environment())
@@ -396,7 +464,9 @@ def read_all(servers: Sequence[McpServer]) -> list[Listing]:
     """
     answers = ask_all(servers)
     problems = [
-        f"mcp {server.name}: {answer}. Fix: see that it runs; with `leadhand mcp tools --pin` "
+        f"mcp {server.name}: {answer}"
+        if "Fix: " in answer
+        else f"mcp {server.name}: {answer}. Fix: see that it runs; with `leadhand mcp tools --pin` "
         "once, its tools are known without it."
         for server, answer in zip(servers, answers, strict=True)
         if isinstance(answer, str)
