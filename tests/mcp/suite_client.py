@@ -21,6 +21,7 @@ from leadhand import Lead
 from leadhand.errors import UsageError, WorkerFailure
 from leadhand.stores.memory import MemoryStore
 from leadhand.workers.mcp.server import McpServer
+from tests.support.oauth_trial import sign_in
 
 PLAIN = {"string": "x", "integer": 3, "number": 1.5, "boolean": True, "array": [], "object": {}}
 METADATA = "https://conformance-test.local/client-metadata.json"
@@ -60,23 +61,6 @@ def named_issuer(url):
     place = url.replace("/mcp", "/.well-known/oauth-protected-resource/mcp")
     with urllib.request.urlopen(place, timeout=10) as answer:
         return json.load(answer)["authorization_servers"][0]
-
-
-def browse(url):
-    """Open an address as a browser does, and follow where it leads: to our own port."""
-    with urllib.request.urlopen(url, timeout=10) as answer:
-        answer.read()
-
-
-async def sign_in(server):
-    """Sign in as the person that the suite imagines."""
-    from leadhand.workers.mcp.sign_in import LoopbackReturn
-    from leadhand.workers.mcp.sign_in import sign_in as make_sign_in
-
-    async def show(url):
-        asyncio.get_running_loop().run_in_executor(None, browse, url)
-
-    await make_sign_in(server, LoopbackReturn(server.token_file.read().redirect_port), show, 60)
 
 
 class Client:
