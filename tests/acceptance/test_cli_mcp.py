@@ -7,7 +7,9 @@ import sys
 
 import pytest
 
+from tests.support.cli import finished
 from tests.support.mcp_trial import PROGRAM, noted, served
+from tests.support.oauth_trial import browse, guarded
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
@@ -143,3 +145,53 @@ def test_help_and_lint_speak_to_nobody(folder):
         )
         assert done.stdout.splitlines()[-1].strip() == "LOADED", words
     assert not mark.exists()
+
+
+# --- sign-in ----------------------------------------------------------------------------------
+
+
+def signed_in(folder, *words):
+    """Sign in by the command, with a browser that goes where it is sent."""
+    with folder.start("mcp", "login", "trial", *words) as child:
+        line = next(line for line in child.stderr if line.startswith("http"))
+        browse(line.strip())
+        return finished(child)
+
+
+def test_a_person_signs_in_and_runs_use_it(folder):
+    """Refused before; then the token is in one private file, and in no log and no output."""
+    plan = folder.plan({"id": "who", "worker": "trial.whoami"})
+    with guarded() as trial:
+        settings(folder, f'url = "{trial.server}"\nauth = {{allow = ["127.0.0.1:*"]}}')
+        for words in (("run", plan), ("mcp", "tools"), ("doctor",)):
+            done = folder.run(*words)
+            assert done.code != 0, done
+            assert "leadhand mcp login trial" in done.out + done.err, done
+        assert trial.grants() == []
+        done = signed_in(folder, "--json")
+        assert done.code == 0, done
+        assert done.doc == {"server": "trial", "signed_in": True, "tools": ["whoami"]}
+        done = folder.run("run", plan, "--quiet")
+        assert (done.code, done.out) == (0, "called with [secret:trial.token]\n"), done
+        (file,) = (folder.path / ".state" / "leadhand" / "mcp").glob("*.json")
+        assert file.stat().st_mode & 0o777 == 0o600
+        (token,) = trial.valid
+        kept = [each for each in folder.path.rglob("*") if each.is_file() and each != file]
+        assert kept
+        assert all(token.encode() not in each.read_bytes() for each in kept)
+        assert folder.run("mcp", "logout", "trial").out == "trial: signed out\n"
+        assert not file.exists()
+        assert folder.run("mcp", "logout", "trial").out == "trial: was not signed in\n"
+
+
+def test_a_sign_in_that_fails_says_why(folder):
+    with guarded() as trial:
+        settings(folder, f'url = "{trial.server}"\nauth = {{}}')
+        done = folder.run("mcp", "login", "trial")
+        assert done.code == 4, done
+        assert "the sign-in is refused: '127.0.0.1' is a loopback address; to allow" in done.err
+        assert "to `auth.allow`" in done.err
+        settings(folder, f'url = "{trial.server}"')
+        done = folder.run("mcp", "login", "trial")
+        assert (done.code, "has no `auth` table" in done.err) == (2, True), done
+    assert folder.run("mcp", "login", "other").code == 2

@@ -1,6 +1,6 @@
 """What the conformance suite starts as its client: passes the request on to `suite_client.Clients`.
 
-    python -I -S tests/mcp/suite_forward.py SOCKET URL
+python -I -S tests/mcp/suite_forward.py SOCKET URL
 """
 
 import json

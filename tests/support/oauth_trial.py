@@ -24,6 +24,8 @@ class OAuthTrial:
     def __init__(self):
         self.asked = []
         """Method and path of every request; of a token request, with its grant."""
+        self.forms = []
+        """What the token endpoint was sent."""
         self.valid, self.refresh, self.codes = set(), set(), {}
         self.expires_in = 3600
         self.issuers = None
@@ -49,6 +51,7 @@ class OAuthTrial:
         """The answer of the token endpoint."""
         grant = form["grant_type"]
         self.asked.append(f"TOKEN {grant}")
+        self.forms.append(form)
         if self.token_status != 200:
             return self.token_status, {"error": "temporarily_unavailable"}
         if grant == "refresh_token" and form["refresh_token"] in self.refresh:

@@ -64,7 +64,7 @@ async def test_a_person_signs_in_once(trial, tmp_path):
 async def test_a_run_never_signs_in(trial, tmp_path):
     """The step fails, and says what a person has to do; nobody is asked and nothing registered."""
     server = server_of(trial, tmp_path)
-    with pytest.raises(UsageError, match="mcp guarded: .* Fix: leadhand mcp login guarded$"):
+    with pytest.raises(UsageError, match=r"mcp guarded: .* Fix: leadhand mcp login guarded$"):
         await asyncio.to_thread(server.listing)
     with guarded() as other:
         known = await sign_in(server_of(other, tmp_path / "other"))
@@ -147,6 +147,9 @@ async def test_a_program_signs_in_by_itself(trial, tmp_path, monkeypatch):
     report = await called(server)
     assert report.data == "called with [secret:guarded.token]"
     assert trial.grants() == ["client_credentials"]
+    (form,) = trial.forms
+    assert form["client_secret"] == "a secret of the client"  # as its metadata wants it
+    assert form["resource"] == trial.server
     assert list(tmp_path.iterdir()) == []
     trial.valid.clear()
     assert (await called(server)).status == "succeeded"
@@ -176,9 +179,7 @@ async def test_another_project_signs_in_by_itself(trial, signed_in, tmp_path):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     auth = {"allow": ["127.0.0.1:*"]}
-    other = McpServer(
-        name="guarded", url=trial.server, auth=auth, tokens=tmp_path, cwd=elsewhere
-    )
+    other = McpServer(name="guarded", url=trial.server, auth=auth, tokens=tmp_path, cwd=elsewhere)
     other.known(signed_in.listing())
     assert (await called(other)).error.failure_class == "denied"
 
@@ -214,7 +215,11 @@ async def test_only_the_answer_with_our_state_counts():
     async with LoopbackReturn() as way:
         place = f"http://127.0.0.1:{way.port}"
         waiting = asyncio.ensure_future(way.result("right"))
-        for bad in ("/callback?code=x&state=wrong", "/callback?code=x", "/other?state=right&code=x"):
+        for bad in (
+            "/callback?code=x&state=wrong",
+            "/callback?code=x",
+            "/other?state=right&code=x",
+        ):
             with pytest.raises(OSError, match="400"):
                 await asyncio.to_thread(browse, place + bad)
             assert not waiting.done()

@@ -165,9 +165,9 @@ def _doc(model: Any) -> dict[str, Any]:
 
 
 def _use_method(provider: OAuthClientProvider) -> None:
-    """Choose how a client with a secret shows it, by what the authorization server takes."""
+    """Choose how a client with a secret shows it, unless the server that registered it has said."""
     client, server = provider.context.client_info, provider.context.oauth_metadata
-    if client is None or not client.client_secret:
+    if client is None or not client.client_secret or client.token_endpoint_auth_method:
         return
     known = server.token_endpoint_auth_methods_supported if server is not None else None
     usable = [
@@ -188,7 +188,9 @@ class PersonProvider(OAuthClientProvider):
         show: Callable[[str], Awaitable[None]] | None = None,
         wait: Callable[[], Awaitable[AuthorizationCodeResult]] | None = None,
     ) -> None:
-        metadata = OAuthClientMetadata(client_name=CLIENT_NAME, redirect_uris=[AnyUrl(redirect_uri)])
+        metadata = OAuthClientMetadata(
+            client_name=CLIENT_NAME, redirect_uris=[AnyUrl(redirect_uri)]
+        )
         own = auth.client_metadata_url or None
         super().__init__(url, metadata, _FileStorage(file), show, wait, own)
         self._auth, self._file = auth, file
@@ -228,9 +230,7 @@ class PersonProvider(OAuthClientProvider):
     async def _perform_authorization(self) -> httpx2.Request:
         scope = union_scopes(self.context.client_metadata.scope, " ".join(self._auth.scopes))
         self.context.client_metadata.scope = scope or None
-        client = self.context.client_info
-        if client is not None and client.token_endpoint_auth_method is None:
-            _use_method(self)
+        _use_method(self)
         return await super()._perform_authorization()
 
     async def refresh(self, send: Send) -> bool:
@@ -239,9 +239,7 @@ class PersonProvider(OAuthClientProvider):
         Raise `AuthorizationFailed` if it cannot answer now.
         """
         await self._initialize()
-        if self.context.client_info is not None:
-            if self.context.client_info.token_endpoint_auth_method is None:
-                _use_method(self)
+        _use_method(self)
         response = await send(await self._refresh_token())
         if response.status_code >= 500 or response.status_code == 429:
             raise AuthorizationFailed(
@@ -300,7 +298,9 @@ class StoredSignIn:
             kept = self._file.read()
             if kept.access_token != old.access_token:
                 return kept  # by another process
-            provider = PersonProvider(self._url, self._auth, self._file, "http://127.0.0.1/callback")
+            provider = PersonProvider(
+                self._url, self._auth, self._file, "http://127.0.0.1/callback"
+            )
             if await provider.refresh(send):
                 return self._file.read()
             self._file.update(token=None, expires_at=None)
@@ -341,6 +341,11 @@ class SignIn:
 
 
 class _SecretProvider(ClientCredentialsOAuthProvider):
+    async def _initialize(self) -> None:
+        await super()._initialize()
+        if self.context.client_info is not None:
+            self.context.client_info.token_endpoint_auth_method = None  # chosen when it is needed
+
     async def _perform_authorization(self) -> httpx2.Request:
         _use_method(self)
         return await super()._perform_authorization()

@@ -198,7 +198,7 @@ def _read(
     return found
 
 
-def _server(  # noqa: PLR0913 - the table, and where everything is
+def _server(
     name: str,
     table: Table,
     values: ServerTable,

@@ -128,7 +128,9 @@ class OneHostTransport(httpx2.AsyncBaseTransport):
         await self._below.aclose()
 
     async def _token(self) -> str:
-        return "" if self._authorization is None else await self._authorization.token(self._exchange)
+        return (
+            "" if self._authorization is None else await self._authorization.token(self._exchange)
+        )
 
     async def _ready(self, request: httpx2.Request, token: str) -> httpx2.Request:
         """Return the request to a checked address, with the secret headers added."""
@@ -150,7 +152,8 @@ class OneHostTransport(httpx2.AsyncBaseTransport):
                 response = await self._below.handle_async_request(ready)
                 body = await _read(response, SIGN_IN_BYTES)
         except (AddressRefused, ValueError) as error:
-            raise AuthorizationFailed(f"the sign-in is refused: {error}") from None
+            why = str(error).replace("`allow`", "`auth.allow`")
+            raise AuthorizationFailed(f"the sign-in is refused: {why}") from None
         except (httpx2.TransportError, OSError) as error:
             where = f"{request.url.scheme}://{request.url.netloc.decode('ascii')}"
             message = f"no answer of {where}: {error or type(error).__name__}"
@@ -158,9 +161,7 @@ class OneHostTransport(httpx2.AsyncBaseTransport):
         if body is None:
             raise AuthorizationFailed(f"an answer of {request.url.host} is too large")
         headers = [(key, value) for key, value in response.headers.raw if key.lower() not in _CODED]
-        return httpx2.Response(
-            response.status_code, headers=headers, content=body, request=request
-        )
+        return httpx2.Response(response.status_code, headers=headers, content=body, request=request)
 
     async def _pinned(
         self, request: httpx2.Request, guard: Guard, secret: Mapping[str, str], *, private: bool

@@ -255,5 +255,3 @@ def auth_place(auth: OAuth) -> dict[str, Any]:
     """Return what of the table determines how a server is reached: part of its tools' versions."""
     doc = msgspec.to_builtins(auth)
     return {key: value for key, value in doc.items() if key != "redirect_port"}
-
-

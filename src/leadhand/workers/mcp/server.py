@@ -118,7 +118,11 @@ class McpServer:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._connection: Connection | None = None
         self._opening: asyncio.Task[Connection] | None = None
-        self.auth = auth if isinstance(auth, OAuth) or auth is None else read_table(f"mcp {name}: auth", auth, OAuth)
+        self.auth = (
+            auth
+            if isinstance(auth, OAuth) or auth is None
+            else read_table(f"mcp {name}: auth", auth, OAuth)
+        )
         self.token_file = (
             None
             if self.auth is None or tokens is None or self.auth.grant != "authorization_code"
@@ -419,9 +423,7 @@ class McpServer:
             except (Missing, ValueError, UsageError) as problem:
                 raise Unavailable(str(problem)) from None
             allow = () if self.auth is None else self.auth.allow
-            edge = OneHostTransport(
-                self.url, self._headers, self._max_bytes, authorization, allow
-            )
+            edge = OneHostTransport(self.url, self._headers, self._max_bytes, authorization, allow)
             return Connection(lambda _: http(self.url, edge, self._max_bytes), "")
         assert processes is not None
         last = Last()

@@ -146,13 +146,13 @@ def result_of(address: str, state: str) -> AuthorizationCodeResult:
     if not state or not secrets.compare_digest(found.get("state", "").encode(), state.encode()):
         raise ValueError("it does not carry the state of this sign-in")
     if refused := found.get("error"):
-        why = f"{refused}: {found['error_description']}" if "error_description" in found else refused
+        why = (
+            f"{refused}: {found['error_description']}" if "error_description" in found else refused
+        )
         raise AuthorizationFailed(f"the authorization server refused: {bounded_text(why, 300)}")
     if not found.get("code"):
         raise ValueError("it carries no code")
-    return AuthorizationCodeResult(
-        code=found["code"], state=found["state"], iss=found.get("iss")
-    )
+    return AuthorizationCodeResult(code=found["code"], state=found["state"], iss=found.get("iss"))
 
 
 async def sign_in(
