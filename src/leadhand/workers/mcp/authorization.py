@@ -64,6 +64,10 @@ class Authorization(Protocol):
     - `response`: an answer to a call; `token`: the token that the call carried, or "".
     """
 
+    @property
+    def advice(self) -> str:
+        """Return what a person can do if every token is refused, as the end of a message."""
+
     async def token(self, send: Send) -> str:
         """Return a token, or "" for none. Raise `AuthorizationFailed`."""
 
@@ -80,11 +84,6 @@ def refused(response: httpx2.Response) -> httpx2.Response | None:
         return response
     lacks = extract_field_from_www_auth(response, "error") == "insufficient_scope"
     return response if response.status_code == 403 and lacks else None
-
-
-def sign_in_again(name: str, why: str) -> AuthorizationFailed:
-    """Return the failure that sends a person to the command."""
-    return AuthorizationFailed(f"{why}. Fix: leadhand mcp login {name}")
 
 
 async def obtain(provider: OAuthClientProvider, challenge: httpx2.Response, send: Send) -> None:
@@ -105,10 +104,12 @@ async def obtain(provider: OAuthClientProvider, challenge: httpx2.Response, send
     except StopAsyncIteration:
         return
     except OAuthFlowError as error:
-        raise AuthorizationFailed(f"the sign-in failed: {bounded_text(str(error), 500)}") from None
-    except ValueError as error:
         text = bounded_text(str(error), 500)
-        raise AuthorizationFailed(f"the sign-in failed: an answer is malformed: {text}") from None
+        # Why an answer is invalid would be said with a piece of it, which may be a token.
+        text = text.partition(":")[0] if text.startswith("Invalid ") else text
+        raise AuthorizationFailed(f"the sign-in failed: {text}") from None
+    except ValueError:
+        raise AuthorizationFailed("the sign-in failed: an answer is malformed") from None
     finally:
         await flow.aclose()
 
@@ -261,13 +262,14 @@ class StoredSignIn:
     """The token of a person who signed in earlier."""
 
     def __init__(self, name: str, url: str, auth: OAuth, file: TokenFile) -> None:
-        self._name, self._url, self._auth, self._file = name, url, auth, file
+        self._url, self._auth, self._file = url, auth, file
+        self.advice = f". Fix: leadhand mcp login {name}"
 
     async def token(self, send: Send) -> str:
         """Return the kept token, refreshed if it has expired."""
         kept = self._file.read()
         if not kept.access_token:
-            raise sign_in_again(self._name, "a person must sign in to this server")
+            raise self._needs_person("a person must sign in to this server")
         if kept.is_over and kept.refresh_token:
             kept = await self._refreshed(kept, send)
         return kept.access_token
@@ -288,10 +290,13 @@ class StoredSignIn:
         header = response.headers.get("www-authenticate", "")[:4096]
         self._file.update(challenge=Challenge(response.status_code, header))
         if response.status_code == 401:
-            raise sign_in_again(self._name, "the server no longer accepts the sign-in")
+            raise self._needs_person("the server no longer accepts the sign-in")
         scope = bounded_text(extract_scope_from_www_auth(response) or "", 200)
         wanted = f" (scope {scope})" if scope else ""
-        raise sign_in_again(self._name, f"the sign-in does not allow this call{wanted}")
+        raise self._needs_person(f"the sign-in does not allow this call{wanted}")
+
+    def _needs_person(self, why: str) -> AuthorizationFailed:
+        return AuthorizationFailed(f"{why}{self.advice}")
 
     async def _refreshed(self, old: SignedIn, send: Send) -> SignedIn:
         async with self._file.locked():
@@ -304,7 +309,7 @@ class StoredSignIn:
             if await provider.refresh(send):
                 return self._file.read()
             self._file.update(token=None, expires_at=None)
-        raise sign_in_again(self._name, "the sign-in has ended")
+        raise self._needs_person("the sign-in has ended")
 
 
 class SignIn:
@@ -312,6 +317,8 @@ class SignIn:
 
     `refusal` is what a run was refused with, which says what to ask for.
     """
+
+    advice = ""
 
     def __init__(self, provider: PersonProvider, refusal: Challenge | None) -> None:
         self._provider, self._refusal = provider, refusal
@@ -353,6 +360,8 @@ class _SecretProvider(ClientCredentialsOAuthProvider):
 
 class ClientCredentials:
     """The token of a program, got by its own credentials whenever one is needed."""
+
+    advice = ""
 
     def __init__(self, url: str, auth: OAuth, kept: MemoryStorage) -> None:
         scope = " ".join(auth.scopes) or None

@@ -89,8 +89,11 @@ class OneHostTransport(httpx2.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Handle one exchange; a failure of a POST is returned as an answer."""
         if request.method != "POST":
-            token = await self._token()
-            return await self._below.handle_async_request(await self._ready(request, token))
+            try:
+                ready = await self._ready(request, await self._token())
+            except AuthorizationFailed as error:
+                raise httpx2.ConnectError(str(error), request=request) from None
+            return await self._below.handle_async_request(ready)
         sent = False
         try:
             if self._denied is not None:
@@ -110,7 +113,9 @@ class OneHostTransport(httpx2.AsyncBaseTransport):
                 sent = False  # a refused call has no effect
                 await response.aclose()
                 await self._authorization.renew(refusal, token, self._exchange)
-            return _answer(request, edge_error("denied", "the server refuses every token"))
+            assert self._authorization is not None
+            why = f"the server refuses every token{self._authorization.advice}"
+            return _answer(request, edge_error("denied", why, status=401))
         except AuthorizationFailed as error:
             self._denied = None if self._begun else error
             return _answer(request, edge_error(error.failure_class, str(error), sent=False))
