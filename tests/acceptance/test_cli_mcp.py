@@ -91,7 +91,7 @@ def test_pinned_tools_need_no_server_and_must_stay_as_they_are(folder):
 def test_doctor_says_whether_they_answer(folder):
     settings(folder)
     done = folder.run("doctor")
-    assert "mcp            trial: trial, 11 tools" in done.out, done
+    assert "mcp            trial: trial, 13 tools" in done.out, done
     folder.write("leadhand.toml", '[mcp.gone]\ncommand = ["no-such-program"]\n')
     done = folder.run("doctor")
     assert done.code == 1
