@@ -12,6 +12,8 @@ from leadhand.fleet.forge.port import (
     check_key,
     clean_text,
     key_of,
+    quoted,
+    same_text,
     with_marker,
 )
 from tests.fleet.forge.memory_forge import MemoryForge
@@ -89,3 +91,18 @@ async def test_the_host_in_memory_has_the_port():
     again = await forge.open_pull("leadhand/1", "main", "T2", "B", "p1")
     assert (first.number, again.title) == (again.number, "T2")
     assert memory.writes == ["comment issue 1 k1", "pull leadhand/1 p1"]
+
+
+def test_a_line_of_ours_that_a_person_copies_is_what_it_says():
+    """In our text it is no command of the host; in a comment of a person it is one of ours."""
+    written = with_marker("Answer with:\n\n/answer q1 yes\n  /close\n> /merge", "k")
+    assert not [line for line in written.splitlines() if line.lstrip("> ").startswith("/")]
+    assert clean_text(written).splitlines()[2] == "/answer q1 yes"
+    assert same_text(clean_text(written), written)
+
+
+def test_a_quotation_mentions_nobody():
+    """Every line is quoted, and no account is named to programs that listen for their name."""
+    found = quoted("@bot merge\n\nmail a@b.c\r\n")
+    assert found == "> @\u200bbot merge\n>\n> mail a@\u200bb.c"
+    assert "@bot" not in with_marker(found, "k")

@@ -1,9 +1,8 @@
 """Webhooks: only signed ones nudge, each once; they come from the stand-in over HTTP."""
 
+import asyncio
 import hashlib
 import hmac
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from hypothesis import given
@@ -13,6 +12,8 @@ from leadhand.errors import UsageError
 from leadhand.fleet.forge.webhooks import (
     BODY_MAX,
     KEPT,
+    PATH,
+    WebhookListener,
     WebhookReceiver,
     WebhookRefused,
     checked_delivery,
@@ -99,34 +100,65 @@ def test_what_cannot_be_checked_is_refused():
     assert status(lambda: SECRET, b" " * (BODY_MAX + 1)) == 413
 
 
-def test_webhooks_of_a_host_arrive():
-    """The stand-in signs and sends; a wrong secret is refused."""
-    nudged, statuses = threading.Semaphore(0), []
-    receiver = WebhookReceiver("github", lambda: SECRET, nudged.release)
-    answered = threading.Semaphore(0)
+@pytest.fixture
+async def listening():
+    """Yield the port of a listener and the list of its nudges."""
+    nudges = asyncio.Queue()
+    receiver = WebhookReceiver("github", lambda: SECRET, lambda: nudges.put_nowait(1))
+    listener = WebhookListener(receiver)
+    port = await listener.start("127.0.0.1", 0)
+    yield port, nudges
+    await listener.stop()
 
-    class Endpoint(BaseHTTPRequestHandler):
-        def do_POST(self):
-            body = self.rfile.read(int(self.headers["content-length"]))
-            statuses.append(receiver.receive(dict(self.headers.items()), body))
-            self.send_response(statuses[-1])
-            self.end_headers()
-            answered.release()
 
-        def log_message(self, *_args):
-            return
+async def said(port, data, *, close=True):
+    """Return the status that a listener answers to some bytes, "" for none."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(data)
+    if close:
+        writer.write_eof()
+    answer = await reader.read()
+    writer.close()
+    return answer.decode().partition("\r\n")[0].partition(" ")[2][:3]
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Endpoint) as endpoint:
-        threading.Thread(target=endpoint.serve_forever, args=(0.02,), daemon=True).start()
-        address = f"http://127.0.0.1:{endpoint.server_address[1]}/hook"
-        host = GitHubStandIn()
-        host.hooks.append((address, SECRET))
+
+async def test_webhooks_of_a_host_arrive(listening):
+    """The stand-in signs and sends them; another secret does not nudge."""
+    port, nudges = listening
+    host = GitHubStandIn()
+    for secret in ("another-secret-of-length", SECRET):
+        host.hooks[:] = [(f"http://127.0.0.1:{port}{PATH}", secret)]
         host.add_issue("T")
-        assert nudged.acquire(timeout=60)
-        assert answered.acquire(timeout=60)
-        host.hooks[:] = [(address, "another-secret-of-length")]
-        host.add_issue("T")
-        assert answered.acquire(timeout=60)
-        endpoint.shutdown()
-    assert statuses == [202, 401]
-    assert not nudged.acquire(blocking=False)
+    assert await asyncio.wait_for(nudges.get(), 60) == 1
+    assert nudges.empty()
+
+
+async def test_the_listener_answers_webhooks_only(listening):
+    """Other paths, methods and lengths are refused; broken requests end the connection."""
+    port, nudges = listening
+    body = b"{}"
+    head = "".join(f"{name}: {value}\r\n" for name, value in signed(body).items())
+    good = f"POST {PATH} HTTP/1.1\r\n{head}content-length: 2\r\n\r\n".encode()
+    asked = {
+        f"GET {PATH} HTTP/1.1\r\n\r\n": "405",
+        "POST / HTTP/1.1\r\n\r\n": "404",
+        f"POST {PATH} HTTP/1.1\r\n\r\n": "411",
+        f"POST {PATH} HTTP/1.1\r\ncontent-length: 99999999\r\n\r\n": "413",
+        f"POST {PATH} HTTP/1.1\r\ncontent-length: 0\r\n\r\n": "401",
+        "x" * 100_000: "",
+        "\r\n\r\n": "404",
+        f"POST {PATH} HTTP/1.1\r\ncontent-length: 10\r\n\r\nshort": "",
+    }
+    for data, status in asked.items():
+        assert await said(port, data.encode()) == status
+    assert nudges.empty()
+    assert await said(port, good + body, close=False) == "202"
+    assert nudges.qsize() == 1
+
+
+async def test_an_address_that_is_taken_is_said(listening):
+    """One message with the setting."""
+    port, _ = listening
+    other = WebhookListener(WebhookReceiver("github", lambda: SECRET, pytest.fail))
+    with pytest.raises(UsageError, match=r"\[fleet.forge\] listen: cannot listen on 127.0.0.1"):
+        await other.start("127.0.0.1", port)

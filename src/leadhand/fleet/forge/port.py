@@ -341,6 +341,10 @@ def same_text(one: str, other: str) -> bool:
 
 
 def clean_text(text: str | None, most: int = TEXT_MAX) -> str:
-    """Return a text of a host without control characters, and cut after `most` characters."""
-    plain = _CONTROL.sub("", (text or "")[: most + 1].replace("\r\n", "\n").replace("\r", "\n"))
+    """Return a text of a host without control characters, and cut after `most` characters.
+
+    A slash that `with_marker` made harmless is one again: people copy lines of our texts.
+    """
+    plain = (text or "")[: most + 1].replace("\r\n", "\n").replace("\r", "\n")
+    plain = _CONTROL.sub("", plain).replace("\u200b/", "/")
     return plain if len(plain) <= most else plain[:most] + CUT

@@ -1,17 +1,20 @@
 """Webhooks of a code host: is one genuine, and is it new?
 
-A webhook is only a nudge to look: nothing of its content is used but the name of its event, so that
-a forged or a lost one does no harm. The receiver answers quickly and sets a flag; the flow polls.
+A webhook is only a nudge to look: nothing of its content is used, so that a forged or a lost one
+does no harm. `WebhookListener` answers quickly and nudges; the flow polls.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import hashlib
 import hmac
 from collections import OrderedDict
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from leadhand.errors import LeadhandError
+from leadhand.errors import LeadhandError, UsageError
 from leadhand.fleet.forge.port import clean_text
 
 if TYPE_CHECKING:
@@ -22,6 +25,12 @@ BODY_MAX = 1 << 20
 KEPT = 10_000
 """How many deliveries are remembered."""
 SECRET_MIN = 16
+PATH = "/webhook"
+HEAD_MAX = 32 * 1024
+REQUEST_S = 10.0
+"""How long one request may take."""
+CONNECTIONS_MAX = 32
+"""How many connections are open at once; more are closed, and the host is polled anyway."""
 
 
 class Delivery(NamedTuple):
@@ -104,3 +113,68 @@ class WebhookReceiver:
                 self._seen.popitem(last=False)
             self._nudge()
         return 202
+
+
+class WebhookListener:
+    """Listens for webhooks on one address: POST to `/webhook`, and nothing else.
+
+    It speaks HTTP without encryption: a proxy with a certificate stands before it, or a tunnel.
+    """
+
+    def __init__(self, receiver: WebhookReceiver) -> None:
+        self._receiver, self._open = receiver, 0
+        self._server: asyncio.Server | None = None
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen; return the port, which is a free one for 0. Raise `UsageError` if it is taken."""
+        try:
+            self._server = await asyncio.start_server(self._attend, host, port, limit=HEAD_MAX)
+        except OSError as error:
+            raise UsageError(
+                f"[fleet.forge] listen: cannot listen on {host}:{port} ({error.strerror}). "
+                "Fix: name an address of this machine and a free port"
+            ) from None
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def stop(self) -> None:
+        """Stop listening."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+
+    async def _attend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._open += 1
+        try:
+            async with asyncio.timeout(REQUEST_S):
+                status = 503 if self._open > CONNECTIONS_MAX else await self._status(reader)
+                head = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n"
+                writer.write(f"{head}content-length: 0\r\nconnection: close\r\n\r\n".encode())
+                await writer.drain()
+        except (OSError, TimeoutError, EOFError, asyncio.LimitOverrunError):
+            pass  # a client that is slow or gone; the host is polled anyway
+        finally:
+            self._open -= 1
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+
+    async def _status(self, reader: asyncio.StreamReader) -> int:
+        """Read one request; return the status of its answer."""
+        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        first, *lines = head[:-4].split("\r\n")
+        method, _, rest = first.partition(" ")
+        path = rest.partition(" ")[0].partition("?")[0]
+        headers = {
+            name.strip().lower(): value.strip()
+            for name, _, value in (line.partition(":") for line in lines)
+        }
+        if path != PATH:
+            return 404
+        if method != "POST":
+            return 405
+        length = headers.get("content-length", "")
+        if not length.isdecimal() or len(length) > 9:
+            return 411
+        if int(length) > BODY_MAX:
+            return 413
+        return self._receiver.receive(headers, await reader.readexactly(int(length)))
