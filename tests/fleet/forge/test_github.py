@@ -349,9 +349,13 @@ async def test_hostile_text_is_bounded_and_plain(host, forge):
 async def test_an_answer_that_is_no_answer_is_said(host, forge):
     """Not JSON, another form, too deep, too long: one message each, no traceback."""
     host.add_issue("T")
-    for data in (b"<html>", b"[]", b'{"number": "x"}', b"[" * 100_000, b"1" + b" " * (9 << 20)):
+    long = b'{"number": 1}' + b" " * (9 << 20)
+    wrong = dict.fromkeys(
+        (b"<html>", b"[]", b'{"number": "x"}', b"[" * 100_000), "its answer is not"
+    )
+    for data, said in {**wrong, long: "more than 8 MiB"}.items():
         host.routes.insert(0, _constant(f"/repos/{REPOSITORY}/issues/1", data))
-        with pytest.raises(ForgeInvalid, match=r"cannot read issue 1: "):
+        with pytest.raises(ForgeInvalid, match=f"cannot read issue 1: .*{said}"):
             await forge.issue(1)
 
 

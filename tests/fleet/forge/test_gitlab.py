@@ -48,8 +48,8 @@ async def test_issues_their_actors_and_permissions(host, forge):
     """By label and assignee; who gave them; roles by their numbers."""
     plain, wanted = host.add_issue("plain"), host.add_issue("wanted")
     host.label_issue(wanted, "leadhand", by="mia")
-    host.say(wanted, f"assigned to @{US}", author="eve")
     host.assign_issue(wanted, US, by="bo")
+    host.say(wanted, f"assigned to @{US}", author="eve")
     host.assign_issue(wanted, f"{US}-2", by="eve")
     assert [each.number for each in await forge.issues()] == [plain, wanted]
     (found,) = await forge.issues(label="leadhand", assignee=US)
@@ -63,6 +63,8 @@ async def test_issues_their_actors_and_permissions(host, forge):
         host.person(name)
     found = [await forge.permission(name) for name in (US, "mia", "tom", "eve", "nobody")]
     assert found == ["write", "maintain", "triage", "none", "none"]
+    host.barred.add("mia")
+    assert await forge.permission("mia") == "none"
 
 
 async def test_notes_of_issues_and_merge_requests_are_apart(host, forge):

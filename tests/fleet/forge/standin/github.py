@@ -503,7 +503,11 @@ class GitHubStandIn(StandIn):
         if root["in_reply_to_id"]:
             raise Stop(422, "Validation Failed")
         self.made.append(f"reply {ident} {body.splitlines()[-1]}")
-        review = next(self._ids)
+        review = next(self._ids)  # a reply is a review too
+        self.reviews.setdefault(int(number), []).append({
+            "id": review, "user": self.person(request.user), "state": "COMMENTED", "body": "",
+            "commit_id": self._head(int(number)), "submitted_at": self.time(),
+        })  # fmt: skip
         made = self._add_remark(
             int(number), root["path"], root["line"], body, request.user, review=review,
             root=int(ident),

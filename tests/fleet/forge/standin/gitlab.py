@@ -30,6 +30,7 @@ class GitLabStandIn(StandIn):
         self.tokens[TOKEN] = US
         self.users = {US: 1}
         self.members: dict[str, int] = {US: 30}
+        self.barred: set[str] = set()
         self.items: dict[tuple[str, int], Json] = {}
         self.notes: dict[tuple[str, int], list[Json]] = {}
         self.threads: dict[int, list[Json]] = {}
@@ -152,7 +153,8 @@ class GitLabStandIn(StandIn):
     def _member(self, _request: Request, ident: str) -> Response:
         for name, level in self.members.items():
             if self.users.get(name) == int(ident):
-                return Response(200, {"access_level": level, "state": "active"})
+                state = "blocked" if name in self.barred else "active"
+                return Response(200, {"access_level": level, "state": state})
         raise Stop(404, "404 Not found")
 
     def _item(self, kind: str, number: str) -> Json:
