@@ -479,3 +479,84 @@ def test_doctor_says_what_a_fleet_would_find_here(folder):
 )
 def test_the_scarcest_thing_says_how_many_fit(given, fits):
     assert fitting(*given) == fits
+
+
+# --- taking over ---------------------------------------------------------------------------------
+
+
+def commit(clone, text, name="slow.py"):
+    (clone / name).write_text(text)
+    run_git(clone, "add", "-A")
+    run_git(clone, "commit", "-q", "-m", "The slow module, by hand")
+
+
+def test_a_person_takes_a_task_over_and_their_commits_land_under_their_name(folder):
+    """Refused once, with the fleet killed in between; no try of the agent is used up."""
+    run = folder.run("fleet", "submit", epic(folder, "first", "slow"), "--json").doc["run"]
+    clone = folder.path / "mine"
+    with started(folder) as child:
+        ready(child)
+        folder.until(lambda: working(folder, "slow"), "the slow one to begin")
+        early = folder.run("fleet", "give", "slow")
+        assert early.code == 2
+        assert "is not taken" in early.err
+        told = folder.run("fleet", "take", "slow", "--to", str(clone), "--json")
+        assert told.code == 0, told
+        assert (told.doc["task"], told.doc["stopped"]) == (f"{run}/slow", True)
+        assert (clone / "slow.py").read_text() == "half of slow\n"
+        assert run_git(clone, "diff", "--cached", "--name-only") == "slow.py"
+        assert run_git(clone, "branch", "--show-current") == told.doc["branch"]
+        assert "write the module slow" in (clone / ".git" / "leadhand-brief.md").read_text()
+        assert run_git(clone, "push", "fleet", "HEAD:main", check=False) == ""
+        dirty = folder.run("fleet", "give", "slow", "--from", str(clone))
+        assert (dirty.code, "not committed" in dirty.err) == (2, True)
+        foreign = folder.run("fleet", "take", "slow", "--to", "theirs", LOGNAME="somebody-else")
+        assert (foreign.code, "is taken by" in foreign.err) == (7, True), foreign
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+    assert [each["task"] for each in status(folder)["taken"]] == ["slow"]
+    commit(clone, "name = 'mine'\n", "elsewhere.py")
+    with started(folder) as child:
+        ready(child)
+        folder.until(lambda: status(folder)["live"], "the fleet to be there")
+        refused = folder.run("fleet", "give", "slow", "--from", str(clone), "--json")
+        assert refused.code == 1, refused
+        assert "elsewhere.py, which is outside of slow.py" in refused.doc["refused"]
+        assert "outside of slow.py" in folder.run("fleet", "status").out
+        run_git(clone, "rm", "-q", "elsewhere.py")
+        commit(clone, "name = 'by hand'\n")
+        given = folder.run("fleet", "give", "slow", "--from", str(clone), "--json")
+        assert given.code == 0, given
+        folder.until(lambda: status(folder)["tasks"] == {"landed": 1}, "it to land")
+    shop, landed = folder.path / "shop", given.doc["landed"]
+    hub = folder.path / ".leadhand" / "fleet" / "hub" / "hub.git"
+    assert run_git(hub, "show", f"{landed}:slow.py") == "name = 'by hand'"
+    assert run_git(hub, "log", "-1", "--format=%an <%ae>", landed) == "Ann <ann@localhost>"
+    words = run_git(hub, "log", "-1", "--format=%B", landed)
+    assert "Leadhand-Given-by: Ann <ann@localhost>" in words
+    assert "Assisted-by: scripted:default" in words, "the agent's half was staged"
+    assert run_git(shop, "status", "--porcelain") == ""
+    doc = status(folder)
+    assert (doc["agents"]["runs"], doc["taken"], doc["disagreements"]) == (1, [], [])
+    assert doc["recovery"]["people"] == 0
+
+
+def test_a_task_that_is_given_back_to_an_agent_goes_on_with_the_message(folder):
+    """The agent is told of the person's commits, in the same attempt."""
+    folder.run("fleet", "submit", epic(folder, "first", "slow"))
+    clone = folder.path / "slow"
+    with started(folder) as child:
+        ready(child)
+        folder.until(lambda: working(folder, "slow"), "the slow one to begin")
+        assert folder.run("fleet", "take", "slow").code == 0
+        assert "taken      " in folder.run("fleet", "status").out
+        commit(clone, "half by hand\n")
+        given = folder.run("fleet", "give", "slow", "--to-agent", "--message", "hurry up")
+        assert given.code == 0, given
+        folder.until(lambda: status(folder)["tasks"] == {"landed": 1}, "it to land")
+        assert status(folder)["recovery"]["failed"] == 0
+    hub = folder.path / ".leadhand" / "fleet" / "hub" / "hub.git"
+    landed = run_git(folder.path / "shop", "rev-parse", "leadhand/main")
+    assert "Assisted-by: scripted" in run_git(hub, "log", "-1", "--format=%B", landed)
+    kept = run_git(hub, "for-each-ref", "--format=%(refname)", "refs/leadhand/task").splitlines()
+    assert any(run_git(hub, "show", f"{ref}:slow.py") == "half by hand" for ref in kept)

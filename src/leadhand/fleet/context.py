@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from leadhand.fleet.boundaries import EXCLUSIVE, Boundaries, Sharing
+from leadhand.fleet.take_over import TakenTasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,3 +83,9 @@ class FleetContext:
     """The code host that changes reach main by; none: the merge queue alone."""
     note: Callable[..., None] = lambda _what, **_more: None
     transcripts: Path | None = None
+    taken: TakenTasks = field(default_factory=TakenTasks)
+    """Tasks that people have taken over from their agents."""
+    admitting: set[str] = field(default_factory=set)
+    """Attempts by run and task that wait for paths, a place or a slot: no agent has begun."""
+    in_flight: set[str] = field(default_factory=set)
+    """Attempts by run and task that are not over."""

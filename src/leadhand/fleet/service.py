@@ -51,6 +51,7 @@ from leadhand.fleet.status.evidence import left_behind
 from leadhand.fleet.status.figures import DONE, REPLACED
 from leadhand.fleet.status.journal import Journal
 from leadhand.fleet.status.journal import read as read_journal
+from leadhand.fleet.take_over import TakenTasks
 from leadhand.fleet.usage_limits import UsageLimits
 from leadhand.fleet.worker import CoderWorker, coder_workers, tiers_of
 from leadhand.fleet.workspace.slots import Slots, make_checkouts_folder, run_set_up
@@ -305,6 +306,7 @@ class Fleet:
             instructions=config.instructions,
             note=noting.note,
             transcripts=config.folder / "transcripts",
+            taken=TakenTasks(config.folder),
         )
 
     @property

@@ -9,6 +9,8 @@ same functions. Once a second the station says who is at work (`live.json`).
     message   tell an agent something; it goes on with the same conversation
     pause     no new agents until `resume`, also after a restart
     drain     no new agents; those at work get a grace; then the fleet ends
+    take      a person takes a task over: its agent is ended, and no try is used up (`take_over.py`)
+    give      the person gives it back, to main with their commits or to an agent
 """
 
 from __future__ import annotations
@@ -22,20 +24,26 @@ import time
 from typing import TYPE_CHECKING, Any, Self
 
 from leadhand.core.calendar import iso
-from leadhand.errors import Conflict, LeadhandError, UsageError
+from leadhand.core.review.agents import is_agent
+from leadhand.errors import Conflict, LeadhandError, NotAllowed, UsageError
 from leadhand.fleet.agents import transcripts
 from leadhand.fleet.agents.transcripts import TEXT_CHARS
 from leadhand.fleet.background import watch
 from leadhand.fleet.pause import end_pause, write_pause
+from leadhand.fleet.planning.progress import EXAMINER
 from leadhand.fleet.status.evidence import Evidence, live_of, write_live
+from leadhand.fleet.status.figures import DONE, REPLACED
+from leadhand.fleet.take_over import AGENT, MAIN
 from leadhand.models.secret_patterns import scrub
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from leadhand.app.lead import Lead
+    from leadhand.core.state.model import State, StepState
     from leadhand.fleet.context import AtWork
     from leadhand.fleet.service import Fleet
+    from leadhand.fleet.take_over import TakenTask
 
 
 Doc = dict[str, Any]
@@ -44,7 +52,9 @@ ORDER_BYTES_MAX = 1 << 20
 ANSWER_S = 15.0
 FRESH_S = 0.5
 LOCKED_SHOWN = 300
-VERBS = ("stop", "end", "message", "pause", "resume", "drain")
+VERBS = ("stop", "end", "message", "pause", "resume", "drain", "take", "give")
+GIVEN = ("goal", "writes", "reads", "acceptance", "brief")
+"""What a person is told of a task."""
 
 
 _REFUSED = {
@@ -131,6 +141,7 @@ class Station:
             "limits": [limit._asdict() for limit in shop.governor.limits.standing()],
             "locked": shop.boundaries.waits(LOCKED_SHOWN),
             "draining": shop.governor.stopped,
+            "taken": [taken_row(each) for each in shop.taken.all()],
             "drained": self._drained,
             "planner": self.lead.planner is not None,
             "paused": paused._asdict() if (paused := shop.governor.paused) else None,
@@ -198,6 +209,10 @@ class Station:
             return {"paused": False, "agents": agents}
         if verb not in VERBS:
             raise UsageError(f"{verb!r} is no order: {', '.join(VERBS)}")
+        if verb in ("take", "give"):
+            if is_agent(actor):
+                raise NotAllowed(f"{actor} is an agent: a task is taken and given by people")
+            return self._take(task, actor) if verb == "take" else self._give(task, text, actor)
         name, agent = self._find(task)
         if verb in ("stop", "end"):
             done = agent.coder.stop(agent.assignment)
@@ -215,6 +230,78 @@ class Station:
         if not done:
             raise Conflict(f"the agent of {name} {_REFUSED[verb]}")
         return {"task": name, "attempt": agent.assignment.attempt, verb: True}
+
+    def _take(self, task: str, actor: str) -> Doc:
+        """Let a person have a task; its agent is ended, and its work saved."""
+        shop = self.fleet.shop
+        state, step = self._find_open(task)
+        name = f"{state.run}/{step.id}"
+        agent = shop.at_work.get(name)
+        if agent is None and name in shop.in_flight - shop.admitting and not self._waits(name):
+            raise Conflict(
+                f"the change of {name} is being tested or merged: there is no agent to take it "
+                "from. Fix: try again if it comes back"
+            )
+        by = actor or "a person"
+        main = shop.hub.main()
+        taken = shop.taken.take(state.run, step.id, by, ready=agent is None, base=main)
+        if agent is not None and not taken.ready:
+            agent.coder.stop(agent.assignment)
+        given = {key: step.doc.get("parameters", {}).get(key) for key in GIVEN}
+        question = next((q.id for q in state.questions.values() if q.step == step.id), "")
+        row = {"task": name, "attempt": step.attempts, "question": question, "by": taken.by}
+        return {**row, "given": given, "stopped": agent is not None}
+
+    def _waits(self, name: str) -> bool:
+        run, _, step = name.partition("/")
+        taken = self.fleet.shop.taken.of(run, step)
+        return taken is not None and not taken.given
+
+    def _give(self, task: str, text: str, actor: str) -> Doc:
+        """Take a task back from the person who has it."""
+        shop = self.fleet.shop
+        state, step = self._find_open(task)
+        taken = shop.taken.of(state.run, step.id)
+        name = f"{state.run}/{step.id}"
+        if taken is None:
+            raise Conflict(f"{name} is not taken. Fix: leadhand fleet take {name}")
+        if taken.by != (actor or "a person"):
+            raise Conflict(f"{name} is taken by {taken.by}, who alone can give it back")
+        told = json.loads(text)
+        to = str(told.get("to", ""))
+        if to not in (MAIN, AGENT):
+            raise UsageError(f"{to!r}: a task is given to {MAIN} or to {AGENT}")
+        shop.taken.change(
+            state.run,
+            step.id,
+            given=to,
+            head=str(told.get("head", "")),
+            author=str(told.get("author", "")),
+            message=scrub(str(told.get("message", ""))[:TEXT_CHARS]),
+            refused="",
+        )
+        question = next((q.id for q in state.questions.values() if q.step == step.id), "")
+        return {"task": name, "attempt": step.attempts, "question": question, "to": to}
+
+    def _find_open(self, task: str) -> tuple[State, StepState]:
+        """Return the step of an open epic by TASK or RUN/TASK, and its run."""
+        run, _, name = task.rpartition("/")
+        found = [
+            (state, step)
+            for state in self.fleet.states
+            if state.ended is None and (not run or state.run.startswith(run))
+            for step in state.steps.values()
+            if step.id == name and step.worker != EXAMINER
+        ]
+        if len(found) > 1:
+            names = ", ".join(f"{state.run}/{step.id}" for state, step in found[:8])
+            raise UsageError(f"{task} could be any of: {names}")
+        if not found:
+            raise Conflict(f"no open epic has a task {task}")
+        state, step = found[0]
+        if step.status in (DONE, REPLACED, "skipped", "cancelled"):
+            raise Conflict(f"{state.run}/{step.id} is {step.status}: there is nothing to take over")
+        return state, step
 
     def _find(self, task: str) -> tuple[str, AtWork]:
         at_work = self.fleet.shop.at_work
@@ -267,6 +354,12 @@ def _agent(at_work: AtWork) -> Doc:
         "silence_s": given.silence_s,
         "cost": at_work.cost,
     }
+
+
+def taken_row(taken: TakenTask) -> Doc:
+    """Return a taken task, for views."""
+    row = {"run": taken.run, "task": taken.task, "by": taken.by, "at": taken.at}
+    return {**row, "given": taken.given, "refused": taken.refused[:LOCKED_SHOWN]}
 
 
 def _small(path: Path) -> bool:

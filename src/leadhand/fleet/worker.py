@@ -36,6 +36,7 @@ from leadhand.fleet.agents import brief
 from leadhand.fleet.agents.base import Assignment, Coder, CoderEvent, CoderResult
 from leadhand.fleet.agents.transcripts import Transcript, place
 from leadhand.fleet.background import finish_despite_cancel
+from leadhand.fleet.boundaries import outside
 from leadhand.fleet.context import AttemptLimits, AtWork, FleetContext
 from leadhand.fleet.forge.delivery import PullRecord, Rejected, rework_of
 from leadhand.fleet.gate.gate import GateTrouble
@@ -46,6 +47,14 @@ from leadhand.fleet.planning.survey import appeared_or_gone, changes_since
 from leadhand.fleet.repository.git import GitFailed, printable_name
 from leadhand.fleet.repository.hub import ref_of
 from leadhand.fleet.status.ladder import CODER
+from leadhand.fleet.take_over import (
+    AGENT,
+    ASKED,
+    REFUSED_CHARS,
+    SENT_BACK,
+    TakenOver,
+    TakenTask,
+)
 from leadhand.fleet.tasks import (
     PARAMETERS,
     RETURNS,
@@ -61,7 +70,15 @@ from leadhand.fleet.workspace.slots import SetupFailed, SlotGone
 from leadhand.models.secret_patterns import scrub
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+    from collections.abc import (
+        AsyncIterator,
+        Awaitable,
+        Callable,
+        Coroutine,
+        Iterable,
+        Mapping,
+        Sequence,
+    )
 
     from leadhand.fleet.agents.base import Assignment, Coder
     from leadhand.fleet.boundaries import Boundaries
@@ -207,6 +224,8 @@ class Interrupted(NamedTuple):
     cost: float = 0.0
     others: tuple[dict[str, Any], ...] = ()
     """Commits of others, since the task was planned, in files that it may write."""
+    person: str = ""
+    """What a person says who had the task meanwhile, and gave it back."""
     finished: bool = False
     """Whether an earlier attempt left a change that only has to land."""
 
@@ -214,7 +233,7 @@ class Interrupted(NamedTuple):
         """Return whether there was an agent before."""
         return bool(self.worker)
 
-    def by(self, worker: str, reached: LimitReached) -> Interrupted:
+    def by(self, worker: str, reached: LimitReached | TakenOver) -> Interrupted:
         """Return it with one more conversation."""
         cost = self.cost + reached.cost
         return self._replace(worker=worker, session=reached.session, cost=cost)
@@ -278,6 +297,17 @@ class CoderWorker:
 
     async def perform(self, task: Attempt, context: Context) -> Report:
         """Run one attempt, from a slot to main."""
+        shop, name = self.shop, f"{task.run}/{task.step}"
+        shop.in_flight.add(name)
+        try:
+            report = await self._performed(task, context)
+        finally:
+            shop.in_flight.discard(name)
+        if report.error is None:
+            shop.taken.release(task.run, task.step)
+        return report
+
+    async def _performed(self, task: Attempt, context: Context) -> Report:
         shop, given = self.shop, msgspec.convert(task.parameters, PlannedTask)
         if landed := shop.hub.landed(task.run, task.step):
             return await self._adopted(landed)
@@ -289,13 +319,22 @@ class CoderWorker:
         finished = review.approved_change(context) or await deferred_change(shop.hub, context)
         interrupted, worker = Interrupted(finished=bool(finished)), self
         while True:
+            if not finished and shop.taken.of(task.run, task.step) is not None:
+                told = await self._with_person(task, given, context, interrupted)
+                if isinstance(told, Report):
+                    return told
+                interrupted = told
             if not finished:  # a finished change needs no agent: it only has to land
-                worker = await self._free_worker(context)
+                worker = await self._free_worker(task, context)
             try:
-                made = await worker.attempt_in_turn(task, given, context, interrupted)
+                attempt = worker.attempt_in_turn(task, given, context, interrupted)
+                made = await self._unless_taken(task, attempt)
                 if isinstance(made, Report):
                     return made
                 return await worker.deliver(made, context)
+            except TakenOver as taken:  # no try is used up: wait until the person gives it back
+                if taken.session or taken.cost:
+                    interrupted = interrupted.by(worker.spec.name, taken)
             except LimitReached as reached:  # no try is used up: queue again until it has ended
                 interrupted = interrupted.by(worker.spec.name, reached)
                 context.progress(f"waits: {reached}")
@@ -303,13 +342,125 @@ class CoderWorker:
                 if not patience.another(trouble):
                     return _failed("unavailable", str(trouble), OUTAGE_S)
 
-    async def _free_worker(self, context: Context) -> CoderWorker:
+    async def _unless_taken(self, task: Attempt, attempt: Coroutine[Any, Any, T]) -> T:
+        """Await an attempt; raise `TakenOver` if a person takes the task before an agent begins."""
+        shop, name = self.shop, f"{task.run}/{task.step}"
+        doing = asyncio.ensure_future(attempt)
+        try:
+            while not doing.done():
+                changed = shop.taken.changed(task.run, task.step)
+                if shop.taken.of(task.run, task.step) is not None and name in shop.admitting:
+                    break
+                await asyncio.wait((doing, changed), return_when=asyncio.FIRST_COMPLETED)
+                changed.cancel()
+            else:
+                return doing.result()
+        finally:
+            if not doing.done():
+                doing.cancel()
+                await asyncio.gather(doing, return_exceptions=True)
+        raise TakenOver
+
+    async def _with_person(
+        self, task: Attempt, given: PlannedTask, context: Context, interrupted: Interrupted
+    ) -> Report | Interrupted:
+        """Wait while a person has the task, and land the commits that they give.
+
+        Return the report once they have landed or wait for an approval; otherwise what the agent
+        that goes on is told.
+        """
+        shop, run, step = self.shop, task.run, task.step
+        while (taken := shop.taken.of(run, step)) is not None:
+            if not taken.ready:  # its agent was lost with an earlier fleet, which saved its work
+                taken = shop.taken.change(run, step, ready=True, **await self._kept(run, step))
+            if taken.given == AGENT:
+                await self._import(task, taken)
+                shop.taken.release(run, step)
+                told = f"{taken.by} had it meanwhile. {taken.message}".strip()
+                return interrupted._replace(worker=self.spec.name, person=told)
+            if taken.given == ASKED:
+                taken = shop.taken.change(run, step, given="", refused=SENT_BACK)
+            changed = shop.taken.changed(run, step)
+            if not taken.given:
+                context.progress(f"taken by {taken.by}")
+                await changed
+                continue
+            changed.cancel()
+            made = await self._land_given(task, given, context, taken, interrupted)
+            report = made if isinstance(made, Report) else await self.deliver(made, context)
+            kind = report.error.failure_class if report.error is not None else ""
+            if kind not in ("criteria_unmet", "needs_info", "transient"):
+                if kind == "policy":
+                    shop.taken.change(run, step, given=ASKED)
+                return report
+            assert report.error is not None
+            words = report.error.message[:REFUSED_CHARS]
+            shop.taken.change(run, step, given="", refused=words)
+            shop.note("given back", run=run, task=step, by=taken.by, why=words[:WORDS])
+        return interrupted
+
+    async def _kept(self, run: str, step: str) -> dict[str, str]:
+        """Return the last work in progress of a task's agents, and the commit it began with."""
+        prefix = ref_of("wip", run, step, 0).removesuffix("0")
+        saved = await self.shop.hub.kept(prefix)
+        numbers = {int(number): ref for ref in saved if (number := ref[len(prefix) :]).isdigit()}
+        if not numbers:
+            return {"base": self.shop.hub.main()}
+        work = saved[numbers[max(numbers)]]
+        return {"base": await self.shop.hub.resolve(f"{work}^1"), "work": work}
+
+    async def _import(self, task: Attempt, taken: TakenTask) -> Left | None:
+        """Take the person's commits into the hub, as one commit on the main they began with."""
+        hub, bundle = self.shop.hub, self.shop.taken.bundle_of(taken)
+        if bundle is None or not taken.head or not bundle.exists():
+            return None
+        ref = ref_of("task", task.run, task.step, task.attempt)
+        fetch = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--force")
+        await hub.git(*fetch, str(bundle), f"HEAD:{ref}")
+        head = await hub.resolve(ref)
+        base = (await hub.git("merge-base", hub.main(), head)).text
+        message = (await hub.git("log", "-1", "--format=%B", head)).text
+        made = await hub.commit(await hub.tree(head), [base], message, author=taken.author)
+        await hub.submit(ref_of("wip", task.run, task.step, task.attempt), made)
+        return Left(base, made)
+
+    async def _land_given(
+        self,
+        task: Attempt,
+        given: PlannedTask,
+        context: Context,
+        taken: TakenTask,
+        interrupted: Interrupted,
+    ) -> Report | PullRecord:
+        """Bring a person's commits to main, by the way that an agent's work goes."""
+        paid = Paid(CoderResult(ended="result", said=f"{taken.by} did it"))
+        paid.add(interrupted.cost)
+        try:
+            left = await self._endure(context, lambda: self._import(task, taken))
+        except TROUBLE as trouble:
+            return paid.failed("unavailable", str(trouble), OUTAGE_S, {})
+        if left is None:
+            return paid.failed("criteria_unmet", "there are no commits in what was given", None, {})
+        changed = await self._endure(context, lambda: self.shop.hub.changed(left.base, left.head))
+        if beyond := outside(sorted(changed), given.writes):
+            named = ", ".join(map(printable_name, beyond[:5]))
+            words = f"it changes {named}, which is outside of {', '.join(given.writes)}"
+            return paid.failed("criteria_unmet", words, None, {})
+        assignment = await self._assignment(task, given, context, interrupted)
+        alone = not (taken.coder or taken.work or interrupted)
+        assignment = replace(assignment, session="", person=taken.author, alone=alone)
+        handoff = {"person": taken.author, "by": self.spec.name}
+        return await self._land(assignment, given, context, left, paid, handoff)
+
+    async def _free_worker(self, task: Attempt, context: Context) -> CoderWorker:
         """Return the worker whose agent does the task: this one, or a stand-in within its limit.
 
         While a limit holds and there is no stand-in, wait: paths and places are free for others.
         """
-        limits = self.shop.governor.limits
+        limits, taken = self.shop.governor.limits, self.shop.taken
         while (limit := limits.limit_of(self.login)) is not None:
+            if taken.of(task.run, task.step) is not None:
+                return self
             for other in self.stand_ins:
                 if limits.limit_of(other.login) is None:
                     context.progress(f"{other.coder.name} takes over: {limit.why}")
@@ -324,9 +475,25 @@ class CoderWorker:
         """Run the attempt once its paths and a place are free.
 
         With a code host, return the record of a change that goes to main by a pull request. Raise
-        trouble until an agent begins, and `LimitReached` when a usage limit ended it.
+        trouble until an agent begins, `LimitReached` when a usage limit ended it, and `TakenOver`
+        when a person took its task.
         """
         shop, who = self.shop, (task.run, task.step, task.attempt)
+        shop.admitting.add(f"{task.run}/{task.step}")
+        try:
+            return await self._admitted(task, given, context, interrupted, who)
+        finally:
+            shop.admitting.discard(f"{task.run}/{task.step}")
+
+    async def _admitted(
+        self,
+        task: Attempt,
+        given: PlannedTask,
+        context: Context,
+        interrupted: Interrupted,
+        who: tuple[str, str, int],
+    ) -> Report | PullRecord:
+        shop = self.shop
         login = "" if interrupted.finished else self.login
         alone = shop.sharing.reserved(given.writes)
         held = alone, self.coder.name, given.priority, f"{task.run}/{task.step}", login, given.goal
@@ -351,7 +518,10 @@ class CoderWorker:
         slot: Slot,
         interrupted: Interrupted,
     ) -> Report | PullRecord:
+        self.shop.admitting.discard(f"{task.run}/{task.step}")
         assignment = await self._assignment(task, given, context, interrupted)
+        if interrupted.finished:
+            assignment = replace(assignment, person=_person_in(context))
         if allowed := review.approved_change(context):
             paid = Paid(CoderResult(ended="result", said="people approved it"))
             return await self._land(assignment, given, context, allowed.left, paid, {}, allowed)
@@ -362,6 +532,9 @@ class CoderWorker:
         paid = Paid(result)
         paid.add(interrupted.cost)
         wip = await self._saved(slot, assignment)
+        if self.shop.taken.of(task.run, task.step) is not None:
+            await self._hand_over(assignment, slot, result)
+            raise TakenOver(result.session, result.cost)
         limit = self.shop.governor.limits.limit_of(self.login)
         if limit is not None and result.failure == "rate_limited":
             raise LimitReached(limit, result.session, result.cost)
@@ -380,7 +553,7 @@ class CoderWorker:
             # A model that refuses is answered by another one, and only then by a person.
             kind = "denied" if result.failure == "policy" else result.failure
             return paid.failed(kind, why, result.retry_after_s, handoff)
-        message, author = f"{given.goal[:72]}\n", self._author()
+        message, author = f"{given.goal[:72]}\n", self._author(assignment)
         try:
             taken = await self._endure(context, lambda: slot.take(message, author))
         except SlotGone as gone:
@@ -395,6 +568,21 @@ class CoderWorker:
             return paid.failed("criteria_unmet", wrong, None, handoff)
         left = Left(rework_of(context).base or slot.base, taken.head)
         return await self._land(assignment, given, context, left, paid, handoff)
+
+    async def _hand_over(self, assignment: Assignment, slot: Slot, result: CoderResult) -> None:
+        """Record where the agent's work and its conversation are, for the person who took both."""
+        found = await self.shop.hub.kept(_wip(assignment))
+        home = getattr(self.coder, "home", None)
+        self.shop.taken.change(
+            assignment.run,
+            assignment.task,
+            ready=True,
+            base=slot.base,
+            work=found.get(_wip(assignment), ""),
+            coder=self.coder.name,
+            session=result.session,
+            home=str(home(assignment)) if home is not None else "",
+        )
 
     async def _endure(self, context: Context, work: Callable[[], Awaitable[T]]) -> T:
         return await retry_trouble(self.shop.governor, context.progress, work)
@@ -434,7 +622,8 @@ class CoderWorker:
         context.progress("gate")
         shop, acceptance = self.shop, tuple(map(tuple, given.acceptance))
         if allowed is not None:
-            left, allowed = await self._as_approved(context, given, left, allowed)
+            author = self._author(assignment)
+            left, allowed = await self._as_approved(context, given, left, allowed, author)
         hub, waived = shop.hub, allowed.waived if allowed is not None else ()
         found = await self._endure(context, lambda: findings(hub, left.base, left.head))
         if found:
@@ -475,7 +664,7 @@ class CoderWorker:
         outcome = await self._endure(context, lambda: shop.conductor.land(change))
         await self._priced(left, outcome)
         if isinstance(outcome, Ejected) and outcome.kind == "protected" and bound:
-            now = await self._onto_main(context, given, left)
+            now = await self._onto_main(context, given, left, self._author(assignment))
             return await self._bring(assignment, given, context, now, paid, handoff, None)
         if isinstance(outcome, Ejected):
             words = f"ejected ({outcome.kind}):\n{outcome.log[-LOG_CHARS:]}"
@@ -533,15 +722,22 @@ class CoderWorker:
         )
 
     async def _as_approved(
-        self, context: Context, given: PlannedTask, left: Left, allowed: review.Approved
+        self,
+        context: Context,
+        given: PlannedTask,
+        left: Left,
+        allowed: review.Approved,
+        author: str,
     ) -> tuple[Left, review.Approved | None]:
         """Return the change on the present main; drop the approval if it became another one."""
-        now, hub = await self._onto_main(context, given, left), self.shop.hub
+        now, hub = await self._onto_main(context, given, left, author), self.shop.hub
         look = lambda: review.digest_of(hub, now.base, now.head)  # noqa: E731
         return now, allowed if await self._endure(context, look) == allowed.digest else None
 
-    async def _onto_main(self, context: Context, given: PlannedTask, left: Left) -> Left:
-        message, author = f"{given.goal[:72]}\n", self._author()
+    async def _onto_main(
+        self, context: Context, given: PlannedTask, left: Left, author: str
+    ) -> Left:
+        message = f"{given.goal[:72]}\n"
         hub = self.shop.hub
         return await self._endure(context, lambda: review.onto_main(hub, left, message, author))
 
@@ -604,7 +800,7 @@ class CoderWorker:
         if known.get("pull"):  # what a host rejects goes back to the same conversation
             resumes = known.get("agent") == self.coder.name
         conflict = await brief.conflict_of(self.shop.hub, known.get("conflict"))
-        again = (task.attempt > 1 or interrupted) and not rework_of(context).tip
+        again = (task.attempt > 1 or bool(interrupted)) and not rework_of(context).tip
         kept = await brief.kept_of(self.shop.hub, task.run, task.step) if again else ""
         text = brief.brief_of(given, context, conflict, kept)
         hub = self.shop.hub
@@ -616,7 +812,8 @@ class CoderWorker:
             text = f"{text}\n\n{brief.changed_since(interrupted.others)}"
         session = str(known.get("session", "")) if resumes else ""
         if interrupted:
-            text = f"{text}\n\n{brief.INTERRUPTED} {kept}".strip()
+            why = brief.HANDED_BACK if interrupted.person else brief.INTERRUPTED
+            text = f"{text}\n\n{why} {kept}\n{scrub(interrupted.person)}".strip()
             session = interrupted.session_of(self.spec.name)
         return Assignment(
             run=task.run,
@@ -722,18 +919,26 @@ class CoderWorker:
             cleared=kept.all_paths,
             bound=bound,
             acceptance=tuple(map(tuple, given.acceptance)),
-            author=self._author(),
+            author=self._author(assignment),
             trailers={
                 "Leadhand-Task": assignment.task,
                 "Leadhand-Run": assignment.run,
                 "Leadhand-Attempt": str(assignment.attempt),
-                "Assisted-by": f"{self.coder.name}:{self.model or 'default'}",
+                **self._maker(assignment),
                 **({"Leadhand-Approved-by": ", ".join(by)} if by else {}),
             },
         )
 
-    def _author(self) -> str:
-        return f"{self.coder.name} (Leadhand) <agent@localhost>"
+    def _author(self, assignment: Assignment) -> str:
+        return assignment.person or f"{self.coder.name} (Leadhand) <agent@localhost>"
+
+    def _maker(self, assignment: Assignment) -> dict[str, str]:
+        """Return the trailer that names the agent, or the person who took the task over."""
+        agent = f"{self.coder.name}:{self.model or 'default'}"
+        if not assignment.person:
+            return {"Assisted-by": agent}
+        by = {"Leadhand-Given-by": assignment.person}
+        return {**by, "Assisted-by": "none" if assignment.alone else agent}
 
     async def _adopted(self, sha: str) -> Report:
         hub = self.shop.hub
@@ -768,6 +973,12 @@ def _as_limited(result: CoderResult, limit: UsageLimit) -> CoderResult:
     return replace(
         result, ended="rate_limited", failure="rate_limited", why=why, retry_after_s=wait
     )
+
+
+def _person_in(context: Context) -> str:
+    """Return the person whose change the last attempt kept; empty: an agent's."""
+    last = context.failures[-1].details if context.failures else None
+    return str(last.get("person", "")) if isinstance(last, dict) else ""
 
 
 def _failed(kind: str, words: str, retry_after_s: float) -> Report:

@@ -72,6 +72,10 @@ class Assignment:
     silence_s: float = 300.0
     stall_s: float = 0.0
     """How long it may talk while nothing in the slot changes; 0: as long as it has time."""
+    person: str = ""
+    """Who made the change that lands, `Name <address>`; empty: the agent."""
+    alone: bool = False
+    """Whether no agent had a part in that person's change."""
 
     @property
     def about(self) -> dict[str, str | int]:

@@ -43,6 +43,8 @@ shows it; take what is good of it, and trust none of it unseen."""
 INTERRUPTED = """# You were interrupted
 A usage limit of the provider ended the work on this task; it has passed. The files are as they are
 on main now."""
+HANDED_BACK = """# A person had this task meanwhile, and gave it back to you
+The files are as they are on main now."""
 CHANGED = """# Others changed these files since your task was planned
 The task is meant for the files as they are now. `git show` tells what a change was:"""
 PROPOSED = """The files are as your pull request shows them: your change is among them. Rework it;

@@ -16,6 +16,7 @@ from leadhand.fleet.commands.init import init
 from leadhand.fleet.commands.log import log
 from leadhand.fleet.commands.service import drain, message, pause, resume, start, stop, submit
 from leadhand.fleet.commands.status import report, status
+from leadhand.fleet.commands.take_over import give, take
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -192,6 +193,8 @@ GROUP = (
     stop,
     message,
     log,
+    take,
+    give,
 )
 for each in GROUP:
     fleet.add_command(each)

@@ -44,9 +44,13 @@ def status(console: Console, watch: bool, folder: str | None) -> int:  # noqa: F
     The figures come from the log and are compared with git. The exit code is 1 if the log and
     git disagree.
     """
+    from leadhand.fleet.station import taken_row
+    from leadhand.fleet.take_over import read_taken
+
     evidence = _evidence(folder)
     while True:
         doc = asyncio.run(evidence.document())
+        doc["taken"] = [taken_row(each) for each in read_taken(evidence.folder)]
         if watch and not console.json and console.terminal:
             sys.stderr.write("\033[H\033[2J")
         if console.json:
@@ -125,6 +129,11 @@ def _lists(doc: Doc) -> Iterator[str]:
     for each in (doc["live"] or {}).get("agents", []):
         words = clean(each["words"])[:80]
         yield f"agent      {each['run']}/{each['task']} #{each['attempt']} {each['coder']}: {words}"
+    for each in doc.get("taken", ()):
+        word = {"main": "given back, being merged", "asked": "given back, awaits approval"}
+        now = word.get(each["given"], "refused: " * bool(each["refused"]) + clean(each["refused"]))
+        name = f"{each['run']}/{each['task']}"
+        yield f"taken      {clean(name)} by {clean(each['by'])} since {each['at']}  {now[:120]}"
     for name, why in (doc["live"] or {}).get("refused", {}).items():
         yield f"refused    {clean(name)}: {clean(why)[:160]}"
     for letter in doc["dead_letters"]:

@@ -11,6 +11,7 @@ a file, written at once and never changed, so that a process that is killed lose
     tested, moved                     a prefix that was gated; main that moved over some changes
     merged                            what of it others had changed too, and whether in conflict
     checked, looked                   a change that was gated before the train; main by itself
+    given back                        commits of a person that could not land
     held                              why nobody starts, or that somebody may again
 
 A file that grows beyond `BYTES_MAX` becomes the older one, and the one before that is dropped.
