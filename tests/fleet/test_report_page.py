@@ -76,7 +76,7 @@ def test_figures_stand_below_each_other():
 
 def test_the_status_lines_name_the_figures():
     """Running agents with the peak, merges, bisections, attempts by kind; singular for one."""
-    doc = figures() | {"live": None, "tasks": {"merged": 2}, "questions": 1}
+    doc = figures() | {"live": None, "limits": [], "tasks": {"merged": 2}, "questions": 1}
     doc["landed"] |= {"total": 15, "last_hour": 3}
     doc["queue"] |= {"waiting": 1, "oldest_s": 4.2}
     doc["recovery"] |= {"people": 0, "open": 1}

@@ -5,19 +5,30 @@ import json
 import sys
 import textwrap
 import time
+from types import SimpleNamespace
 
 import msgspec
 import pytest
 
 from leadhand import Lead, Policy
+from leadhand.app.reader import Reader
+from leadhand.core.report import Failure, Report
+from leadhand.errors import Conflict
 from leadhand.fleet.agents.base import CoderResult
 from leadhand.fleet.agents.template import TemplateCoder
+from leadhand.fleet.commands.status import lines
 from leadhand.fleet.context import AttemptLimits
 from leadhand.fleet.epics import parse_epic, plan_of
 from leadhand.fleet.governor import Governor
+from leadhand.fleet.station import Station
+from leadhand.fleet.status import journal
+from leadhand.fleet.status.evidence import Evidence
+from leadhand.fleet.status.task_detail import attempts_of
 from leadhand.fleet.usage_limits import NAME, UNTOLD_S, UsageLimit, UsageLimits
-from leadhand.fleet.worker import coder_workers
+from leadhand.fleet.worker import CoderWorker, coder_workers
 from leadhand.stores.memory import MemoryStore
+from tests.fleet.standing import epic as modules
+from tests.fleet.standing import standing
 
 
 def limited(wait, why="You've hit your limit"):
@@ -196,11 +207,68 @@ async def test_another_login_takes_over_where_the_settings_say_so(fleet, tmp_pat
     ]
     limits = AttemptLimits(time_s=60, silence_s=50)
     crew = coder_workers(shop, made, limits, take_over=True)
-    outcome = await Lead(crew, store=MemoryStore(), policy=Policy()).run(epic(2))
+    store = MemoryStore()
+    outcome = await Lead(crew, store=store, policy=Policy()).run(epic(2))
     assert outcome.status == "succeeded", outcome
     by = {commit.trailers["Assisted-by"] for commit in await shop.hub.commits()}
     assert by == {"second:big"}
     assert not (tmp_path / "shared-team" / "starts.jsonl").exists()
+    told = {"worker": "coder@second", "coder": "second", "model": "big"}
+    told |= {"login": "spare", "from": "team"}
+    assert [step.data["taken_over"] for step in outcome.steps] == [told, told]
+    log = [(entry.at, event) for entry, event in Reader(tmp_path, store).events(outcome.run)]
+    (row,) = attempts_of(log, "t0")
+    assert (row["worker"], row["taken_over_from"]) == ("coder@second", "team")
+
+
+def test_a_failure_says_who_took_the_task_over():
+    first, second = (SimpleNamespace(login=name) for name in ("team", "spare"))
+    second.spec, second.coder = SimpleNamespace(name="coder@second"), SimpleNamespace(name="b")
+    second.model = "big"
+    failed = Report("failed", error=Failure("transient", "no", details={"by": "coder@second"}))
+    found = CoderWorker.instead_of(second, first, failed).error.details
+    assert (found["by"], found["taken_over"]["from"]) == ("coder@second", "team")
+
+
+# --- people
+
+
+def test_a_person_lifts_a_limit_for_good(limits, tmp_path, clock):
+    limits.heard("team", limited(3600))
+    limits.heard("spare", limited(3600))
+    assert limits.lift("nobody") is None
+    assert limits.lift("team").login == "team"
+    assert limits.limit_of("team") is None
+    again = UsageLimits(tmp_path, clock=lambda: clock[0])
+    assert [limit.login for limit in again.standing()] == ["spare"], "after a restart too"
+
+
+async def test_a_lifted_limit_lets_the_waiting_tasks_start_and_is_recorded(tmp_path, user):
+    """The status says which login waits, until when, and how many tasks; then all of them land."""
+    folder = tmp_path / "fleet"
+    folder.mkdir()
+    UsageLimits(folder).reached(UsageLimit("scripted", time.time() + 3600, "limit"))
+    opened = standing(tmp_path, user)
+    async with opened() as fleet, Station(fleet) as station:
+        fleet.submit(modules(tmp_path, "one", "a", "b"))
+        async with asyncio.timeout(60):
+            while (await station.figures(0.0))["limits"][0]["tasks"] != 2:
+                await asyncio.sleep(0.05)
+        station._counted.clear()
+        doc = await station.figures(0.0)
+        (limit,) = doc["limits"]
+        assert (limit["login"], limit["told"]) == ("scripted", True)
+        shown = next(line for line in lines(doc) if line.startswith("limit "))
+        assert shown.startswith(f"limit      scripted until {limit['until'][:10]}")
+        assert "2 tasks waiting" in shown
+        with pytest.raises(Conflict, match=r"no usage limit of 'other' holds; .*scripted"):
+            station.order("lift", "other", actor="ana")
+        assert station.order("lift", "scripted", actor="ana")["tasks"] == 2
+        await fleet.idle()
+        assert (await station.figures(1.0))["limits"] == []
+    found = [note for note in journal.read(folder) if note["what"] == "ordered"]
+    assert [(n["verb"], n["name"], n["actor"]) for n in found] == [("lift", "scripted", "ana")]
+    assert (await Evidence(folder).document())["landed"]["total"] == 2
 
 
 async def test_without_that_setting_no_other_login_is_used(fleet, tmp_path):

@@ -36,7 +36,12 @@ class BusyFleet:
         live = _live([{**each, "words": words} for each in self.agents])
         found = figures(self.sources) | {"board": board(self.sources, live), "flaky": []}
         found["agents"]["now"] = len(self.agents)
-        return {**found, "live": live, "series": series(self.sources, spent_in(self.sources))}
+        return {
+            **found,
+            "live": live,
+            "limits": [],
+            "series": series(self.sources, spent_in(self.sources)),
+        }
 
 
 def _sources(agents: int, tasks: int) -> tuple[Sources, list[Doc]]:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
+from leadhand.fleet.usage_limits import UsageLimit, UsageLimits
 from leadhand.server.accounts import digest_of
 from tests.fleet.places import make_repo
 from tests.support.cli import PROGRAM, environment
@@ -394,10 +395,20 @@ def test_an_open_board_is_right_after_what_others_did_and_after_a_restart(pages,
     expect(page.get_by_text("Reconnecting automatically")).to_be_visible()
     expect(page.locator(".trouble")).to_have_count(0)
     expect(page.locator(".fleet-note")).not_to_contain_text("Drained")
+    reached = UsageLimit("scripted", time.time() + 7200, "limit reached")
+    UsageLimits(fleet.folder / ".leadhand" / "fleet").reached(reached)
     fleet.start(fleet.url.rstrip("/").rpartition(":")[2])
     expect(page.get_by_text("Reconnecting automatically")).to_have_count(0)
-    expect(page.locator(".fleet-note")).to_contain_text("Paused by operator")  # it outlives it
+    paused, limit = (page.locator(".fleet-note", has_text=word) for word in ("Paused", "Usage"))
+    expect(paused).to_contain_text("Paused by operator")  # it outlives it
     assert fleet.call("operator", "POST", "/fleet/resume", {})[0] == 200
+    expect(paused).to_have_count(0)
+    expect(limit).to_contain_text(re.compile("Usage limit of scripted, ends in [12]h"))
+    expect(limit).to_contain_text(re.compile(r"[1-9] tasks? waiting"))
+    shot(page, "fleet-limit")
+    assert fleet.call("viewer", "POST", "/fleet/resume", {"login": "scripted"})[0] == 403
+    assert fleet.call("operator", "POST", "/fleet/resume", {"login": "other"})[0] == 409
+    page.get_by_role("button", name="Lift limit").click()
     expect(page.locator(".fleet-note")).to_have_count(0)
     merged = column(page, "Merged").locator(".task").filter(has_text="sort")
     expect(merged).to_have_count(1, timeout=60_000)  # its epic has ended, and is folded up

@@ -183,6 +183,10 @@ class Governor:
         """Return how many agents wait for a place."""
         return len(self._line)
 
+    def waiting_for(self, login: str) -> int:
+        """Return how many tasks of a login wait for a place, or for the end of its limit."""
+        return self.limits.parked[login] + sum(each.login == login for each in self._line)
+
     def heard(self, kind: str, failure: str, retry_after_s: float | None = None) -> None:
         """Take the outcome of an agent's run."""
         crowded = failure in CROWDED
@@ -207,6 +211,10 @@ class Governor:
     def set_pause(self, pause: Pause | None) -> None:
         """Start no agent until this is called with None."""
         self.paused = pause
+        self._changed.set()
+
+    def look_again(self) -> None:
+        """Look at once who may start, since something has changed."""
         self._changed.set()
 
     def go_on(self) -> None:

@@ -52,7 +52,7 @@ ORDER_BYTES_MAX = 1 << 20
 ANSWER_S = 15.0
 FRESH_S = 0.5
 LOCKED_SHOWN = 300
-VERBS = ("stop", "end", "message", "pause", "resume", "drain", "take", "give")
+VERBS = ("stop", "end", "message", "pause", "resume", "lift", "drain", "take", "give")
 GIVEN = ("goal", "writes", "reads", "acceptance", "brief")
 """What a person is told of a task."""
 
@@ -138,7 +138,10 @@ class Station:
             "places": {"most": shop.governor.most, "now": int(shop.governor.limit)},
             "waiting": shop.governor.waiting,
             "held_back": self.fleet.held_back,
-            "limits": [limit._asdict() for limit in shop.governor.limits.standing()],
+            "limits": [
+                limit.told_as(shop.governor.waiting_for(limit.login))
+                for limit in shop.governor.limits.standing()
+            ],
             "locked": shop.boundaries.waits(LOCKED_SHOWN),
             "draining": shop.governor.stopped,
             "taken": [taken_row(each) for each in shop.taken.all()],
@@ -178,7 +181,7 @@ class Station:
         self._counted.clear()
         with contextlib.suppress(OSError):
             write_live(self.folder, self.live())
-        about = {"name": told.get("task", ""), "actor": actor}
+        about = {"name": told.get("task") or told.get("login", ""), "actor": actor}
         if "task" in told:
             about |= {"number": told["attempt"], "text": scrub(text[:TEXT_CHARS])}
         self.fleet.shop.note("ordered", verb=verb, **about)
@@ -207,6 +210,13 @@ class Station:
             end_pause(self.folder)
             governor.set_pause(None)
             return {"paused": False, "agents": agents}
+        if verb == "lift":
+            waiting = governor.waiting_for(task)
+            if governor.limits.lift(task) is None:
+                names = ", ".join(each.login for each in governor.limits.standing()) or "none"
+                raise Conflict(f"no usage limit of {task!r} holds; logins with one: {names}")
+            governor.look_again()
+            return {"login": task, "tasks": waiting, "agents": agents}
         if verb not in VERBS:
             raise UsageError(f"{verb!r} is no order: {', '.join(VERBS)}")
         if verb in ("take", "give"):

@@ -14,13 +14,15 @@ import os
 import random
 import re
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from collections import Counter
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leadhand.core.calendar import iso
 from leadhand.stores.sqlite.connection import sync_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from leadhand.fleet.agents.base import Coder, CoderResult
@@ -60,6 +62,16 @@ class UsageLimit(NamedTuple):
         ends = f"until {when}" if self.told else f"end not told; tried again at {when}"
         return f"the usage limit of {self.login} is reached, {ends}"
 
+    def told_as(self, tasks: int | None) -> dict[str, Any]:
+        """Return the limit for `fleet status` and the page; `tasks` is how many wait for it."""
+        return {
+            "login": self.login,
+            "until": iso(int(self.until * 1e6)),
+            "told": self.told,
+            "said": self.words,
+            "tasks": tasks,
+        }
+
 
 class LimitReached(Exception):
     """An agent was ended by a usage limit: its task goes on when the limit has ended."""
@@ -90,6 +102,8 @@ class UsageLimits:
         self._wait_max_s, self._wait_min_s = wait_max_s, wait_min_s
         self._spread_s = spread_s
         self._limits: dict[str, UsageLimit] = _read(folder) if folder else {}
+        self.parked: Counter[str] = Counter()
+        """By login: the tasks that wait for the end of its limit."""
 
     def limit_of(self, login: str) -> UsageLimit | None:
         """Return the limit that holds for a login; None if its agents may start."""
@@ -123,6 +137,27 @@ class UsageLimits:
         if known is not None and known.until >= limit.until - self._spread_s:
             return known
         self._limits[limit.login] = limit
+        if self._folder is not None:
+            _write(self._folder, self.standing())
+        return limit
+
+    @contextmanager
+    def parking(self, login: str) -> Iterator[None]:
+        """Count a task among those that wait for the end of a limit."""
+        self.parked[login] += 1
+        try:
+            yield
+        finally:
+            self.parked[login] -= 1
+
+    def lift(self, login: str) -> UsageLimit | None:
+        """End a limit before its time; return it, or None if there is none.
+
+        Tasks of the login start again. If its provider still refuses, the limit is told anew.
+        """
+        if (limit := self.limit_of(login)) is None:
+            return None
+        del self._limits[login]
         if self._folder is not None:
             _write(self._folder, self.standing())
         return limit

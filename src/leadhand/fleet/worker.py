@@ -329,9 +329,8 @@ class CoderWorker:
             try:
                 attempt = worker.attempt_in_turn(task, given, context, interrupted)
                 made = await self._unless_taken(task, attempt)
-                if isinstance(made, Report):
-                    return made
-                return await worker.deliver(made, context)
+                report = made if isinstance(made, Report) else await worker.deliver(made, context)
+                return report if worker is self else worker.instead_of(self, report)
             except TakenOver as taken:  # no try is used up: wait until the person gives it back
                 if taken.session or taken.cost:
                     interrupted = interrupted.by(worker.spec.name, taken)
@@ -466,8 +465,22 @@ class CoderWorker:
                     context.progress(f"{other.coder.name} takes over: {limit.why}")
                     return other
             context.progress(f"waits: {limit.why}")
-            await asyncio.sleep(min(LIMIT_LOOK_S, max(0.05, limit.until - time.time())))
+            with limits.parking(self.login):
+                await asyncio.sleep(min(LIMIT_LOOK_S, max(0.05, limit.until - time.time())))
         return self
+
+    def instead_of(self, first: CoderWorker, report: Report) -> Report:
+        """Return the report of an attempt that this worker did for another, and that says so.
+
+        The log names the first one as the worker of the attempt: it was chosen for it.
+        """
+        by = {"worker": self.spec.name, "coder": self.coder.name, "model": self.model}
+        told = {"taken_over": {**by, "login": self.login, "from": first.login}}
+        if report.error is None:
+            data = report.data if isinstance(report.data, dict) else {}
+            return replace(report, data={**data, **told})
+        details = report.error.details if isinstance(report.error.details, dict) else {}
+        return replace(report, error=replace(report.error, details={**details, **told}))
 
     async def attempt_in_turn(
         self, task: Attempt, given: PlannedTask, context: Context, interrupted: Interrupted

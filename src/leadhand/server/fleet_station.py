@@ -34,5 +34,7 @@ class FleetStation(Protocol):
     def order(self, verb: str, task: str = "", text: str = "", actor: str = "") -> Doc:
         """Stop or message the agent of a task, or pause, resume or drain the fleet.
 
+        The order `lift` ends the usage limit of a login, which is given as `task`.
+
         Raise `UsageError` if no agent works on the task.
         """

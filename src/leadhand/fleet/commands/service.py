@@ -392,11 +392,16 @@ def pause(console: Console, folder: str | None) -> int:
     return _ordered(console, folder, "pause")
 
 
-@command("resume", "leadhand fleet resume")
+@command("resume", "leadhand fleet resume\nleadhand fleet resume --login team")
+@click.option("--login", default="", help="Lift the usage limit of this login instead.")
 @folder_option
-def resume(console: Console, folder: str | None) -> int:
-    """Start agents again after `leadhand fleet pause`."""
-    return _ordered(console, folder, "resume")
+def resume(console: Console, login: str, folder: str | None) -> int:
+    """Start agents again after `leadhand fleet pause`.
+
+    With --login: stop waiting for the usage limit of a login, such as after buying more usage.
+    The order is recorded with your name. If the provider still refuses, the tasks wait again.
+    """
+    return _ordered(console, folder, "lift" if login else "resume", login)
 
 
 @command("stop", "leadhand fleet stop query")
@@ -438,8 +443,13 @@ def _ordered(
     if console.json:
         console.document(told)
     else:
-        words = {"message": "was told"}.get(verb, "is being ended" if task else "")
         fleet = {"drain": "drains", "pause": "is paused", "resume": "starts agents again"}
-        name = f"the agent of {told['task']} {words}" if words else f"the fleet {fleet[verb]}"
-        console.say(name)
+        if verb == "lift":
+            waited = f"{count(told['tasks'], 'task')} waited"
+            console.say(f"the usage limit of {clean(task)} is lifted; {waited}")
+        elif verb in fleet:
+            console.say(f"the fleet {fleet[verb]}")
+        else:
+            words = "was told" if verb == "message" else "is being ended"
+            console.say(f"the agent of {told['task']} {words}")
     return 0

@@ -78,6 +78,8 @@ def lines(doc: Doc) -> Iterator[str]:
     yield f"fleet      {_fleet_word(live)}"
     if live and live["held_back"]:
         yield f"           new agents delayed: {clean(live['held_back'])}"
+    for limit in doc["limits"]:
+        yield f"limit      {_limit(limit)}"
     if live and live.get("aside"):
         yield f"           {clean(live['aside'])}"
     yield f"agents     {agents['now']} running (peak {agents['peak']}, {agents['runs']} started)"
@@ -118,6 +120,14 @@ def _fleet_word(live: Doc | None) -> str:
         return "not running; `leadhand fleet start` resumes the open tasks"
     word = "draining" if live["draining"] else "paused" if live.get("paused") else "running"
     return f"{word}, process {live['pid']}{', ' + live['url'] if live['url'] else ''}"
+
+
+def _limit(limit: Doc) -> str:
+    until = f"{limit['until'][:16].replace('T', ' ')} UTC"
+    ends = f"until {until}" if limit["told"] else f"(end not told) until it is tried at {until}"
+    tasks = limit["tasks"]
+    waits = f": {count(tasks, 'task')} waiting" if tasks is not None else ""
+    return f"{clean(limit['login'])} {ends}{waits}; `leadhand fleet resume --login` lifts it"
 
 
 def _lists(doc: Doc) -> Iterator[str]:

@@ -47,6 +47,7 @@ from leadhand.fleet.status.figures import (
 )
 from leadhand.fleet.status.rework import read_changes
 from leadhand.fleet.status.task_detail import attempts_of, change_of, commit_of, planned_of
+from leadhand.fleet.usage_limits import UsageLimits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -133,7 +134,9 @@ class Evidence:
         found = await asyncio.to_thread(_figures, sources, live)
         if live is not None:  # the fleet itself knows best; notes of it come a little later
             found["agents"]["now"] = len(live["agents"])
-        return {**found, "flaky": flaky, "live": live, "folder": str(self.folder)}
+        limits = live["limits"] if live is not None else kept_limits(self.folder)
+        about = {"flaky": flaky, "limits": limits, "live": live, "folder": str(self.folder)}
+        return {**found, **about}
 
     async def task(self, run: str, task: str, live: Doc | None) -> Doc:
         """Return one task in detail. Raise `UsageError` if there is none."""
@@ -243,6 +246,11 @@ class _Log:
 def _figures(sources: Sources, live: Doc | None) -> Doc:
     shown = {"board": board(sources, live), "series": series(sources, spent_in(sources))}
     return {**figures(sources), **shown}
+
+
+def kept_limits(folder: Path) -> list[Doc]:
+    """Return the usage limits that a fleet will meet when it is started again."""
+    return [limit.told_as(None) for limit in UsageLimits(folder).standing()]
 
 
 def flaky_tests(folder: Path) -> list[Doc]:

@@ -32,6 +32,13 @@ class MessageForm(Form):
     """The message."""
 
 
+class ResumeForm(Form):
+    """What goes on again."""
+
+    login: Annotated[str, StringConstraints(max_length=200)] = ""
+    """Lift the usage limit of this login; empty: end the pause of the fleet."""
+
+
 class StopForm(ReasonForm):
     """How an agent is stopped."""
 
@@ -74,6 +81,10 @@ class FleetOrdered(Struct, kw_only=True, omit_defaults=True):
     """Whether the fleet is paused now."""
     draining: bool | None = None
     """Whether the fleet ends now."""
+    login: str | None = None
+    """The login whose usage limit was lifted."""
+    tasks: int | None = None
+    """How many tasks waited for the end of that limit."""
 
 
 class TaskDocument(Struct, kw_only=True):
@@ -163,9 +174,11 @@ async def pause(request: Request) -> Response:
 
 
 @router.post("/fleet/resume", responses=done(FleetOrdered))
-async def resume(request: Request) -> Response:
-    """Start agents again."""
-    return answer(_station(request).order("resume", actor=_who(request)))
+async def resume(request: Request, form: ResumeForm | None = None) -> Response:
+    """Start agents again after a pause, or lift the usage limit of a login."""
+    login = form.login if form is not None else ""
+    verb = "lift" if login else "resume"
+    return answer(_station(request).order(verb, login, actor=_who(request)))
 
 
 @router.post("/fleet/drain", responses=done(FleetOrdered))

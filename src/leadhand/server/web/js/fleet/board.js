@@ -3,7 +3,9 @@ import { html, useMemo, useState } from "../lib.js";
 import { ask, route, to } from "../router.js";
 import { Chart } from "../ui/chart.js";
 import { Ago, Empty, Instant, Meter, Search, Status, Table, Tag, Title, Took, Txt } from "../ui/parts.js";
-import { now } from "../store.js";
+import { may, now } from "../store.js";
+import { api } from "../api.js";
+import { attempt } from "../notices.js";
 import { connection } from "../stream.js";
 import { authorName, count, duration, millis, money, percent, spent, strategy, words } from "../text.js";
 import { Actions, drained } from "./actions.js";
@@ -34,7 +36,7 @@ export function Board({ fleet, since, refresh }) {
   const flat = route.value.query.view === "flat";
   const wanted = text.trim().toLowerCase();
   const cards = useMemo(() => fleet.board.cards.filter((card) => !wanted || `${card.task} ${card.title} ${card.coder} ${card.model}`.toLowerCase().includes(wanted)), [fleet, wanted]);
-  return html`<${Title} sub=${html`<span title=${fleet.live?.repo}><${Txt} v=${sentence(fleet)} /></span>`} actions=${html`<${Actions} live=${fleet.live} refresh=${refresh} />`}>Fleet</${Title}><${Notes} fleet=${fleet} />
+  return html`<${Title} sub=${html`<span title=${fleet.live?.repo}><${Txt} v=${sentence(fleet)} /></span>`} actions=${html`<${Actions} live=${fleet.live} refresh=${refresh} />`}>Fleet</${Title}><${Notes} fleet=${fleet} refresh=${refresh} />
     <div class="stack"><${Blocked} cards=${fleet.board.cards.filter((card) => card.column === "blocked")} fleet=${fleet} />
       <section><div class="bar"><h2>Tasks</h2><${Search} label="Search tasks" value=${text} onInput=${setText} push />
         <label class="check"><input type="checkbox" checked=${!flat} onChange=${() => ask({ view: flat ? "" : "flat" })} /> Group by epic</label></div>
@@ -42,7 +44,7 @@ export function Board({ fleet, since, refresh }) {
       <${Queue} batches=${fleet.live?.train.batches ?? []} train=${fleet.live?.train} /><${Figures} fleet=${fleet} since=${since} /></div>`;
 }
 
-function Notes({ fleet }) {
+function Notes({ fleet, refresh }) {
   const { live, disagreements: wrong } = fleet;
   const refused = Object.entries(live?.refused ?? {});
   const over = connection.value === "lost";
@@ -50,7 +52,8 @@ function Notes({ fleet }) {
   const by = drain && html` by <${Txt} v=${drain.by || "a person"} />, <${Instant} at=${drain.at} />`;
   return html`${(live?.draining || drain) && html`<p class="fleet-note tone-warn" role="status">${over ? html`<b>Drained</b>${by}. The fleet has ended, and the board shows its last state. Start it again with <code>leadhand fleet start</code>.` : html`<b>Draining</b>${by}. No new agents start. The fleet and this dashboard end when the running agents have ended.`}</p>`}
     ${live?.paused && !live.draining && html`<p class="fleet-note tone-warn" role="status"><b>Paused</b> by <${Txt} v=${live.paused.by} /> <${Ago} at=${live.paused.at} />. Running agents continue; no new agents start.</p>`}
-    ${live?.held_back && !live.paused && !live.draining && html`<p class="muted fleet-delay" role="status">New agents delayed: <${Txt} v=${live.held_back} />.</p>`}
+    ${fleet.limits.map((each) => html`<p class="fleet-note tone-warn" role="status"><b>Usage limit</b> of <${Txt} v=${each.login} />, ends <${Instant} at=${each.until} />${each.told ? "" : " or later"}. ${each.tasks != null && `${count(each.tasks, "task")} waiting. `}${live && may("operator") && html`<button type="button" onClick=${async () => (await attempt(() => api.fleetOrder("resume", { login: each.login }), "Limit lifted")) && refresh()}>Lift limit</button>`}</p>`)}
+    ${live?.held_back && !fleet.limits.length && !live.paused && !live.draining && html`<p class="muted fleet-delay" role="status">New agents delayed: <${Txt} v=${live.held_back} />.</p>`}
     ${wrong.length > 0 && html`<div class="fleet-note tone-bad" role="alert"><b>The log and git disagree in ${count(wrong.length, "place")}.</b><ul>${wrong.slice(0, 20).map((each) => html`<li><${Txt} v=${each} /></li>`)}</ul></div>`}
     ${refused.map(([name, why]) => html`<div class="fleet-note tone-warn" role="status"><b><${Txt} v=${name} />:</b> <${Txt} v=${why} /></div>`)}`;
 }

@@ -3,9 +3,8 @@ import { html, useState } from "../lib.js";
 import { api } from "../api.js";
 import { may, refreshSession, session, useFollowed, useResource } from "../store.js";
 import { attempt } from "../notices.js";
-import { enable, enabled } from "../keys.js";
 import { confirmed, Modal } from "../ui/dialog.js";
-import { leave, ThemeChoice } from "../ui/frame.js";
+import { KeysChoice, leave, ThemeChoice } from "../ui/frame.js";
 import { Copy, Facts, Search, Shown, Table, Tag, Title, Txt } from "../ui/parts.js";
 
 async function stopAll() {
@@ -21,7 +20,7 @@ export default function Settings() {
   const who = session.value ?? {};
   return html`<${Title}>Settings</${Title}><div class="stack">
     <section class="card pad"><h2>Account</h2><${Facts} of=${{ Person: who.person, Role: who.owner ? "owner (approver)" : who.role, "Server version": who.version, Database: who.store }} />
-      <div class="actions you"><${ThemeChoice} /><label class="check"><input type="checkbox" checked=${enabled.value} onChange=${(event) => enable(event.target.checked)} /> Enable keyboard shortcuts</label><button type="button" class="push" onClick=${leave}>Sign out</button></div></section>
+      <div class="actions you"><${ThemeChoice} /><${KeysChoice} /><button type="button" class="push" onClick=${leave}>Sign out</button></div></section>
     ${may("approver") && html`<section class="card pad"><h2>Emergency stop</h2><p class="muted">No run starts new steps until the stop is lifted.</p><div class="actions you">${who.stopped ? html`<button type="button" onClick=${lift}>Lift emergency stop</button>` : html`<button type="button" class="bad" onClick=${stopAll}>Stop all runs</button>`}</div></section>`}
     <${People} owner=${who.owner} /><${Effective} /></div>`;
 }

@@ -1,7 +1,7 @@
 // Sign-in: a token that `leadhand serve` made and told the person who started it.
 import { html, signal, useRef, useState } from "../lib.js";
 import { signIn } from "../store.js";
-import { Trouble } from "../ui/parts.js";
+import { Mark, Trouble } from "../ui/parts.js";
 
 /** Why the address that the page was opened with signs nobody in. */
 export const refusal = signal(null);
@@ -27,7 +27,7 @@ export function SignIn() {
   };
   return html`<main class="signin" id="main" tabindex="-1">
     <form class="card" onSubmit=${submit}>
-      <svg class="mark" viewBox="0 0 32 32" aria-hidden="true"><rect width="32" height="32" rx="8" /><path d="M9 8v16h6M15 24h8M9 12h9l5 6v6" /></svg>
+      <${Mark} />
       <h1>Sign in to Leadhand</h1>
       <p class="muted">Open the address that <code>leadhand serve</code> prints, or enter its token here.</p>
       <label class="field">Token<input ref=${field} type="password" autocomplete="current-password" required autofocus /></label>

@@ -9,7 +9,7 @@ import { notifying, offered, toggle } from "../notify.js";
 import { allScopes, enable, enabled, helpOpen, paletteOpen } from "../keys.js";
 import { LazyScreen } from "../screens/lazy_screen.js";
 import { Dialogs, Modal } from "./dialog.js";
-import { Tag, Txt } from "./parts.js";
+import { Mark, Tag, Txt } from "./parts.js";
 
 export const PLACES = [
   ["overview", "Overview", "M2.5 7.5 8 3l5.5 4.5V13h-4V9.5h-3V13h-4z"],
@@ -58,6 +58,8 @@ export function setTheme(name) {
   }
 }
 
+export const KeysChoice = () => html`<label class="check"><input type="checkbox" checked=${enabled.value} onChange=${(event) => enable(event.target.checked)} /> Enable keyboard shortcuts</label>`;
+
 export function ThemeChoice() {
   return html`<label class="theme"><span class="visually-hidden">Theme</span>
     <select value=${theme.value} onChange=${(event) => setTheme(event.target.value)}>
@@ -98,7 +100,7 @@ export function Frame({ children }) {
   }, [reconnected.value]);
   return html`<div class="frame">
     <aside class="side ${menu.value ? "open" : ""}">
-      <a class="brand" href=${to(["overview"])}><svg viewBox="0 0 32 32" aria-hidden="true"><rect width="32" height="32" rx="8" /><path d="M9 8v16h6M15 24h8M9 12h9l5 6v6" /></svg>Leadhand</a>
+      <a class="brand" href=${to(["overview"])}><${Mark} />Leadhand</a>
       <${Where} />
       ${may("operator") && html`<a class="button new-run" href=${to(["new"])} onClick=${() => (menu.value = false)}><span aria-hidden="true">+</span> New run</a>`}
       <button type="button" class="plain go-to" onClick=${() => (paletteOpen.value = true)}>Go to… <kbd>${MAC ? "⌘K" : "Ctrl K"}</kbd></button>
@@ -125,6 +127,6 @@ function Notices() {
 function Help() {
   return html`<${Modal} title="Keyboard shortcuts" wide=${true} onClose=${() => (helpOpen.value = false)}>
     <div class="help">${allScopes().map(({ title, keys }) => html`<section><h3>${title}</h3><dl>${Object.entries(keys).map(([key, [what]]) => html`<div><dt>${key.split(" ").map((one) => html`<kbd>${one}</kbd>`)}</dt><dd>${what}</dd></div>`)}</dl></section>`)}</div>
-    <label class="check"><input type="checkbox" checked=${enabled.value} onChange=${(event) => enable(event.target.checked)} /> Enable keyboard shortcuts</label>
+    <${KeysChoice} />
   </${Modal}>`;
 }

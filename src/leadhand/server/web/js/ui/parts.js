@@ -50,6 +50,9 @@ export function Ago({ at }) {
   return html`<time datetime=${iso(at)} title=${`${full(at)} (${iso(at)})`}>${ago(at, now.value)}</time>`;
 }
 
+/** The logo. */
+export const Mark = () => html`<svg class="mark" viewBox="0 0 32 32" aria-hidden="true"><rect width="32" height="32" rx="8" /><path d="M9 8v16h6M15 24h8M9 12h9l5 6v6" /></svg>`;
+
 /** The same with the exact time in view, where a person decides about it. */
 export function Instant({ at }) {
   return html`<${Ago} at=${at} /> (<time datetime=${iso(at)}>${full(at)}</time>)`;
