@@ -6,7 +6,7 @@ import pytest
 
 from leadhand.core import events as ev
 from leadhand.core.state.model import State, StepState
-from leadhand.fleet.planning.planner import by_size, done_in
+from leadhand.fleet.planning.record import SizeRecord, by_size, finished_tasks
 from leadhand.fleet.status.evidence import Evidence
 from leadhand.fleet.status.figures import facts_of
 from leadhand.fleet.status.ladder import ladder as counted_ladder
@@ -58,6 +58,10 @@ async def test_an_epic_in_words_is_planned_in_two_waves_and_lands(planned, tmp_p
     assert first["repository"]["history"][0]["subject"] == "The beginning"
     assert [each["status"] for each in second["tasks"]] == ["landed", "landed"]
     assert third["record"] == [{"size": "1 path", "tasks": 3, "landed": 3, "first_pass": 3}]
+    assert first["past"] == {}
+    counted = {name: number for name, number in third["past"].items() if number}
+    assert counted == {"tasks": 3, "landed": 3, "first_pass": 3, "proposals": 2}
+    assert third["repository"]["areas"][0]["sizes"] == {"1 path": [3, 3]}
 
 
 NONSENSE = {
@@ -217,5 +221,5 @@ def test_an_attempt_whose_host_was_killed_is_no_failure_of_its_size():
         step = StepState({"id": name, "writes": ["x"]}, 0, "coder@big", status="succeeded")
         step.failures, step.attempts = tuple(failures), len(failures) + 1
         state.steps[name] = step
-    rows = by_size(done_in(state))
-    assert rows == [{"size": "1 path", "tasks": 3, "landed": 3, "first_pass": 2}]
+    rows = by_size(finished_tasks(state))
+    assert rows == [SizeRecord("1 path", tasks=3, landed=3, first_pass=2)]

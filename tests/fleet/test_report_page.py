@@ -1,14 +1,23 @@
 """The page of `leadhand fleet report`, and the lines of `leadhand fleet status`."""
 
+from collections import Counter
+
 import msgspec
 
 from leadhand.fleet.commands.status import lines
+from leadhand.fleet.planning.record import FinishedTask, PlannedEpic, planning_record
 from leadhand.fleet.status.delivery import delivery
 from leadhand.fleet.status.figures import Sources
 from leadhand.fleet.status.report_page import page
 from tests.codec.test_html import HOSTILE, Parsed
 
 AT = "2026-01-02T03:04:05Z"
+
+
+def past(*texts):
+    """An epic with a task in the folder of each text."""
+    tasks = [FinishedTask(1, 1, landed=True, writes=(f"{each}/",)) for each in texts]
+    return PlannedEpic(tasks, Counter(split=1), 2, 1)
 
 
 def figures(*texts):
@@ -49,6 +58,7 @@ def figures(*texts):
             {"run": each, "task": each, "class": each, "attempts": 2, "why": each} for each in texts
         ],
         "delivery": msgspec.to_builtins(delivery(Sources([], [], [], 0), None)),
+        "planning": msgspec.to_builtins(planning_record([past(*texts)])),
         "commits": [{"sha": "a" * 40, "task": each, "by": each, "subject": each} for each in texts],
     }  # fmt: skip
 

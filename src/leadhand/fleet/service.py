@@ -40,8 +40,8 @@ from leadhand.fleet.pause import pause_of
 from leadhand.fleet.planning.choice import epic_planner, epic_policy
 from leadhand.fleet.planning.examiner import Examiner
 from leadhand.fleet.planning.lint import PlanRules
-from leadhand.fleet.planning.planner import done_in
 from leadhand.fleet.planning.progress import EXAMINER
+from leadhand.fleet.planning.record import planned_epic
 from leadhand.fleet.planning.steps import wanted_of
 from leadhand.fleet.product_log import EPIC, FLEET_DATABASE
 from leadhand.fleet.pull_requests import Results
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from leadhand.fleet.agents.base import Coder
     from leadhand.fleet.epics import Epic
     from leadhand.fleet.forge.rules import ForgeSetup
-    from leadhand.fleet.planning.planner import FinishedTask
+    from leadhand.fleet.planning.record import PlannedEpic
     from leadhand.ports import Host, RunHandle
     from leadhand.workers.sandbox.proxy import Proxy
     from leadhand.workers.sandbox.sandbox import Sandbox
@@ -146,7 +146,7 @@ class Fleet:
         self._runs: dict[str, RunHandle] = {}
         self._trouble: dict[str, str] = {}
         self._intake = Intake(self.epics, self._known, self._begin)
-        self._done: list[FinishedTask] = []
+        self._done: list[PlannedEpic] = []
         self._tiers: tuple[str, ...] = ()
         self._ended: dict[str, State] = {}
         self._following: Following
@@ -352,15 +352,14 @@ class Fleet:
                 self.shop.reviewer = AgentReviewer(coder, model, time_s, self.purse)
         return coder_workers(self.shop, made, self.config.limits, take_over=self.config.take_over)
 
-    def _past(self) -> list[FinishedTask]:
-        """Tasks that are over, of all epics."""
-        running = [done for run in self._runs.values() for done in done_in(run.state)]
-        return self._done + running
+    def _past(self) -> list[PlannedEpic]:
+        """Return what came of the plans of all epics."""
+        return self._done + [planned_epic(run.state) for run in self._runs.values()]
 
     async def _take_up(self, ident: str) -> None:
         run = self.host.load(ident, self.lead.registry)
         if run.state.ended is not None:
-            self._done += done_in(run.state)
+            self._done.append(planned_epic(run.state))
             self._keeping.heard(run.state)
             if self.config.pull_request or self.config.forge is not None:
                 self._ended[ident] = run.state

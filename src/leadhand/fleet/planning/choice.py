@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from leadhand.fleet.budget import DailyBudget
     from leadhand.fleet.context import FleetContext
     from leadhand.fleet.gate.gate import GateRules
-    from leadhand.fleet.planning.planner import FinishedTask
+    from leadhand.fleet.planning.record import PlannedEpic
     from leadhand.fleet.service import FleetConfig
     from leadhand.settings import Settings
     from leadhand.workers.processes.runner import Processes
@@ -104,7 +104,7 @@ def epic_planner(
     processes: Processes,
     purse: DailyBudget,
     tiers: Sequence[str],
-    past: Callable[[], list[FinishedTask]],
+    past: Callable[[], list[PlannedEpic]],
 ) -> EpicPlanner | None:
     """Return the planner of a fleet's epics; None if there is none."""
     if config.planner is None:

@@ -19,6 +19,7 @@ from leadhand.fleet.boundaries import EXCLUSIVE, Sharing, clash, within
 from leadhand.fleet.epics import EpicTask, commands, in_turn, lint_wave
 from leadhand.fleet.planning.overlaps import Claim, predicted_conflicts
 from leadhand.fleet.planning.progress import MOVABLE, REPLACEABLE, EpicProgress
+from leadhand.fleet.planning.record import PlanningRecord, too_large
 from leadhand.fleet.planning.repository_map import RepositoryMap
 
 if TYPE_CHECKING:
@@ -84,6 +85,8 @@ class Ground:
     waves: int = 0
     has_program: Callable[[str], bool] = lambda name: shutil.which(name) is not None
     """Whether the gate finds a program: by its name, or at its whole path."""
+    record: PlanningRecord = field(default_factory=PlanningRecord)
+    """How planned tasks went so far."""
 
 
 def lint_reply(reply: Reply, ground: Ground) -> list[str]:
@@ -101,11 +104,18 @@ def lint_reply(reply: Reply, ground: Ground) -> list[str]:
 
 
 def warn_reply(reply: Reply, ground: Ground) -> list[str]:
-    """Return conflicts that are predicted between tasks that do not wait for each other.
+    """Return conflicts that are predicted between tasks that do not wait for each other, and tasks
+    that are too large by history.
 
     They are told once: the planner may know better, and answer the same again.
     """
     tasks, found = reply.tasks if reply.kind == "wave" else (), list[str]()
+    for task in tasks:
+        if why := too_large(ground.record, task.writes):
+            found.append(
+                f"task {task.id!r} is probably too large: {why}. Split it, or answer the same "
+                "again if it is one"
+            )
     waits = {task.id: _all_waits(task, tasks) for task in tasks}
     for task, other in combinations(tasks, 2):
         if task.id in waits[other.id] or other.id in waits[task.id]:

@@ -36,22 +36,22 @@ from leadhand.fleet.planning.look import Looker
 from leadhand.fleet.planning.map_cache import FactsCache
 from leadhand.fleet.planning.progress import CHANGELOG, MOVABLE, EpicQuestion, read_notes, standing
 from leadhand.fleet.planning.prompt import planner_document
+from leadhand.fleet.planning.record import planning_record
 from leadhand.fleet.planning.reply import MisreadReply, read
 from leadhand.fleet.planning.steps import ladder
 from leadhand.fleet.planning.survey import survey
 from leadhand.fleet.planning.symbols import reader
-from leadhand.fleet.repository.git import GitFailed, printable_name
-from leadhand.fleet.status.ladder import CODER
+from leadhand.fleet.repository.git import GitFailed
 from leadhand.models.secret_patterns import scrub
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from leadhand.core.report import Decision, PlannerView
-    from leadhand.core.state.model import State, StepState
     from leadhand.fleet.planning.backends import Backend
     from leadhand.fleet.planning.progress import EpicNotes, EpicProgress, Matter
+    from leadhand.fleet.planning.record import PlannedEpic
     from leadhand.fleet.planning.reply import Reply
     from leadhand.fleet.planning.survey import Survey
     from leadhand.fleet.repository.hub import Hub
@@ -66,7 +66,8 @@ AGAIN, DROP, GIVE_UP = "again", "drop", "give up"
 class PlannerSources(NamedTuple):
     """What the planner knows besides the repository and the run."""
 
-    past: Callable[[], list[FinishedTask]] = list
+    past: Callable[[], list[PlannedEpic]] = list
+    """What came of the plans of all epics."""
     gate: tuple[Mapping[str, Any], ...] = ()
     """The commands of set-up and gate."""
     cache: Path | None = None
@@ -150,10 +151,9 @@ class EpicPlanner:
     ) -> Decision:
         seen = await self._survey()
         ground = self._ground(view, notes, stand, seen)
-        past = self._sources.past()
-        more = {"commands": list(self._sources.gate), "areas": by_area(past)}
+        commands = list(self._sources.gate)
         doc = await asyncio.to_thread(
-            planner_document, view, epic, notes, ground, seen, by_size(past), more
+            planner_document, view, epic, notes, ground, seen, {"commands": commands}
         )
         notes.heard = len(view.recommendations)
         tried = [Tried(None, list(view.findings))] if view.findings else []
@@ -208,6 +208,7 @@ class EpicPlanner:
             budget_left=view.budget_left,
             waves=notes.waves,
             has_program=self._has_program,
+            record=planning_record(self._sources.past()),
         )
 
     async def _decided(
@@ -399,85 +400,3 @@ def _same_conversation(view: PlannerView) -> dict[str, int]:
         if isinstance(details, dict) and details.get("conversation") == "same":
             found[each.step] = found.get(each.step, 0) + 1
     return found
-
-
-# Success at the first attempt by the size of a task, counted from the log.
-#
-# The size of a task is the number of paths it may write, known before anybody starts.
-
-
-AREAS_TOLD = 30
-SIZES = ((1, "1 path"), (3, "2-3 paths"), (7, "4-7 paths"), (1 << 30, "8 or more paths"))
-
-
-class FinishedTask(NamedTuple):
-    """A task that is over."""
-
-    paths: int
-    attempts: int
-    landed: bool
-    writes: tuple[str, ...] = ()
-    conflicts: int = 0
-    """Attempts that came back because they were in conflict with main."""
-
-
-def done_in(state: State) -> list[FinishedTask]:
-    """Return the tasks of a run that are over."""
-    return [
-        FinishedTask(
-            len(step.doc.get("writes") or ()),
-            _tries(step),
-            step.status == "succeeded",
-            tuple(step.doc.get("writes") or ()),
-            _conflicts(step),
-        )
-        for step in state.steps.values()
-        if step.worker.partition("@")[0] == CODER
-        and (step.status in ("succeeded", "failed") or (step.superseded_by and step.failures))
-    ]
-
-
-def _tries(step: StepState) -> int:
-    """Return the number of attempts, without those whose host was killed."""
-    cut = [f for f in step.failures if f.get("class") == "lost" and not f.get("details")]
-    return step.attempts - len(cut)
-
-
-def _conflicts(step: StepState) -> int:
-    """Return how many attempts came back from the train in conflict with main."""
-    details = (failure.get("details") for failure in step.failures)
-    return sum(isinstance(each, dict) and bool(each.get("conflict")) for each in details)
-
-
-def by_area(tasks: Iterable[FinishedTask]) -> list[dict[str, Any]]:
-    """Return success and conflicts by the folder that tasks write, two levels deep."""
-    rows: dict[str, dict[str, Any]] = {}
-    for task in tasks:
-        for area in sorted({_area(path) for path in task.writes}):
-            row = rows.setdefault(
-                area, {"area": area, "tasks": 0, "landed": 0, "first_pass": 0, "conflicts": 0}
-            )
-            row["tasks"] += 1
-            row["landed"] += task.landed
-            row["first_pass"] += task.landed and task.attempts == 1
-            row["conflicts"] += task.conflicts
-    order = sorted(rows.values(), key=lambda row: (-row["tasks"], row["area"]))
-    return order[:AREAS_TOLD]
-
-
-def _area(path: str) -> str:
-    folders = path.split("/")[:-1] if not path.endswith("/") else path.strip("/").split("/")
-    return printable_name("/".join(folders[:2])) or "."
-
-
-def by_size(tasks: Iterable[FinishedTask]) -> list[dict[str, Any]]:
-    """Return the table of success by size; sizes without tasks are left out."""
-    rows: dict[str, dict[str, Any]] = {}
-    for task in tasks:
-        name = next(words for most, words in SIZES if task.paths <= most)
-        row = rows.setdefault(name, {"size": name, "tasks": 0, "landed": 0, "first_pass": 0})
-        row["tasks"] += 1
-        row["landed"] += task.landed
-        row["first_pass"] += task.landed and task.attempts == 1
-    order = [words for _, words in SIZES]
-    return sorted(rows.values(), key=lambda row: order.index(row["size"]))

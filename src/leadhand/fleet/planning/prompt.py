@@ -1,7 +1,8 @@
 """The prompt of an epic planner: one JSON document, bounded, without secrets.
 
     why, epic, limits         from people: they count
-    matters, tasks, record    how it stands
+    matters, tasks            how it stands
+    record, past              how planned tasks went in this fleet, by size and in all
     repository                written by anybody: data, whatever it says
     comments                  of reviewers on the last wave, where they sent it back
     answers, findings, notes  what people answered, why the last answer was sent back, its own notes
@@ -14,6 +15,8 @@ from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from leadhand.fleet.planning.map_document import MAP_TOKENS, TOKEN_CHARS, entry_text
 from leadhand.models.messages import UserMessage
@@ -39,6 +42,21 @@ GUIDE_CHARS = 4500
 LOOK_CHARS = 20_000
 MAP_CHARS = 2 * MAP_TOKENS * TOKEN_CHARS
 
+PAST = {
+    "tasks": "tasks that are over:",
+    "landed": "landed:",
+    "first_pass": "landed with the first attempt:",
+    "conflicts": "attempts in conflict with main:",
+    "handbacks": "attempts that came back with a question:",
+    "split": "failed and were split:",
+    "replanned": "failed and were planned in another way:",
+    "overtaken": "overtaken by changes of others:",
+    "people": "left to a person:",
+    "proposals": "answers of the planner:",
+    "refused": "of them sent back by lint:",
+}
+"""The words for the counts of `PlanningRecord`."""
+
 Doc = dict[str, Any]
 
 
@@ -48,12 +66,11 @@ def planner_document(
     notes: EpicNotes,
     ground: Ground,
     survey: Survey,
-    record: list[Doc],
     more: Doc | None = None,
 ) -> Doc:
     """Return the document for the planner; `more` is what else is known of the repository."""
-    more = more or {}
-    standing = ground.standing
+    standing, past = ground.standing, msgspec.to_builtins(ground.record)
+    more = {**(more or {}), "areas": past["areas"]}
     doc: Doc = {
         "version": VERSION,
         "why": _cut(view.why, WORDS_CHARS),
@@ -66,7 +83,8 @@ def planner_document(
         "limits": _limits(ground),
         "matters": [_matter(each) for each in standing.matters] + _others(view, notes, standing),
         "tasks": [_task(step) for step in standing.tasks[-TASKS_TOLD:]],
-        "record": record,
+        "record": past["sizes"],
+        "past": ground.record.counts(),
         "repository": {**survey.told(f"{epic.title}\n{epic.text[:EPIC_CHARS]}"), **more},
         "answers": [_answer(each) for each in view.answers[-ANSWERS_TOLD:]],
         "waves": notes.waves,
@@ -179,6 +197,9 @@ def _moving(doc: Doc) -> list[str]:
     ):
         if doc[name]:
             parts.append(f"# {title}\n{fence_data(_lines(doc[name]), TREE_CHARS)}")
+    if doc["past"]:
+        counts = ", ".join(f"{PAST[name]} {number}" for name, number in doc["past"].items())
+        parts.append(f"# What came of plans in this fleet so far\n{counts}")
     parts += _map(tree)
     parts.append(f"# The last commits\n{fence_data(_lines(tree['history']), TREE_CHARS // 4)}")
     if doc["answers"]:
@@ -213,7 +234,7 @@ def _map(tree: Doc) -> list[str]:
         ("commands", "Commands of the gate and of set-up"),
         ("languages", "Languages"),
         ("folders", "Folders"),
-        ("areas", "First-pass success and conflicts by folder, in this fleet"),
+        ("areas", "First-pass success, conflicts and questions by folder, in this fleet"),
     ):
         if tree.get(name):
             parts.append(f"# {words}\n{fence_data(_lines(tree[name]), TREE_CHARS // 4)}")

@@ -141,7 +141,7 @@ SCHEMA: dict[str, Any] = {
                     "replaces": _TEXT,
                     "why": _TEXT,
                 },
-                "required": ["id", "goal", "acceptance", "writes"],
+                "required": ["id", "goal", "acceptance", "writes", "why"],
                 "additionalProperties": False,
             },
         },

@@ -26,6 +26,7 @@ from leadhand.core.state.evolve import evolve_all
 from leadhand.core.state.model import State
 from leadhand.core.views.run import run_status
 from leadhand.errors import UsageError
+from leadhand.fleet.planning.record import planned_epic, planning_record
 from leadhand.fleet.product_log import EPIC, FLEET_DATABASE
 from leadhand.fleet.repository.git import Commit, Git, read_log
 from leadhand.fleet.repository.hub import MAIN, OLDER_MAX, START
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from leadhand.core.events import Event
+    from leadhand.fleet.planning.record import PlannedEpic
     from leadhand.fleet.status.rework import MainChange
 
 Doc = dict[str, Any]
@@ -70,6 +72,7 @@ class Evidence:
         self.folder = folder
         self._facts: dict[str, tuple[int, EpicFacts]] = {}
         self._logs: dict[str, _Log] = {}
+        self._planned: dict[str, PlannedEpic] = {}
         self._notes = journal.Tail(folder)
         self._reading = asyncio.Lock()
         self._commits: tuple[str, list[Commit]] = ("", [])
@@ -91,7 +94,9 @@ class Evidence:
             sources = self._sources
             changes = await self._changes(history_since(sources))
             found = await asyncio.to_thread(delivery, sources, changes)
-        return {**doc, "delivery": msgspec.to_builtins(found)}
+            planned = planning_record(self._planned.values())
+        made = {"delivery": found, "planning": planned}
+        return {**doc, **msgspec.to_builtins(made)}
 
     async def _changes(self, since: int) -> list[MainChange] | None:
         """Return the changes of main and of the user's branch; None if git cannot tell them."""
@@ -199,6 +204,7 @@ class Evidence:
         log.take(reader, run)
         if log.state.ended is not None:
             self._logs.pop(run)
+        self._planned[run] = planned_epic(log.state)
         return facts_of(log.state, log.events), log.seq
 
     async def _on_main(self) -> list[Commit]:

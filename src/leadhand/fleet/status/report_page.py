@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from leadhand.codec import html
+from leadhand.fleet.planning.prompt import PAST
+from leadhand.fleet.planning.record import PlanningRecord
 from leadhand.fleet.status.delivery import BY_NAME, NOT_MEASURED, Delivery, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from leadhand.fleet.planning.record import AreaRecord
     from leadhand.fleet.status.delivery import DeliveryPeriod, Measured
 
 
@@ -198,6 +201,14 @@ def _tables(doc: Doc) -> Iterator[tuple[str, _Table]]:
     ladder = ((_words(name), n) for name, n in doc["ladder"].items() if n)
     yield "ladder", _table(("Attempt", "Times"), ladder)
     yield "train", _table(("", "Figure"), _train(doc))
+    planning = msgspec.convert(doc["planning"], PlanningRecord)
+    counts = ((PAST[name].rstrip(":").capitalize(), n) for name, n in planning.counts().items())
+    yield "planned", _table(("", "Number"), counts)
+    sizes = ((row.size, row.tasks, row.landed, row.first_pass) for row in planning.sizes)
+    yield "sizes", _table(("Size of task", "Tasks", "Merged", "First pass"), sizes)
+    areas = map(_area, planning.areas)
+    heads = ("Folder", "Tasks", "Merged", "First pass", "Conflicts", "Questions", "By size")
+    yield "areas", _table(heads, areas)
     flaky = ((f["name"], _day(f["last"]), f["times"]) for f in doc["flaky"])
     yield "flaky", _table(("Test", "Last seen", "Times"), flaky)
     heads = ("Epic", "State", "Pull request", "Merged", "Tasks", "Cost")
@@ -230,6 +241,12 @@ def _tiles(doc: Doc) -> list[tuple[str, object, str]]:
 def _epic(each: Doc) -> tuple[object, ...]:
     name, pull = each["title"] or each["run"], each["pull_request"] or ""
     return name, each["status"], pull, each["landed"], each["tasks"], _usd(each["cost"])
+
+
+def _area(row: AreaRecord) -> tuple[object, ...]:
+    sizes = ", ".join(f"{size}: {won} of {n}" for size, (won, n) in row.sizes.items())
+    counts = (row.tasks, row.landed, row.first_pass, row.conflicts, row.handbacks)
+    return row.area, *counts, sizes
 
 
 def _train(doc: Doc) -> Iterator[tuple[object, ...]]:

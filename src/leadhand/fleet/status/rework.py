@@ -114,7 +114,7 @@ async def read_changes(git: Git, since: int, *refs: str) -> list[MainChange] | N
 
     Return None if there are more than `COMMITS_MAX`, or if git cannot tell all of them.
     """
-    when = f"--since=@{max(0, since) // SECOND}"
+    when = f"--max-age={max(0, since) // SECOND}"  # --since guesses at small numbers
     try:
         number = (await git("rev-list", "--count", "--no-merges", when, *refs)).text
         if int(number) > COMMITS_MAX:

@@ -109,6 +109,7 @@ def planned_of(step: StepState) -> Doc:
         "brief": str(given.get("brief", ""))[:MESSAGE_CHARS],
         "writes": [str(path) for path in given.get("writes") or ()][:FILES_SHOWN],
         "acceptance": [list(map(str, argv)) for argv in given.get("acceptance") or ()][:20],
+        "why": str(step.doc.get("description", ""))[:MESSAGE_CHARS],
         "worker": step.worker,
         "superseded_by": step.superseded_by,
     }

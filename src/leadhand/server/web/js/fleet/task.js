@@ -33,7 +33,7 @@ function Whole({ run, task, doc, refresh }) {
     <${Now} doc=${doc} run=${run} task=${task} /><div class="stack">${card.question && html`<${Question} run=${run} id=${card.question} refresh=${refresh} />`}${failed.length > 0 && open && html`<${Failure} attempt=${failed[0]} open />`}
       <${Change} change=${doc.change} /><${Transcript} run=${run} task=${task} attempts=${doc.attempts} live=${card.live} />
       <${Attempts} attempts=${doc.attempts} />${failed.filter((each) => !open || each !== failed[0]).map((each) => html`<${Failure} key=${each.attempt} attempt=${each} open=${each === failed[0]} />`)}
-      <section><h2>Plan</h2><div class="card pad"><${Facts} of=${{ goal: doc.planned.goal, brief: doc.planned.brief, "may change": doc.planned.writes.join(", "), acceptance: doc.planned.acceptance.map((argv) => argv.join(" ")).join("\n"), worker: doc.planned.worker }} />
+      <section><h2>Plan</h2><div class="card pad"><${Facts} of=${{ goal: doc.planned.goal, "why one task": doc.planned.why, brief: doc.planned.brief, "may change": doc.planned.writes.join(", "), acceptance: doc.planned.acceptance.map((argv) => argv.join(" ")).join("\n"), worker: doc.planned.worker }} />
         <p><a href=${to(["runs", run], { step: task })}>Open the step in the run</a></p></div></section></div>`;
 }
 
