@@ -146,6 +146,19 @@ AGENT = textwrap.dedent(
     print(json.dumps({"type": "result", "text": "done"}), flush=True)
     """
 )
+SHORT = textwrap.dedent(
+    """
+    import json, pathlib, sys
+    task, refused = sys.argv[1], pathlib.Path(sys.argv[2])
+    if not refused.exists():
+        refused.touch()
+        print(json.dumps({"type": "error", "failure": "rate_limited", "retry_after_s": 0.001,
+                          "text": "You've hit your session limit"}), flush=True)
+        sys.exit(1)
+    pathlib.Path(f"{task}.py").write_text(f"name = {task!r}\\n")
+    print(json.dumps({"type": "result", "text": "done"}), flush=True)
+    """
+)
 SECONDS = 2.5
 
 
@@ -196,6 +209,20 @@ async def test_a_fleet_on_one_login_waits_out_two_limits_without_losing_a_try(fl
         goes_on = session == f"talk-{task}"
         assert goes_on == (task in seen), "a conversation that was interrupted goes on"
         seen.add(task)
+
+
+async def test_a_limit_that_has_ended_before_the_agent_is_gone_uses_up_no_try(fleet, tmp_path):
+    """The provider refuses for a moment that is over when the work in progress is saved."""
+    shop, processes = fleet
+    shop.governor.limits = UsageLimits(tmp_path, wait_min_s=0.0, spread_s=0.0)
+    agent = tmp_path / "short.py"
+    agent.write_text(SHORT)
+    command = [sys.executable, str(agent), "{task}", str(tmp_path / "refused")]
+    short = TemplateCoder("short", command, processes=processes, homes=tmp_path / "homes")
+    crew = coder_workers(shop, [("coder", short, "")], AttemptLimits(time_s=60, silence_s=50))
+    outcome = await Lead(crew, store=MemoryStore(), policy=Policy()).run(epic(1))
+    assert (outcome.status, outcome.steps[0].attempts) == ("succeeded", 1), outcome
+    assert (tmp_path / "refused").exists()
 
 
 async def test_another_login_takes_over_where_the_settings_say_so(fleet, tmp_path):

@@ -541,15 +541,14 @@ class CoderWorker:
         if done := await deferred_change(self.shop.hub, context):
             paid = Paid(CoderResult(ended="result", said="it was done before"))
             return await self._land(assignment, given, context, done.left, paid, done.handoff)
-        result = await self._work(assignment, slot, context)
+        result, limit = await self._work(assignment, slot, context)
         paid = Paid(result)
         paid.add(interrupted.cost)
         wip = await self._saved(slot, assignment)
         if self.shop.taken.of(task.run, task.step) is not None:
             await self._hand_over(assignment, slot, result)
             raise TakenOver(result.session, result.cost)
-        limit = self.shop.governor.limits.limit_of(self.login)
-        if limit is not None and result.failure == "rate_limited":
+        if limit is not None:  # it may have ended meanwhile: no try is used up all the same
             raise LimitReached(limit, result.session, result.cost)
         handoff: dict[str, Any] = {
             "session": result.session,
@@ -847,7 +846,10 @@ class CoderWorker:
             stall_s=self.limits.stall_s,
         )
 
-    async def _work(self, assignment: Assignment, slot: Slot, context: Context) -> CoderResult:
+    async def _work(
+        self, assignment: Assignment, slot: Slot, context: Context
+    ) -> tuple[CoderResult, UsageLimit | None]:
+        """Return how the agent ended, and the usage limit that ended it."""
         shop, name = self.shop, f"{assignment.run}/{assignment.task}"
         transcript = self._transcript(assignment)
         at_work = AtWork(self.coder, assignment, time.time(), transcript=transcript)
@@ -891,9 +893,11 @@ class CoderWorker:
                 transcript.note("ended", text=said)
                 transcript.close()
         limit = self._limit_of(result)
+        if limit is None and result.failure == "rate_limited":
+            limit = at_work.limit
         if limit is None and result.ended != "stopped":  # by a person: no sign of trouble
             shop.governor.heard(self.coder.name, result.failure, result.retry_after_s)
-        return result
+        return result, limit
 
     def _transcript(self, assignment: Assignment) -> Transcript | None:
         if (folder := self.shop.transcripts) is None:
