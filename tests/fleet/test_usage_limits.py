@@ -241,11 +241,11 @@ async def test_another_login_takes_over_where_the_settings_say_so(fleet, tmp_pat
     assert by == {"second:big"}
     assert not (tmp_path / "shared-team" / "starts.jsonl").exists()
     told = {"worker": "coder@second", "coder": "second", "model": "big"}
-    told |= {"login": "spare", "from": "team"}
-    assert [step.data["taken_over"] for step in outcome.steps] == [told, told]
+    told |= {"login": "spare", "for_login": "team"}
+    assert [step.data["stand_in"] for step in outcome.steps] == [told, told]
     log = [(entry.at, event) for entry, event in Reader(tmp_path, store).events(outcome.run)]
     (row,) = attempts_of(log, "t0")
-    assert (row["worker"], row["taken_over_from"]) == ("coder@second", "team")
+    assert (row["worker"], row["stand_in_for"]) == ("coder@second", "team")
 
 
 def test_a_failure_says_who_took_the_task_over():
@@ -254,7 +254,7 @@ def test_a_failure_says_who_took_the_task_over():
     second.model = "big"
     failed = Report("failed", error=Failure("transient", "no", details={"by": "coder@second"}))
     found = CoderWorker.instead_of(second, first, failed).error.details
-    assert (found["by"], found["taken_over"]["from"]) == ("coder@second", "team")
+    assert (found["by"], found["stand_in"]["for_login"]) == ("coder@second", "team")
 
 
 # --- people

@@ -475,7 +475,7 @@ class CoderWorker:
         The log names the first one as the worker of the attempt: it was chosen for it.
         """
         by = {"worker": self.spec.name, "coder": self.coder.name, "model": self.model}
-        told = {"taken_over": {**by, "login": self.login, "from": first.login}}
+        told = {"stand_in": {**by, "login": self.login, "for_login": first.login}}
         if report.error is None:
             data = report.data if isinstance(report.data, dict) else {}
             return replace(report, data={**data, **told})

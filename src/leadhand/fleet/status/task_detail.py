@@ -68,8 +68,8 @@ def attempts_of(
                 outcome = "stopped" if was_stopped(event.failure) else "failed"
                 row |= {"ended": iso(at), "outcome": "merged" if event.met else outcome}
                 row |= {"cost": round(event.cost or 0.0, 6), **_failure(event.failure)}
-                if by := taken_over_by(event):
-                    row |= {"worker": by["worker"], "taken_over_from": by["from"]}
+                if by := stand_in_of(event):
+                    row |= {"worker": by["worker"], "stand_in_for": by["for_login"]}
             case ev.AttemptLost():
                 row = found.setdefault(event.attempt, {"attempt": event.attempt})
                 outcome = "not started" if event.attempt in waited else "lost"
@@ -83,11 +83,11 @@ def attempts_of(
     return list(found.values())[-ATTEMPTS_SHOWN:]
 
 
-def taken_over_by(event: ev.AttemptReported) -> Doc | None:
+def stand_in_of(event: ev.AttemptReported) -> Doc | None:
     """Return the worker of another login that did the attempt, if one took it over."""
     told = event.data if event.met else (event.failure or {}).get("details")
-    found = told.get("taken_over") if isinstance(told, dict) else None
-    return found if isinstance(found, dict) and {"worker", "from"} <= found.keys() else None
+    found = told.get("stand_in") if isinstance(told, dict) else None
+    return found if isinstance(found, dict) and {"worker", "for_login"} <= found.keys() else None
 
 
 def _failure(failure: Mapping[str, Any] | None) -> Doc:
