@@ -68,6 +68,9 @@ class Team:
                 if pull["state"] != "open":
                     continue
                 head = host._head(number)
+                if self.git.is_merged(head, "main"):  # GitHub notices a push that merges it
+                    pull |= {"state": "closed", "merged_at": host.time(), "merge_commit_sha": main}
+                    continue
                 self._test(head)
                 colour = self.colour(head)
                 if colour == "blue" and self.asks and not self.asked:
@@ -101,6 +104,11 @@ class Team:
 
     # --- what came of it ---
 
+    def is_done(self, number=1):
+        """Return whether the issue is closed, with its evidence."""
+        said = [each for each in list(self.host.comments.values()) if each["number"] == number]
+        return any("Done: main is green" in each["body"] for each in said)
+
     def judge(self, number=1):
         """Check the laws: one pull request, one merge, one close, nothing said twice."""
         host = self.host
@@ -119,7 +127,7 @@ class Team:
         assert not [each for each in host.pulls if each in host.issues]
 
 
-def flow_fleet(folder, url, *, rules=None, **more):
+def flow_fleet(folder, url, *, rules=None, clock=None, **more):
     """A fleet on the stand-in; call it again to open it again."""
     agent, log = folder / "agent.py", folder / "agents.jsonl"
     agent.write_text(AGENT)
@@ -131,7 +139,8 @@ def flow_fleet(folder, url, *, rules=None, **more):
         return [("coder", made, "s")]
 
     def connect():
-        pace = Pace(pause_s=0.02, pause_max_s=0.1, settle_s=0.02, write_pause_s=0.0)
+        times = {"pause_s": 0.02, "pause_max_s": 0.1, "settle_s": 0.02, "write_pause_s": 0.0}
+        pace = Pace(**times, **({"now": clock.now, "sleep": clock.sleep} if clock else {}))
         signed = TokenCredential(lambda: TOKEN, "authorization", "Bearer {}")
         return GitHub("acme/shop", signed, api=url, pace=pace, log_hosts=("localhost",))
 
