@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,8 @@ from leadhand.fleet.agents.claude import ClaudeCoder
 from leadhand.fleet.agents.codex import CodexCoder
 from leadhand.fleet.agents.template import TemplateCoder
 from leadhand.fleet.context import AttemptLimits
+from leadhand.fleet.forge.rules import ForgeSetup
+from leadhand.fleet.forge.settings import open_forge, rules_of
 from leadhand.fleet.gate.gate import GateRules
 from leadhand.fleet.merge.train import Rules
 from leadhand.fleet.planning.choice import plan_rules, planner_of
@@ -91,6 +94,31 @@ def checkouts_folder(settings: Settings) -> Path:
     return fleet.checkouts or fleet.folder or settings.root / CHECKOUTS
 
 
+def forge_setup(settings: Settings) -> ForgeSetup | None:
+    """Return the code host of the settings; None without one. Raise `UsageError`."""
+    fleet = fleet_of(settings)
+    table = fleet.forge
+    if table is None:
+        return None
+    if table.kind == "git":
+        raise UsageError(
+            "[fleet.forge] plain git has neither issues nor pull requests. Fix: remove the table, "
+            "and name the branch that gets what has landed in [fleet] publish"
+        )
+    if fleet.pull_request or fleet.publish:
+        raise UsageError(
+            "[fleet.forge] makes branches and pull requests itself. Fix: remove publish and "
+            "pull_request from [fleet]"
+        )
+    if not fleet.planner and not table.writes and (table.label or table.assignee):
+        raise UsageError(
+            "[fleet.forge] cannot say what the task of an issue may write. Fix: name a planner in "
+            '[fleet], or paths, as in writes = ["src/**", "tests/**"]'
+        )
+    connect = partial(open_forge, table, fleet.certificates)
+    return ForgeSetup(connect, rules_of(table), fleet.certificates)
+
+
 def epics_folder(settings: Settings) -> Path:
     """Return the folder that epics are put into."""
     return fleet_of(settings).epics or fleet_folder(settings) / "epics"
@@ -145,6 +173,7 @@ def config_of(
         branch=fleet.branch,
         publish=fleet.publish,
         pull_request=fleet.pull_request,
+        forge=forge_setup(settings),
         agents=fleet.agents,
         gates=fleet.gates,
         sandbox=fleet.sandbox,

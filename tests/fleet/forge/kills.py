@@ -20,8 +20,10 @@ from pathlib import Path
 from tests.fleet.forge.flow_world import LABEL, Team, agents
 
 POINTS = 30
-STRIDE = 11
-"""Requests between two points: about as many as there are in one flow, divided by the points."""
+WRITES = 11
+"""The writes of one flow: comments, pushes, the pull request and its updates, merge, close."""
+STRIDE = 7
+"""Requests between two points."""
 TIME_S = 300.0
 
 
@@ -45,16 +47,17 @@ class Killer:
 
 
 def points():
-    """Even ones are at writes (negative), odd ones at any request."""
-    half = POINTS // 2
-    return [-(each + 1) for each in range(half)] + [each * STRIDE + 1 for each in range(half)]
+    """Each write of the flow (negative), and requests in between."""
+    return [-(each + 1) for each in range(WRITES)] + [
+        each * STRIDE + 1 for each in range(POINTS - WRITES)
+    ]
 
 
 def start(folder, url):
     """A fleet in a process group of its own, so that nothing of it outlives it."""
     words = [sys.executable, "-m", "tests.fleet.forge.flow_world", str(folder), url]
-    log = (folder / "fleet.log").open("ab")
-    return subprocess.Popen(words, stdout=log, stderr=log, start_new_session=True)
+    with (folder / "fleet.log").open("ab") as log:
+        return subprocess.Popen(words, stdout=log, stderr=log, start_new_session=True)
 
 
 def end(process):
@@ -80,6 +83,8 @@ async def killed_at(folder, point):
                     process = start(folder, team.host.url)
                 if time.monotonic() > deadline:
                     log = (folder / "fleet.log").read_text()[-3000:]
+                    log += (folder / "fleet" / "journal.jsonl").read_text()[-2000:]
+                    log += "\n".join(map(str, team.host.log[-12:]))
                     raise AssertionError(f"point {point} ({killer.killed}): not done\n{log}")
                 await asyncio.sleep(0.05)
         finally:

@@ -10,6 +10,7 @@ from tests.fleet.forge import kills
 from tests.fleet.forge.flow_world import LABEL, Team, agents, flow_fleet, until
 from tests.fleet.forge.standin.server import Faults, VirtualTime
 
+pytestmark = pytest.mark.slow
 ANSWER_CODE = re.compile(r"(?<=/answer )q[0-9a-f]{8}")
 
 
@@ -54,8 +55,7 @@ async def test_an_issue_becomes_a_merged_pull_request(tmp_path):
     assert len(replies) == 1
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("point", [-2, 12])
+@pytest.mark.parametrize("point", [-3])
 async def test_a_killed_fleet_makes_nothing_twice(tmp_path, point):
     """A slice: `python -m tests.fleet.forge.kills` plays 30 points."""
     where, count = await kills.killed_at(tmp_path, point)
@@ -77,27 +77,6 @@ async def test_a_host_in_trouble_is_waited_out(tmp_path):
     assert [row["colour"] for row in agents(tmp_path)] == ["red", "blue", "navy"]
 
 
-async def test_people_may_merge_themselves(tmp_path):
-    """With merge = "people" nothing is merged by us, and the work is done all the same."""
-    async with team_at_work(tmp_path, asks=False, merges=True) as team:
-        number = labelled(team)
-        async with flow_fleet(tmp_path, team.host.url, rules={"merge": "people"}) as fleet:
-            await until(closed(team), fleet)
-    team.judge(number)
-    assert not [each for each in team.host.log if each[0] == "PUT"], "we merged nothing"
-
-
-async def test_the_merge_queue_of_the_fleet_lands_what_was_approved(tmp_path):
-    """The host sees the pull request merged, since its head is on the branch."""
-    async with team_at_work(tmp_path, asks=False) as team:
-        number = labelled(team)
-        async with flow_fleet(tmp_path, team.host.url, rules={"merge": "train"}) as fleet:
-            await until(closed(team), fleet)
-            main = fleet.shop.hub.main()
-    team.judge(number)
-    assert team.git.head("main") == main, "the fleet's main is the host's"
-
-
 async def test_who_may_not_start_work_is_ignored_and_named(tmp_path):
     async with team_at_work(tmp_path) as team:
         number = labelled(team, by="eve")
@@ -109,11 +88,11 @@ async def test_who_may_not_start_work_is_ignored_and_named(tmp_path):
 
 
 async def test_questions_and_answers_travel_by_comments(tmp_path):
-    """An answer names its question; what others say is ignored, and said to be."""
-    async with team_at_work(tmp_path, asks=False) as team:
+    """An answer names its question; what others say is ignored, and said to be. People merge."""
+    async with team_at_work(tmp_path, asks=False, merges=True) as team:
         host = team.host
         number = labelled(team, body="It needs an answer before you begin.")
-        async with flow_fleet(tmp_path, host.url) as fleet:
+        async with flow_fleet(tmp_path, host.url, rules={"merge": "people"}) as fleet:
 
             def asked():
                 found = [ANSWER_CODE.search(each["body"]) for each in list(host.comments.values())]
@@ -127,6 +106,7 @@ async def test_questions_and_answers_travel_by_comments(tmp_path):
             host.say(number, f"/answer {asked()} retry The second one.", "ann")
             await until(closed(team), fleet)
     team.judge(number)
+    assert not [each for each in host.log if each[0] == "PUT"], "we merged nothing"
     told = agents(tmp_path)[1]["brief"]
     assert "The second one." in told
     assert "worst" not in told
@@ -145,12 +125,17 @@ budget: 100000
 
 
 async def test_hostile_text_stays_text(tmp_path):
-    """No task, command, path, mention or marker of an issue's text becomes one of ours."""
+    """No task, command, path, mention or marker of an issue's text becomes one of ours.
+
+    The fleet's merge queue lands it: the host sees its branch, with the head of the pull request.
+    """
     async with team_at_work(tmp_path, asks=False) as team:
         number = labelled(team, "$(reboot) --force\n@everyone" + "T" * 300, HOSTILE)
-        async with flow_fleet(tmp_path, team.host.url) as fleet:
+        async with flow_fleet(tmp_path, team.host.url, rules={"merge": "train"}) as fleet:
             await until(closed(team), fleet)
             (run,) = fleet._runs.values()
+            assert team.git.head("main") == fleet.shop.hub.main(), "the fleet's main is the host's"
+            assert (await fleet.status())["landed"] == 1
     team.judge(number)
     (step,) = run.state.steps.values()
     assert step.doc["writes"] == ["src/**"]

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 
 VERSION_S_MAX = 20.0
+HOST_S_MAX = 30.0
 SLOT_MB = 100.0
 """For a checkout whose size is not known."""
 AGENTS_A_CORE = 8
@@ -60,6 +61,8 @@ def checks(settings: Settings, *, fix: bool = False) -> Iterator[DoctorCheck]:
         if fleet.repo:
             yield _repository(fleet)
         yield from _gate(fleet)
+        if fleet.forge is not None and fleet.forge.kind != "git":
+            yield _code_host(fleet)
     yield from _programs(settings)
     yield _room(settings)
 
@@ -72,6 +75,40 @@ def _git(*, wanted: bool) -> DoctorCheck:
     except (LeadhandError, OSError) as error:
         fix = "Install a newer git."
         return DoctorCheck("git", "cannot be used by a fleet", str(error), fix, warning=not wanted)
+
+
+def _code_host(fleet: FleetSettings) -> DoctorCheck:
+    """Sign in to the code host, and look at what the flow needs of it."""
+    from leadhand.fleet.forge.settings import open_forge
+
+    assert fleet.forge is not None
+    table = fleet.forge
+
+    async def look() -> str:
+        forge = open_forge(table, fleet.certificates)
+        try:
+            account = await forge.account()
+            level = await forge.permission(account)
+            await forge.issues(label=table.label, assignee=table.assignee)
+            access = await forge.git_access()
+            return f"{forge.name} as {account} ({level} access), git by {access.url}"
+        finally:
+            await forge.aclose()
+
+    async def bounded() -> str:
+        async with asyncio.timeout(HOST_S_MAX):
+            return await look()
+
+    try:
+        said = asyncio.run(bounded())
+    except (LeadhandError, OSError, TimeoutError) as error:
+        fix = "Check token, repository and api in [fleet.forge]."
+        return DoctorCheck("code host", "cannot be used", str(error) or "no answer", fix)
+    if not table.app and any(f"({level} access)" in said for level in ("none", "read", "triage")):
+        need = "It cannot push branches or merge: it needs write access."
+        fix = "Give the account or the app write access to contents, issues and pull requests."
+        return DoctorCheck("code host", said, need, fix)
+    return DoctorCheck("code host", said)
 
 
 def _sandbox(settings: Settings, *, wanted: bool) -> DoctorCheck:

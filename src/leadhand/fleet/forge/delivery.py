@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from leadhand.errors import LeadhandError
-from leadhand.fleet.forge.description import body_of, message_of, title_of
+from leadhand.fleet.forge.description import body_of, message_of, shown_trailers, title_of
 from leadhand.fleet.forge.errors import ForgeConflict, ForgeError, ForgeTransient
 from leadhand.fleet.forge.remote import Moved
 from leadhand.fleet.forge.rules import key_for
@@ -241,6 +241,13 @@ class Delivery:
             self.trouble.pop(name, None)
             if told is None:
                 await self.bell.wait(self.rules.look_s)
+        return self._landed(record, told)
+
+    def _landed(self, record: PullRecord, told: Outcome) -> Outcome:
+        """Note that a change landed: a merge by people may leave no trailers on main."""
+        if isinstance(told, Landed):
+            about = {"run": record.run, "task": record.task, "attempt": record.attempt}
+            self._note("pull landed", **about, sha=told.sha)
         return told
 
     async def _propose(self, record: PullRecord) -> Ejected | None:
@@ -282,7 +289,7 @@ class Delivery:
             return await self._conductor.conflict(change, onto, merged.conflicts)
         if merged.tree == await hub.tree(onto):
             return Ejected("empty", f"all of it is on {base} already")
-        made = merged.tree, (onto,), change.goal, dict(change.trailers)
+        made = merged.tree, (onto,), change.goal, shown_trailers(change.trailers)
         sha = await hub.commit(*made, author=change.author)
         if tip and not await self._remote.is_ancestor(tip, onto):
             tree, mine = merged.tree, record.before or tip

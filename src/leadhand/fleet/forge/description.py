@@ -13,7 +13,7 @@ from leadhand.fleet.repository.git import message_of as commit_message
 from leadhand.models.secret_patterns import scrub
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from leadhand.fleet.forge.delivery import PullRecord
 
@@ -46,6 +46,17 @@ def trailers_of(record: PullRecord) -> dict[str, str]:
     """Return the trailers that say where a change comes from."""
     own = {"Leadhand-Run": record.run, "Leadhand-Task": record.task}
     return {**record.queued.trailers, **own, "Leadhand-Attempt": str(record.attempt)}
+
+
+def shown_trailers(trailers: Mapping[str, str]) -> dict[str, str]:
+    """Return the trailers of a commit on a branch of ours.
+
+    The commit that lands has `Leadhand-Task`: a task is on main once, however many attempts a pull
+    request showed.
+    """
+    found = dict(trailers)
+    task = found.pop("Leadhand-Task", "")
+    return {"Leadhand-Change": task, **found} if task else found
 
 
 def message_of(record: PullRecord) -> str:

@@ -152,5 +152,6 @@ def forge_context(
     forge, rules = setup.connect(), setup.rules
     if not rules.base:
         rules = replace(rules, base=hub.user.ref.removeprefix("refs/heads/"))
-    remote, people = HostRepository(hub, forge), People(forge, rules)
+    remote = HostRepository(hub, forge, setup.certificates)
+    people = People(forge, rules)
     return ForgeContext(hub, forge, rules, remote, people, conductor, folder, note)

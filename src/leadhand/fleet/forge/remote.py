@@ -6,17 +6,23 @@ signs in stands in the environment of its process only (`GitAccess.env`).
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from leadhand.errors import LeadhandError
 from leadhand.fleet.repository.git import GitFailed
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from leadhand.fleet.forge.port import Forge
     from leadhand.fleet.repository.hub import Hub
 
 COPY_S = 1800.0
 PROTOCOLS = "file:http:https:ssh"
+PROXIES = ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "NO_PROXY", "no_proxy")
+PASSED = (*PROXIES, "ALL_PROXY", "all_proxy", "SSH_AUTH_SOCK")
+"""Variables of ours that git needs to reach a host."""
 KEPT = "refs/leadhand/host"
 
 
@@ -27,12 +33,16 @@ class Moved(LeadhandError):
 class HostRepository:
     """Fetches from the host's repository and pushes to it."""
 
-    def __init__(self, hub: Hub, forge: Forge) -> None:
-        self._hub, self._forge = hub, forge
+    def __init__(self, hub: Hub, forge: Forge, certificates: Path | None = None) -> None:
+        """Create it; `certificates` is a file that git trusts."""
+        self._hub, self._forge, self._certificates = hub, forge, certificates
 
     async def _access(self) -> tuple[str, dict[str, str]]:
         access = await self._forge.git_access()
-        return access.url, {**access.env, "GIT_ALLOW_PROTOCOL": PROTOCOLS}
+        ours = {name: os.environ[name] for name in PASSED if name in os.environ}
+        if self._certificates is not None:
+            ours["GIT_SSL_CAINFO"] = str(self._certificates)
+        return access.url, {**ours, **access.env, "GIT_ALLOW_PROTOCOL": PROTOCOLS}
 
     async def tip(self, branch: str) -> str:
         """Return the commit of a branch, with its objects in the hub; empty if there is none."""

@@ -10,6 +10,7 @@ from leadhand.fleet.forge.port import ACCESS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from leadhand.core.state.model import State
     from leadhand.fleet.forge.port import Forge, MergeMethod
@@ -60,6 +61,8 @@ class ForgeSetup:
 
     connect: Callable[[], Forge]
     rules: ForgeRules = ForgeRules()
+    certificates: Path | None = None
+    """A file of certificates that git trusts when it speaks to the host."""
 
 
 def key_for(what: str, *parts: object) -> str:

@@ -17,8 +17,9 @@ from urllib.parse import urlsplit
 
 from msgspec import Meta
 
-from leadhand.codec.tables import TableSchema, Texts
+from leadhand.codec.tables import Duration, TableSchema, Texts
 from leadhand.errors import UsageError
+from leadhand.fleet.forge.rules import ForgeRules
 from leadhand.settings.notify import HttpAddress, SecretReference, read_secret
 
 if TYPE_CHECKING:
@@ -64,6 +65,35 @@ class ForgeTable(TableSchema):
     webhook_secret: SecretReference = ""
     """Where the secret is that webhooks of the host are checked with: `env:NAME` or `file:PATH`.
     Without it, webhooks are refused and the host is only polled."""
+
+    label: str = "leadhand"
+    """Open issues with this label become epics. Empty: the assignee alone decides."""
+    assignee: str = ""
+    """Only issues that are assigned to this account become epics. Empty: the label alone decides;
+    with both empty, no issue does."""
+    start: Texts = ("write",)
+    """Who may start work, answer questions and review: `write`, `maintain` or another level of
+    access to the repository, or names of accounts. What others write is ignored."""
+    base: str = ""
+    """The branch that pull requests go to. Default: the branch that the fleet follows."""
+    prefix: str = "leadhand/"
+    """How the names of the fleet's branches begin."""
+    merge: Literal["host", "train", "people"] = "people"
+    """Who merges a pull request: the host, when it is green and approved; the fleet's merge queue,
+    which then pushes the branch; or people."""
+    method: Literal["merge", "squash", "rebase"] = "squash"
+    """How the host merges."""
+    checks: Texts = ()
+    """Checks that must pass on a pull request, and on the branch before the issue is closed; a
+    missing one has not passed. Default: those that the host shows."""
+    check_time: Duration = 7200.0
+    """How long checks may take before the attempt fails."""
+    approvals: Annotated[int, Meta(ge=0, le=20)] = 1
+    """How many people must approve before the host or the merge queue merges."""
+    look: Duration = 15.0
+    """How often the host is looked at."""
+    writes: Texts = ()
+    """Paths that the task of an issue may write, in a fleet without a planner."""
 
     def __post_init__(self) -> None:
         """Raise ValueError, a sentence, for what does not go together."""
@@ -157,6 +187,24 @@ def open_forge(
         pace=pace,
         certificates=certificates,
         log_hosts=table.log_hosts or github.LOG_HOSTS,
+    )
+
+
+def rules_of(table: ForgeTable) -> ForgeRules:
+    """Return the rules of the flow between the host and the fleet."""
+    return ForgeRules(
+        label=table.label,
+        assignee=table.assignee,
+        start=table.start,
+        base=table.base,
+        prefix=table.prefix,
+        merge=table.merge,
+        method=table.method,
+        checks=table.checks,
+        approvals=table.approvals,
+        check_time_s=table.check_time,
+        look_s=table.look,
+        writes=table.writes,
     )
 
 

@@ -12,6 +12,11 @@ a file, written at once and never changed, so that a process that is killed lose
     merged                            what of it others had changed too, and whether in conflict
     checked, looked                   a change that was gated before the train; main by itself
     given back                        commits of a person that could not land
+    pull request                      one was opened
+    pull merged, pull landed          the host was told to merge it; main holds it
+    issue taken, issue ignored        by an epic; since its starter may not
+    issue closed, issue left open     with evidence; since its epic did not succeed
+    comment ignored, answered         what became of an answer in a comment
     held                              why nobody starts, or that somebody may again
 
 A file that grows beyond `BYTES_MAX` becomes the older one, and the one before that is dropped.
