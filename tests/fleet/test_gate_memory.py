@@ -150,7 +150,7 @@ async def test_the_train_reuses_the_verdict_of_the_same_tree(tmp_path, hub, slot
     """While main did not move; the journal says so, and nothing is run again."""
     count, notes = tmp_path / "count", []
     gate = make(commands=(counting(count),))
-    train_gate = gate.in_slots(Slots(hub, tmp_path / "gates", 2, prefix="train"), reuses=True)
+    train_gate = gate.for_train()
     base = hub.main()
     first = await commit(hub, slots, {"one": "x\n"})
     second = await commit(hub, slots, {"two": "x\n"})
@@ -172,7 +172,7 @@ async def test_only_a_plain_green_is_reused(tmp_path, hub, slots, make, monkeypa
     """Not another acceptance, not with waived tests, not after a red run, and not for ever."""
     count, flag = tmp_path / "count", tmp_path / "flag"
     gate = make(commands=(counting(count, f"test ! -e {flag}"),))
-    again = gate.in_slots(gate._slots, reuses=True)
+    again = gate.for_train()
     sha = await commit(hub, slots, {"one": "x\n"})
     assert (await gate.check(sha)).ok
     reused = await again.check(sha)

@@ -69,7 +69,7 @@ def test_a_larger_file_and_a_better_record_lower_the_chance(lines, more, met, co
 
 
 def test_files_that_cannot_be_merged_stay_exclusive():
-    shapes = {"big.py": (2000,), "logo.png": (0, True), "app/uv.lock": (900,), "s.py": (20,)}
+    shapes = {"big.py": (2000,), "logo.png": (0, True), "app/uv.lock": (900,), "s.py": (10,)}
     price = priced(shapes=shapes)
 
     def chance(*paths):

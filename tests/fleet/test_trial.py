@@ -78,6 +78,18 @@ def test_trouble_from_outside_is_answered(tmp_path, kind):
     assert (found["engine_kills"] >= 1) == (kind == "engine killed") or kind == "disk full"
 
 
+def test_tasks_that_share_files_all_land(tmp_path):
+    """Beside each other, with fewer runs of the gate than changes, main green at each tip."""
+    options = ("--agents", "10", "--tasks", "12", "--overlap", "0.5", "--work-seconds", "3")
+    found = tried(tmp_path, *options, "--batch", "8", "--gate-seconds", "1", "--gates", "1")
+    assert found["landed"] == 12
+    assert found["questions"] == 0
+    assert found["fitting"] < 6
+    assert found["redone"] <= 0.5
+    assert found["queue_gate_runs"] < 12
+    assert found["tested_again"] > 0
+
+
 def test_what_nobody_can_do_is_a_question_not_a_loss(tmp_path):
     """With faults most of the time some tasks end in the inbox; nothing is called done."""
     options = ("--agents", "8", "--tasks", "12", "--faults", "0.9", "--work-seconds", "0")

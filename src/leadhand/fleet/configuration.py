@@ -179,6 +179,7 @@ def config_of(
         sandbox=fleet.sandbox,
         protected=fleet.protected,
         sharing=fleet.sharing,
+        screen=fleet.screen,
         instructions=fleet.instructions,
         rules=Rules(slots=fleet.gates, strict=fleet.strict, batch_max=fleet.batch),
         limits=AttemptLimits(fleet.time, fleet.silence, fleet.stall, fleet.turns, fleet.cost),

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from leadhand.fleet.boundaries import EXCLUSIVE, Boundaries, Sharing
+from leadhand.fleet.gate.gate_memory import Screening
 from leadhand.fleet.take_over import TakenTasks
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from leadhand.fleet.repository.hub import Hub
     from leadhand.fleet.review import AgentReviewer
     from leadhand.fleet.usage_limits import UsageLimit
-    from leadhand.fleet.workspace.slots import Slots
+    from leadhand.fleet.workspace.slots import Slot, Slots
     from leadhand.workers.sandbox.sandbox import Sandbox
 
 
@@ -55,6 +56,11 @@ class AtWork:
     final: bool = False
     """Whether no other attempt follows by itself when it was stopped."""
     transcript: Transcript | None = None
+    slot: Slot | None = None
+    tried: str = ""
+    """The main that its work in progress was last merged with (`merge/early.py`)."""
+    told: int = 0
+    """How often it was told of a conflict."""
 
 
 @dataclass(slots=True)
@@ -75,6 +81,8 @@ class FleetContext:
     """Which paths several tasks may write at once."""
     price: OverlapPrice | None = None
     """What overlaps cost; None: every overlap is waited for."""
+    screening: Screening = field(default_factory=lambda: Screening(always=True))
+    """Whether changes run through the gate by themselves before the merge queue."""
     instructions: bool = True
     """Whether agents are told what AGENTS.md and CLAUDE.md of the repository say."""
     reviewer: AgentReviewer | None = None

@@ -13,7 +13,7 @@ landed. A task starts beside others when the first is expected to be less than t
     waiting     the tasks ahead, as far as they are still to be done
 
 Laws
-    1. A task never starts beside one that it would conflict with more likely than not (`LIKELY`).
+    1. A task does not start where one such start in three would be redone (`LIKELY`).
     2. More chance, a higher cost, less waiting: never a start that was refused with less.
     3. Files that cannot be merged are written by one task at a time: those that are declared
        (`exclusive`: lock files), binary files, files that both tasks would create.
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from leadhand.fleet.repository.hub import Hub
 
-REACH = 30.0
+REACH = 15.0
 """Lines of a file that an edit keeps others from: itself, its neighbours, where edits cluster."""
 SAME_SYMBOL = 0.6
 """The least chance of a conflict when both goals name the same symbol."""
@@ -46,7 +46,8 @@ OTHER_SYMBOLS = 0.5
 """What is left of the chance when both goals name symbols, and none in common."""
 GUESS_WEIGHT = 5.0
 """Merges of a file that count as much as the guess from its size."""
-LIKELY = 0.5
+LIKELY = 0.35
+"""The chance of a conflict from which on a task waits, whatever waiting costs."""
 REDO = 1.4
 """The cost of redoing, in tasks: a conversation that goes on is shorter, but it is paid for."""
 REDONE_AIM = 0.08
@@ -197,10 +198,10 @@ class OverlapPrice:
     def _touch(self, path: str, files: Mapping[str, int]) -> float:
         return min(1.0, TOUCHES * files[path] / sum(files.values()))
 
-    async def refresh(self, hub: Hub) -> None:
-        """Look at the files of main again; when that fails, nothing new is known."""
+    async def refresh(self, hub: Hub, at: str = "") -> None:
+        """Look at the files of main again, or of another commit; trouble leaves all as it was."""
         async with self._reading:
-            main = hub.main()
+            main = at or hub.main()
             if main == self._main:
                 return
             try:
@@ -212,9 +213,10 @@ class OverlapPrice:
                 else:
                     self.churn = history_of(await read_commits(hub.git, main)).churn
                     there = []
-                for at in range(0, len(there) or 1, PATHS_AT_ONCE):
+                for first in range(0, len(there) or 1, PATHS_AT_ONCE):
                     if there or not self._main:
-                        self.shapes |= await _shapes(hub, main, there[at : at + PATHS_AT_ONCE])
+                        some = there[first : first + PATHS_AT_ONCE]
+                        self.shapes |= await _shapes(hub, main, some)
             except (LeadhandError, OSError):
                 return
             self._main = main

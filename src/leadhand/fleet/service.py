@@ -32,8 +32,10 @@ from leadhand.fleet.context import AttemptLimits, FleetContext
 from leadhand.fleet.epic_folder import HandedIn, Intake, refuse_unplanned, submit, submit_text
 from leadhand.fleet.forge.flow import ForgeFlow, forge_context
 from leadhand.fleet.gate.gate import Gate, GateRules, Soundness
+from leadhand.fleet.gate.gate_memory import Screening
 from leadhand.fleet.governor import Governor, Needs
 from leadhand.fleet.merge.conductor import Conductor, Following
+from leadhand.fleet.merge.early import EarlyMerges
 from leadhand.fleet.merge.train import Rules
 from leadhand.fleet.overlap_price import OverlapPrice
 from leadhand.fleet.pause import pause_of
@@ -76,6 +78,8 @@ if TYPE_CHECKING:
     from leadhand.workers.sandbox.sandbox import Sandbox
 
 
+EARLY_S = 2.0
+"""How often work in progress is merged with a main that has moved."""
 BEHIND_MIN = 50
 """Changes that may wait for the train before no agent starts, in a small fleet."""
 
@@ -108,6 +112,8 @@ class FleetConfig:
     stagger_s: float = 0.2
     sharing: Sharing = EXCLUSIVE
     """Which paths several tasks may write at once."""
+    screen: str = "auto"
+    """Whether each change is tested by itself before the merge queue: always, or when many fail."""
     instructions: bool = True
     """Whether agents are told what AGENTS.md and CLAUDE.md of the repository say."""
     limit_wait_s: float = 8 * 86_400.0
@@ -202,11 +208,10 @@ class Fleet:
         sandbox = choose(config.sandbox, readable=readable, doors=doors)
         gates = Slots(hub, self.checkouts / "gates", config.gates, prefix="gate")
         gate = Gate(hub, gates, config.gate, processes=processes, sandbox=sandbox.through(SETUP))
-        # The train's gates are its own: a hundred agents that want theirs do not hold it up.
-        tracks = Slots(hub, self.checkouts / "gates", config.rules.slots, prefix="train")
-        train_gate = gate.in_slots(tracks, reuses=True)
+        # One pool, the train first: a hundred agents that want the gate do not hold it up.
+        of_train = gate.for_train()
         conductor = await stack.enter_async_context(
-            Conductor(hub, train_gate, config.rules, protected=config.protected, note=journal.note)
+            Conductor(hub, of_train, config.rules, protected=config.protected, note=journal.note)
         )
         self._following = Following(hub, conductor)
         self._results = Results(
@@ -250,6 +255,7 @@ class Fleet:
         loops = [
             watch("the folder of epics", self._look, self._trouble),
             watch("what is put away", self._put_away, self._trouble, KEEP_S),
+            watch("early merges", EarlyMerges(self.shop).look, self._trouble, EARLY_S),
             self.sound.watch(),
         ]
         if self.config.pull_request:
@@ -302,6 +308,7 @@ class Fleet:
             protected=config.protected,
             boundaries=Boundaries(price),
             sharing=config.sharing,
+            screening=Screening(always=config.screen == "always"),
             price=price,
             instructions=config.instructions,
             note=noting.note,

@@ -289,7 +289,10 @@ class FleetTable(TableSchema):
     agents: Annotated[int, Meta(ge=1, le=2000)] = 4
     """The number of agents at once."""
     gates: Annotated[int, Meta(ge=1, le=256)] = 2
-    """The number of gates at once."""
+    """The number of gate runs at once, those of the merge queue first."""
+    screen: Literal["auto", "always"] = "auto"
+    """Whether each change passes the gate by itself before the merge queue tests it in a batch:
+    `always`, or `auto`: when a fifth of the last changes were red, and what people must see."""
     strict: bool = False
     """Whether the gate runs on every commit and not only on batches."""
     batch: Annotated[int, Meta(ge=1, le=256)] = 16

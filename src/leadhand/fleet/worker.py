@@ -43,6 +43,7 @@ from leadhand.fleet.gate.gate import GateTrouble
 from leadhand.fleet.gate.guard import findings, protected_parts
 from leadhand.fleet.governor import Overtaken
 from leadhand.fleet.merge.conductor import Ejected, Landed, QueuedChange
+from leadhand.fleet.merge.early import base_taken_in
 from leadhand.fleet.planning.survey import appeared_or_gone, changes_since
 from leadhand.fleet.repository.git import GitFailed, printable_name
 from leadhand.fleet.repository.hub import ref_of
@@ -252,6 +253,8 @@ LINE_S = 365 * 86_400.0
 """The deadline of an attempt. All of it but waiting (for paths, a place, money, gate and train) has
 a clock of its own, and nobody is to lose a try by waiting."""
 PATHS_NOTED = 50
+WITH_BATCH = "counted with its batch"
+"""Of a commit whose tests were counted at the tip that it landed with."""
 NET_S = 600.0
 """More than the time it has is given to no agent, should its own clocks fail."""
 
@@ -578,7 +581,8 @@ class CoderWorker:
             return paid.failed("needs_info", asked, None, handoff)
         if wrong:
             return paid.failed("criteria_unmet", wrong, None, handoff)
-        left = Left(rework_of(context).base or slot.base, taken.head)
+        base = await self._endure(context, lambda: base_taken_in(self.shop.hub, slot, taken.head))
+        left = Left(rework_of(context).base or base, taken.head)
         return await self._land(assignment, given, context, left, paid, handoff)
 
     async def _hand_over(self, assignment: Assignment, slot: Slot, result: CoderResult) -> None:
@@ -629,30 +633,29 @@ class CoderWorker:
         paid: Paid,
         handoff: dict[str, Any],
         allowed: review.Approved | None,
+        *,
+        screen: bool = False,
     ) -> Report | PullRecord:
-        """Pass the gate, the review of protected parts, and the train."""
-        context.progress("gate")
-        shop, acceptance = self.shop, tuple(map(tuple, given.acceptance))
+        """Pass the gate, the review of protected parts, and the train.
+
+        `screen`: the gate runs on the change by itself first; else it may be left to the train.
+        """
+        shop, hub, verdict = self.shop, self.shop.hub, None
         if allowed is not None:
             author = self._author(assignment)
             left, allowed = await self._as_approved(context, given, left, allowed, author)
-        hub, waived = shop.hub, allowed.waived if allowed is not None else ()
+        waived = allowed.waived if allowed is not None else ()
         found = await self._endure(context, lambda: findings(hub, left.base, left.head))
         if found:
             words = "it holds what must not land:\n" + "\n".join(found[:FINDINGS_TOLD])
             return paid.failed("criteria_unmet", words, None, handoff)
-        check = (left.head, acceptance, waived) if waived else (left.head, acceptance)
-        verdict = await self._endure(context, lambda: shop.gate.check(*check))
-        took = {"ok": verdict.ok, "seconds": round(verdict.seconds, 3)}
-        shop.note("checked", **assignment.about, **took)
-        passes = verdict.ok or (verdict.only_removed and given.may_remove_tests)
-        if not passes and (asked := brief.question_in(handoff.get("said", ""))):
-            return paid.failed("needs_info", asked, None, handoff)
-        if not passes:
-            words = f"its change does not pass {verdict.failed[:200]}:\n{verdict.log[-LOG_CHARS:]}"
-            return paid.failed("criteria_unmet", words, None, handoff)
         changed = await self._endure(context, lambda: hub.changed(left.base, left.head))
-        kept = await self._endure(context, lambda: self._guarded(left, changed, verdict))
+        kept = await self._endure(context, lambda: self._guarded(left, changed))
+        if screen or waived or kept.any or self._screens(given, context):
+            verdict = await self._checked(assignment, given, context, left, waived)
+            if not (verdict.ok or (verdict.only_removed and given.may_remove_tests)):
+                return self._red(paid, handoff, verdict.failed, verdict.log)
+            kept = kept._replace(removed=verdict.removed, altered=verdict.altered)
         bound = allowed.digest if allowed is not None else ""
         if kept.any and not bound:
             reviewed = (assignment, context, left, kept, paid, handoff)
@@ -661,12 +664,12 @@ class CoderWorker:
                 return refused
         by = allowed.by if allowed is not None else ()
         change = self._change(assignment, given, left, kept, bound, by)
-        counted = {"Leadhand-Tests": verdict.tests.removeprefix("tests ") or "not counted"}
-        trailers = {**change.trailers, **counted}
+        tests = verdict.tests.removeprefix("tests ") or "not counted" if verdict else WITH_BATCH
+        trailers = {**change.trailers, "Leadhand-Tests": tests}
         change = replace(change, waived=(*waived, *kept.tests), trailers=trailers)
         remarks, same = brief.remarks_in(handoff.get("said", "")), bool(assignment.session)
         files = sorted(map(printable_name, changed))
-        if shop.forge is not None:
+        if shop.forge is not None and verdict is not None:
             said = {"handoff": handoff, "cost": paid.cost, "remarks": list(remarks), "same": same}
             ran = {"files": files, "tests": verdict.tests, "flaky": list(verdict.flaky)}
             number = shop.forge.issue_number(change.run)
@@ -675,17 +678,64 @@ class CoderWorker:
         context.progress("on the train")
         outcome = await self._endure(context, lambda: shop.conductor.land(change))
         await self._priced(left, outcome)
-        if isinstance(outcome, Ejected) and outcome.kind == "protected" and bound:
-            now = await self._onto_main(context, given, left, self._author(assignment))
-            return await self._bring(assignment, given, context, now, paid, handoff, None)
         if isinstance(outcome, Ejected):
-            words = f"ejected ({outcome.kind}):\n{outcome.log[-LOG_CHARS:]}"
-            if outcome.kind == "conflict":
-                handoff["conflict"] = conflict_in(outcome, left)
-            kind = "policy" if outcome.kind == "protected" else "criteria_unmet"
-            return paid.failed(kind, words, None, handoff)
-        landed, tests = outcome.sha, verdict.tests
-        return paid.landed(landed, files, verdict.flaky, remarks, same=same, tests=tests)
+            if outcome.kind == "protected" and bound:
+                left = await self._onto_main(context, given, left, self._author(assignment))
+                return await self._bring(assignment, given, context, left, paid, handoff, None)
+            if verdict is None and outcome.kind == "red" and outcome.details.get("tests"):
+                again = (assignment, given, context, left, paid, handoff, None)
+                return await self._bring(*again, screen=True)  # a person may let its tests pass
+            return self._ejected(outcome, left, paid, handoff)
+        shop.screening.add(red=False)
+        gated = outcome if verdict is None else verdict
+        tests, flaky = gated.tests, gated.flaky
+        return paid.landed(outcome.sha, files, flaky, remarks, same=same, tests=tests)
+
+    def _screens(self, given: PlannedTask, context: Context) -> bool:
+        """Return whether a change passes the gate by itself before the train tests its batch.
+
+        One that was red before is: it would make the next batch red.
+        """
+        kinds = [(each.failure_class, each.details) for each in context.failures]
+        red = any(kind == "criteria_unmet" and not _conflicted(about) for kind, about in kinds)
+        shop = self.shop  # a pull request shows a verdict
+        return shop.screening.needed or shop.forge is not None or given.may_remove_tests or red
+
+    async def _checked(
+        self,
+        assignment: Assignment,
+        given: PlannedTask,
+        context: Context,
+        left: Left,
+        waived: tuple[str, ...],
+    ) -> GateVerdict:
+        """Return the verdict of acceptance and gate on the change by itself."""
+        context.progress("gate")
+        shop, acceptance = self.shop, tuple(map(tuple, given.acceptance))
+        check = (left.head, acceptance, waived) if waived else (left.head, acceptance)
+        verdict = await self._endure(context, lambda: shop.gate.check(*check))
+        took = {"ok": verdict.ok, "seconds": round(verdict.seconds, 3)}
+        shop.note("checked", **assignment.about, **took)
+        return verdict
+
+    def _red(self, paid: Paid, handoff: dict[str, Any], failed: str, log: str) -> Report:
+        """Return the report of a change that does not pass the gate, or of the agent's question."""
+        if asked := brief.question_in(handoff.get("said", "")):
+            return paid.failed("needs_info", asked, None, handoff)
+        self.shop.screening.add(red=True)
+        words = f"its change does not pass {failed[:200]}:\n{log[-LOG_CHARS:]}"
+        return paid.failed("criteria_unmet", words, None, handoff)
+
+    def _ejected(self, outcome: Ejected, left: Left, paid: Paid, handoff: dict[str, Any]) -> Report:
+        """Return the report of a change that the train gave back."""
+        if outcome.kind == "red":
+            failed = str(outcome.details.get("failed", ""))
+            return self._red(paid, handoff, f"{failed} (ejected)", outcome.log)
+        words = f"ejected ({outcome.kind}):\n{outcome.log[-LOG_CHARS:]}"
+        if outcome.kind == "conflict":
+            handoff["conflict"] = conflict_in(outcome, left)
+        kind = "policy" if outcome.kind == "protected" else "criteria_unmet"
+        return paid.failed(kind, words, None, handoff)
 
     async def _priced(self, left: Left, outcome: Landed | Ejected) -> None:
         """Record whether the change met changes of others in its files, and conflicted."""
@@ -721,16 +771,12 @@ class CoderWorker:
         found = tuple(record.flaky), tuple(record.remarks)
         return paid.landed(outcome.sha, record.files, *found, same=record.same, tests=record.tests)
 
-    async def _guarded(
-        self, left: Left, changed: Iterable[str], verdict: GateVerdict
-    ) -> review.Guarded:
+    async def _guarded(self, left: Left, changed: Iterable[str]) -> review.Guarded:
         """Return the parts of a change that need more than the gate."""
         shop = self.shop
         return review.Guarded(
             review.protected_paths(changed, shop.protected),
             await protected_parts(shop.hub, shop.gate.rules, left.base, left.head),
-            verdict.removed,
-            verdict.altered,
         )
 
     async def _as_approved(
@@ -852,7 +898,7 @@ class CoderWorker:
         """Return how the agent ended, and the usage limit that ended it."""
         shop, name = self.shop, f"{assignment.run}/{assignment.task}"
         transcript = self._transcript(assignment)
-        at_work = AtWork(self.coder, assignment, time.time(), transcript=transcript)
+        at_work = AtWork(self.coder, assignment, time.time(), transcript=transcript, slot=slot)
         shop.at_work[name] = at_work
         shop.note("agent", **assignment.about, coder=self.coder.name, model=self.model)
 
@@ -981,6 +1027,11 @@ def _as_ordered(result: CoderResult, at_work: AtWork) -> CoderResult:
         return result
     kind = "permanent" if at_work.final else result.failure or "transient"
     return replace(result, failure=kind, why=at_work.stopped, stopped=True)
+
+
+def _conflicted(details: object) -> bool:
+    """Return whether an attempt failed since its change conflicted with others' work."""
+    return isinstance(details, dict) and "conflict" in details
 
 
 def _as_limited(result: CoderResult, limit: UsageLimit) -> CoderResult:

@@ -6,7 +6,7 @@ import re
 import shlex
 from typing import TYPE_CHECKING, Any
 
-from leadhand.fleet.repository.git import GitFailed
+from leadhand.fleet.repository.git import GitFailed, printable_name
 from leadhand.fleet.repository.hub import ref_of
 from leadhand.models.secret_patterns import scrub
 
@@ -38,6 +38,10 @@ RULES = """Rules
 CONFLICT = """# Your change and others' are in conflict
 Both goals count. Make your change again on top of theirs, so that both hold;
 undo nothing of theirs."""
+CONFLICT_NOW = """# Others have landed changes that conflict with yours
+Take their lines into your files now, undo nothing of theirs, and go on with your task. Change no
+other file for it, and do not merge. `git show {main}:PATH` shows a file as it is on main. Their
+change, in files that you have changed too:"""
 KEPT = """What attempt {attempt} left is kept as a commit. `git diff {sha}^1 {sha}`
 shows it; take what is good of it, and trust none of it unseen."""
 INTERRUPTED = """# You were interrupted
@@ -145,6 +149,12 @@ def changed_since(others: Sequence[Mapping[str, Any]]) -> str:
     """Return what an agent is told of changes by others since its task was planned."""
     lines = "\n".join(f"- {each['sha']} {each['subject']}" for each in others)
     return f"{CHANGED}\n{lines}"
+
+
+def conflict_message(main: str, paths: Sequence[str], theirs: str) -> str:
+    """Return what an agent is told when main now conflicts with what it has."""
+    named = "\n".join(f"- {printable_name(path)}" for path in paths)
+    return f"{CONFLICT_NOW.format(main=main)}\n{named}\n\n{scrub(theirs)[:DIFF_CHARS]}"
 
 
 async def kept_of(hub: Hub, run: str, task: str) -> str:

@@ -20,14 +20,20 @@ DONE = Path(".git/deed.done")
 DEEDS = ("engine killed", "disk full", "merge conflict")
 
 
-def good(task: str, claim: str) -> None:
-    """Write the module that the task is about, and its test."""
+def good(task: str, claim: str, edits: list[tuple[str, int]]) -> None:
+    """Write the module that the task is about, its edits of shared files, and its test."""
     line = f'CLAIM = "{claim}"\n' if claim and not claimed(task, claim) else ""
     write(
         f"modules/{task}.py",
         f'"""Made for {task}."""\n\n{line}\n\ndef name() -> str:\n    return "{task}"\n',
     )
-    write(f"checks/{task}.py", f"from modules.{task} import name\n\nassert name() == '{task}'\n")
+    check = f"from modules.{task} import name\n\nassert name() == '{task}'\n"
+    for path, number in edits:
+        text, end = Path(path).read_text(encoding="utf-8"), f"    ]  # end {number:03}\n"
+        write(path, text.replace(end, f"        '{task}',\n{end}"))
+        module = path.removesuffix(".py").replace("/", ".")
+        check += f"\nfrom {module} import f{number:03}\n\nassert '{task}' in f{number:03}()\n"
+    write(f"checks/{task}.py", check)
 
 
 def claimed(task: str, claim: str) -> bool:
@@ -108,7 +114,7 @@ def main() -> None:
     if fault in DEEDS:
         ask(task, int(attempt), fault)
     if fault not in ("false done", "deletes its slot", "crash", "hang"):
-        good(task, told["claim"])
+        good(task, told["claim"], told["edits"])
     match fault:
         case "crash":
             os._exit(3)

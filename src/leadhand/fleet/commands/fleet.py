@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from leadhand.cli.console import Console
 from leadhand.cli.group import CommandGroup, command
@@ -97,7 +98,28 @@ def fleet() -> None:
     type=click.IntRange(1, 256),
     default=2,
     show_default=True,
-    help="How many gates run at once for agents, and the same number for the merge queue.",
+    help="How many gates run at once.",
+)
+@click.option(
+    "--batch",
+    type=click.IntRange(1, 256),
+    default=16,
+    show_default=True,
+    help="The most changes in one test of the merge queue.",
+)
+@click.option(
+    "--overlap",
+    type=click.FloatRange(0.0, 1.0),
+    default=0.0,
+    show_default=True,
+    help="The share of tasks that edit one file; twelve other files are shared less.",
+)
+@click.option(
+    "--locks",
+    type=click.Choice(["price", "exclusive", "both"]),
+    default="price",
+    show_default=True,
+    help="How tasks share files; 'both' runs the same tasks twice, to compare.",
 )
 def simulate(console: Console, **options: Any) -> int:
     """Test the fleet with scripted agents on a generated repository.
@@ -120,6 +142,8 @@ def simulate(console: Console, **options: Any) -> int:
         seed=options["seed"],
         strict=options["strict"],
         gates=options["gates"],
+        batch=options["batch"],
+        overlap=options["overlap"],
         kinds=_kinds(options["only"]),
     )
 
@@ -130,19 +154,33 @@ def simulate(console: Console, **options: Any) -> int:
             + (f" · {status['held_back']}" if status["held_back"] else "")
         )
 
-    found = asyncio.run(tried(trial, told, console.say))
+    locks = ("price", "exclusive") if options["locks"] == "both" else (options["locks"],)
+    trials = [msgspec.structs.replace(trial, exclusive=each == "exclusive") for each in locks]
+    runs = {
+        each: asyncio.run(tried(trial, told, console.say))
+        for each, trial in zip(locks, trials, strict=True)
+    }
     if console.json:
-        console.document(found)
+        console.document(runs if len(runs) > 1 else runs[locks[0]])
     else:
-        catalogue = found.pop("catalogue")
-        for name, value in found.items():
-            console.out(f"{LABELS.get(name, name.replace('_', ' ')):<18} {_figure(value)}")
-        for line in _catalogue(catalogue):
-            console.out(line)
-    wrong = [name for name in WRONG if found[name]]
+        _show(console, runs)
+    wrong = [name for name in WRONG if any(found[name] for found in runs.values())]
     if wrong:
         console.say("wrong: " + ", ".join(name.replace("_", " ") for name in wrong))
     return 1 if wrong else 0
+
+
+def _show(console: Console, runs: dict[str, Doc]) -> None:
+    """Print the figures of one trial, or of two with the same tasks."""
+    for locks, found in runs.items():
+        if len(runs) > 1:
+            console.out(f"\nlocks: {locks}")
+        catalogue = found["catalogue"]
+        for name, value in found.items():
+            if name != "catalogue":
+                console.out(f"{LABELS.get(name, name.replace('_', ' ')):<18} {_figure(value)}")
+        for line in _catalogue(catalogue):
+            console.out(line)
 
 
 def _figure(value: object) -> str:

@@ -59,7 +59,6 @@ from leadhand.fleet.gate.test_runs import (
     some_names,
 )
 from leadhand.fleet.merge.same_change import TreeEntry
-from leadhand.fleet.repository.git import raw_of
 from leadhand.fleet.repository.hub import Hub
 from leadhand.fleet.workspace.clean_up import remove
 from leadhand.fleet.workspace.process_limits import TreeLimits, excess
@@ -329,18 +328,18 @@ class Gate:
             remove(left)
         self._seen: OrderedDict[tuple[str, str], tuple[bool, tuple[str, ...]]] = OrderedDict()
         self._verdicts, self._set_ups = GreenVerdicts(), SetUpFailures()
-        self._reuses = False
+        self._reuses = self._urgent = False
         self.running: dict[Path, RunningCommand] = {}
         """The command that runs in each slot."""
         self.listener: GateListener | None = None
 
-    def in_slots(self, slots: Slots, *, reuses: bool = False) -> Gate:
-        """Return the same gate with slots of its own; knowledge of flaky tests is shared.
+    def for_train(self) -> Gate:
+        """Return the same gate for the merge queue: its runs come before those of single changes.
 
-        `reuses`: it does not run again what any of them saw green (`gate_memory.py`).
+        It does not run again what either of them saw green (`gate_memory.py`).
         """
         other = copy(self)
-        other._slots, other._reuses = slots, reuses  # noqa: SLF001 - the same class
+        other._urgent = other._reuses = True  # noqa: SLF001 - the same class
         return other
 
     async def check(
@@ -456,7 +455,7 @@ class Gate:
     @contextlib.asynccontextmanager
     async def _checking(self, sha: str, tree: str) -> AsyncIterator[_Check]:
         """Check a tree out, for a check that begins with the set-up."""
-        async with self._slots.lease(sha, tree) as slot:
+        async with self._slots.lease(sha, tree, urgent=self._urgent) as slot:
             await asyncio.to_thread(self._look_at_room)
             home = Path(tempfile.mkdtemp(prefix="home-", dir=self._slots.folder))
             try:
@@ -486,17 +485,8 @@ class Gate:
         """Return the tree with `entries` as they are on main."""
         if not entries:
             return tree
-        lines = b"".join(
-            f"{entry.old_mode.lstrip('0') or '0'} {entry.old_blob}\t".encode()
-            + raw_of(entry.path)
-            + b"\0"
-            for entry in entries
-        )
-        with tempfile.TemporaryDirectory(dir=self._hub.path, prefix="gate-") as folder:
-            index = Path(folder) / "index"
-            await self._hub.git("read-tree", tree, index=index)
-            await self._hub.git("update-index", "-z", "--index-info", stdin=lines, index=index)
-            return (await self._hub.git("write-tree", index=index)).text
+        old = [(entry.old_mode, entry.old_blob, entry.path) for entry in entries]
+        return await self._hub.replaced(tree, old)
 
     def _look_at_room(self) -> None:
         free = shutil.disk_usage(self._slots.folder).free

@@ -7,6 +7,9 @@ run of the same that was red.
 
 A set-up that fails says nothing about a change while it fails on main too, or once in a while. A
 change is at fault when its set-up failed again and again while main's passed in between.
+
+The merge queue tests every change anyway, together with others. A run of the gate for each change
+by itself pays only where many are red: then it spares the search in red batches (`Screening`).
 """
 
 from __future__ import annotations
@@ -51,6 +54,31 @@ class GreenVerdicts:
         self._kept.move_to_end(key)
         if len(self._kept) > KEPT:
             self._kept.popitem(last=False)
+
+
+SCREEN_ABOVE = 0.2
+"""The share of red changes above which each is tested by itself before the merge queue."""
+CHANGES_RECENT = 60.0
+GUESS_CHANGES, GUESS_RED = 10.0, 0.5
+
+
+class Screening:
+    """Whether changes are tested by themselves first, by how many were red of late."""
+
+    def __init__(self, *, always: bool = False) -> None:
+        self._always = always
+        self._seen, self._red = GUESS_CHANGES, GUESS_RED
+
+    @property
+    def needed(self) -> bool:
+        """Return whether a change is tested by itself before the merge queue tests it."""
+        return self._always or self._red / self._seen > SCREEN_ABOVE
+
+    def add(self, *, red: bool) -> None:
+        """Record a change that landed or was found red."""
+        self._seen, self._red = self._seen + 1, self._red + red
+        if self._seen > CHANGES_RECENT:
+            self._seen, self._red = self._seen / 2, self._red / 2
 
 
 @dataclass(slots=True)

@@ -24,7 +24,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, Self
 
 from leadhand.errors import Bug, LeadhandError
@@ -80,6 +80,9 @@ class Landed:
     sha: str
     tip: str
     waited_s: float
+    tests: str = ""
+    """How many tests ran on the tip, in words."""
+    flaky: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +150,7 @@ class Conductor:
         self._events: asyncio.Queue[train.Event] = asyncio.Queue()
         self._probes: dict[int, asyncio.Task[None]] = {}
         self._logs: dict[int, Ejected] = {}
+        self._passed: dict[int, GateVerdict] = {}
         self._merging = asyncio.Lock()
         self._serving: asyncio.Task[None] | None = None
         self._trouble_since: float | None = None
@@ -313,10 +317,11 @@ class Conductor:
                     self._probes[test] = asyncio.create_task(probe)
                 case train.Cancel(test):
                     self._logs.pop(test, None)
+                    self._passed.pop(test, None)
                     if test in self._probes:
                         self._probes.pop(test).cancel()
-                case train.Land(names):
-                    await self._move_main(names)
+                case train.Land(names, test):
+                    await self._move_main(names, self._passed.pop(test, None))
                 case train.Eject(name, kind, test):
                     told = self._logs.pop(test, None) or Ejected(kind, "")
                     self._answer(name, told)
@@ -384,7 +389,10 @@ class Conductor:
         if not green:
             failed = verdict.failed or "tests of main that it changed"
             log = verdict.log[-LOG_MAX:]
-            self._keep(test, Ejected("red", log, {"failed": failed, "tip": tip}))
+            tests = [*verdict.removed, *verdict.altered]
+            self._keep(test, Ejected("red", log, {"failed": failed, "tip": tip, "tests": tests}))
+        else:
+            self._passed[test] = replace(verdict, log="")
         return train.TrainVerdict(test, green)
 
     def _keep(self, test: int, told: Ejected) -> None:
@@ -448,7 +456,7 @@ class Conductor:
         }
         return Ejected("conflict", "in conflict: " + ", ".join(named), details)
 
-    async def _move_main(self, names: Sequence[str]) -> None:
+    async def _move_main(self, names: Sequence[str], passed: GateVerdict | None) -> None:
         old = tip = self._main
         commits = {}
         try:
@@ -473,7 +481,8 @@ class Conductor:
         self._note("moved", size=len(names), tip=tip)
         for name in names:
             waited = time.monotonic() - self._waiting[name].since if name in self._waiting else 0.0
-            self._answer(name, Landed(commits[name], tip, waited))
+            tests = (passed.tests, passed.flaky) if passed is not None else ("", ())
+            self._answer(name, Landed(commits[name], tip, waited, *tests))
 
     async def _advance(self, new: str, old: str) -> bool:
         until = time.monotonic() + self._patience_s

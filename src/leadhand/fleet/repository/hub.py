@@ -30,6 +30,7 @@ import json
 import os
 import re
 import shutil
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,6 +46,7 @@ from leadhand.fleet.repository.git import (
     check_version,
     message_of,
     name_of,
+    raw_of,
     read_log,
 )
 from leadhand.fleet.repository.user_repository import Fetched, User
@@ -391,6 +393,18 @@ class Hub:
             old_mode, mode, old_blob, blob, status = about.decode().lstrip(":").split(" ")
             found.append(TreeEntry(name_of(path), status, old_mode, mode, old_blob, blob))
         return found
+
+    async def replaced(self, tree: str, entries: Iterable[tuple[str, str, str]]) -> str:
+        """Return a tree with other entries: mode, blob and path of each; a mode of 0 removes it."""
+        lines = b"".join(
+            f"{mode.lstrip('0') or '0'} {blob}\t".encode() + raw_of(path) + b"\0"
+            for mode, blob, path in entries
+        )
+        with tempfile.TemporaryDirectory(dir=self.path, prefix="gate-") as folder:
+            index = Path(folder) / "index"
+            await self.git("read-tree", _sha(tree), index=index)
+            await self.git("update-index", "-z", "--index-info", stdin=lines, index=index)
+            return (await self.git("write-tree", index=index)).text
 
     async def changed(self, a: str, b: str) -> dict[str, str]:
         """Return the paths that differ: A added, M changed, D gone, T of another type."""

@@ -8,6 +8,7 @@ a file, written at once and never changed, so that a process that is killed lose
     agent, agent ended                one agent's process, with what it cost
     queued, landed, ejected           a change at the train
     withdrawn                         one whose owner was ended, or told of trouble
+    conflict                          work in progress that main now conflicts with
     tested, moved                     a prefix that was gated; main that moved over some changes
     merged                            what of it others had changed too, and whether in conflict
     checked, looked                   a change that was gated before the train; main by itself

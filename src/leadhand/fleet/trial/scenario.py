@@ -13,11 +13,13 @@ import msgspec
 
 from leadhand.core.policy import Policy
 from leadhand.fleet.agents.template import TemplateCoder
+from leadhand.fleet.boundaries import Sharing
 from leadhand.fleet.context import AttemptLimits
 from leadhand.fleet.gate.gate import GateRules
-from leadhand.fleet.merge.train import Rules
+from leadhand.fleet.merge.train import BATCH_MAX, Rules
 from leadhand.fleet.repository.git import Git
 from leadhand.fleet.service import FleetConfig
+from leadhand.fleet.settings import APPEND, LOCK_FILES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,6 +31,12 @@ if TYPE_CHECKING:
 RUN = "trial"
 CLAIMED = 20
 """One pair of tasks in so many: each of the two is sound by itself, both together are red."""
+HOT = "shared/core.py"
+"""The file that most tasks edit, where tasks overlap."""
+SHARED = 12
+"""Further files that several tasks edit."""
+FUNCTIONS = 100
+"""Functions of a shared file; two tasks that edit the same one conflict."""
 TRIES = 60
 """Attempts of one task that faults are drawn for; later ones go right."""
 GATE = (
@@ -84,6 +92,8 @@ FAULTS = {
 
 
 ENDING = frozenset({"engine killed", "disk full"})
+LOAD = 64.0
+"""The load for each core above which no agent starts: scripted agents do not compute."""
 START_S = 0.2
 """What starting an agent costs on two busy cores."""
 
@@ -108,6 +118,11 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     attempts: int = 5
     """Tries of one task by one agent."""
     gates: int = 2
+    batch: int = BATCH_MAX
+    overlap: float = 0.0
+    """Share of tasks that also edit the file that most tasks edit; other files are shared less."""
+    exclusive: bool = False
+    """Whether one task at a time writes a shared file."""
 
     @property
     def names(self) -> list[str]:
@@ -124,8 +139,47 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
         kinds = [kind for kind in self.kinds if attempt == 1 or kind not in ENDING]
         return draw.choice(kinds) if kinds and draw.random() < self.faults else ""
 
+    def edits(self, task: str) -> list[tuple[str, int]]:
+        """Return the shared files that a task edits, each with the function that it edits.
+
+        Functions at the head of a file are edited more often, as in real histories.
+        """
+        if not self.overlap:
+            return []
+        draw = random.Random(f"{self.seed}/{task}/edits")  # noqa: S311 - edits, not secrets
+        shares = {HOT: self.overlap} | {
+            f"shared/s{number:02}.py": self.overlap / (1.25 + number / 4)
+            for number in range(SHARED)
+        }
+        return [
+            (path, int(FUNCTIONS * draw.random() ** 2))
+            for path, share in shares.items()
+            if draw.random() < share
+        ]
+
+    def writes(self, task: str) -> list[str]:
+        """Return the paths that a task may write."""
+        shared = [path for path, _function in self.edits(task)]
+        return [f"modules/{task}.py", f"checks/{task}.py", *shared]
+
+    @property
+    def fitting(self) -> int:
+        """Return how many tasks can be at work at once if no two may share a file."""
+        taken: set[str] = set()
+        count = 0
+        for task in self.names:
+            if taken.isdisjoint(wanted := self.writes(task)):
+                taken.update(wanted)
+                count += 1
+        return count
+
     def claim(self, task: str) -> str:
-        """Return what both tasks of a pair claim; both are at work at the same time."""
+        """Return what both tasks of a pair claim; both are at work at the same time.
+
+        Where tasks share files there are none: what is redone is then the price of sharing.
+        """
+        if self.overlap:
+            return ""
         pair, whole = int(task[1:]) // 2, int(task[1:]) | 1 < self.tasks
         return f"pair{pair}" if whole and pair % CLAIMED == 0 else ""
 
@@ -170,13 +224,14 @@ async def lay_out(places: Places, trial: Trial) -> None:
             "faults": [trial.fault(task, attempt) for attempt in range(1, TRIES)],
             "work_s": trial.work_s,
             "outside": str(places.outside),
+            "edits": trial.edits(task),
         }
         (places.told / f"{task}.json").write_text(json.dumps(about))
     places.outside.write_text("no agent writes here\n")
-    await _repository(places)
+    await _repository(places, trial)
     lines = [
         f"  - {{id: {name}, goal: write the module {name} and its check,"
-        f" writes: [modules/{name}.py, checks/{name}.py]}}"
+        f" writes: [{', '.join(trial.writes(name))}]}}"
         for name in trial.names
     ]
     epics = places.fleet / "epics"
@@ -185,17 +240,27 @@ async def lay_out(places: Places, trial: Trial) -> None:
     (epics / f"{RUN}.md").write_text(text)
 
 
-async def _repository(places: Places) -> None:
+async def _repository(places: Places, trial: Trial) -> None:
     repo = places.repo
     (repo / "modules").mkdir(parents=True)
     (repo / "checks").mkdir()
     (repo / "README.md").write_text("A repository on trial.\n")
     (repo / "modules" / "__init__.py").write_text("")
     (repo / "checks" / "claims.py").write_text(CLAIMS)
+    for path in sorted({path for task in trial.names for path, _function in trial.edits(task)}):
+        (repo / path).parent.mkdir(exist_ok=True)
+        (repo / path).write_text("\n\n".join(map(_function, range(FUNCTIONS))))
     git = git_of(places)
     await git("init", "--quiet", "--initial-branch=main", str(repo))
     await git("--work-tree", str(repo), "add", "--all")
     await git("--work-tree", str(repo), "commit", "--quiet", "--message", "The beginning")
+
+
+def _function(number: int) -> str:
+    return (
+        f"def f{number:03}() -> list[str]:\n    return [\n        'f{number:03}',\n"
+        f"    ]  # end {number:03}\n"
+    )
 
 
 def mark_of(repo: Path) -> str:
@@ -229,7 +294,9 @@ def config_of(places: Places, trial: Trial) -> FleetConfig:
         agents=trial.agents,
         gates=trial.gates,
         readable=(places.told, Path(sys.prefix), Path(sys.base_prefix)),
-        rules=Rules(slots=trial.gates, strict=trial.strict),
+        rules=Rules(slots=trial.gates, strict=trial.strict, batch_max=trial.batch),
+        sharing=Sharing(APPEND, LOCK_FILES, price=not trial.exclusive),
+        load=LOAD,
         limits=AttemptLimits(time_s=600 + trial.work_s, silence_s=trial.silence_s + trial.work_s),
         policy=Policy(
             backoff_s=0.1,

@@ -279,6 +279,11 @@ async def trial_figures(
         "gate_runs": evidence["gate"]["runs"],
         "queue_gate_runs": evidence["train"]["tests"],
         "reused_verdicts": evidence["train"]["reused"],
+        "fitting": trial.fitting,
+        "redone": round(max(0, len(seen.begun) - len(landed)) / max(1, len(landed)), 4),
+        "conflicts": evidence["train"]["conflicts"],
+        "batch_mean": evidence["train"]["batch_mean"],
+        "questions": len(seen.asked),
         "faults": injected,
         "recovery_rate": round(recovered / injected, 4) if injected else 1.0,
         "recovery_by_class": _by_class(seen, landed - seen.asked),
@@ -290,7 +295,7 @@ async def trial_figures(
         "unhandled": injected - sum(row["handled"] for row in table.values()),
         "lost_work": sum(row["lost_work"] for row in table.values()),
         "false_success": len(seen.done - landed) + _wrongly(trial, ours, desk.void),
-        "foreign": sum(not _own(each, seen.touched) for each in ours),
+        "foreign": sum(not _own(trial, each, seen.touched) for each in ours),
         "wrote_outside": _trespasses(places, outside),
         "hooks_run": outside.count("a hook ran"),
         "semantic_pairs": sum(bool(trial.claim(task)) for task in trial.names) // 2,
@@ -421,9 +426,8 @@ def _wrongly(trial: Trial, commits: Iterable[Commit], void: set[Attempt]) -> int
     return count
 
 
-def _own(commit: Commit, touched: dict[str, list[str]]) -> bool:
-    task = commit.trailers["Leadhand-Task"]
-    return set(touched.get(commit.sha, ())) <= {f"modules/{task}.py", f"checks/{task}.py"}
+def _own(trial: Trial, commit: Commit, touched: dict[str, list[str]]) -> bool:
+    return set(touched.get(commit.sha, ())) <= {*trial.writes(commit.trailers["Leadhand-Task"])}
 
 
 def _trespasses(places: Places, outside: str) -> int:

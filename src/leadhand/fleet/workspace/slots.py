@@ -80,6 +80,8 @@ class Slot:
     """What the set-up left among the files: no work of the agent's, as long as it stays so."""
     saved: bool = False
     """Whether its content is saved and its agent has ended."""
+    told: tuple[str, tuple[str, ...]] = ("", ())
+    """The main that its agent was told to take in, and the files in conflict."""
 
     @property
     def index(self) -> Path:
@@ -139,6 +141,52 @@ class Slot:
             raise SlotGone(f"{self.name} was emptied")
 
 
+FAIR = 4
+"""Of so many places that are given while both kinds wait, one goes to those without urgency."""
+
+
+class UrgentFirst:
+    """Places for holders, the urgent before the others; nobody waits for ever."""
+
+    def __init__(self, size: int) -> None:
+        self._free, self._given = size, 0
+        self._urgent: deque[asyncio.Future[None]] = deque()
+        self._others: deque[asyncio.Future[None]] = deque()
+
+    async def acquire(self, *, urgent: bool = False) -> None:
+        """Wait for a place."""
+        if self._free:
+            self._free -= 1
+            return
+        line = self._urgent if urgent else self._others
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        line.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.cancelled():
+                with contextlib.suppress(ValueError):
+                    line.remove(turn)
+            else:  # it was given a place at that moment
+                self.release()
+            raise
+
+    def release(self) -> None:
+        """Give a place to the next who waits."""
+        waits = [line for line in (self._urgent, self._others) if line]
+        self._given = self._given + 1 if len(waits) > 1 else 0
+        if self._given >= FAIR:
+            self._given = 0
+            waits.reverse()
+        for line in waits:
+            while line:
+                turn = line.popleft()
+                if not turn.done():
+                    turn.set_result(None)
+                    return
+        self._free += 1
+
+
 class Slots:
     """A pool of slots in one folder; more are made as they are needed, up to `size`.
 
@@ -165,7 +213,7 @@ class Slots:
         # Those that exist already come first: cleaning is cheaper than making.
         names.sort(key=lambda name: not (self.folder / name).is_dir())
         self._free = deque(names)
-        self._waiting = asyncio.Semaphore(size)
+        self._waiting = UrgentFirst(size)
         self._withheld: dict[str, str] = {}
         self._later: set[asyncio.Task[None]] = set()
 
@@ -174,13 +222,15 @@ class Slots:
         return len(self._free)
 
     @contextlib.asynccontextmanager
-    async def lease(self, base: str, tree: str = "", *, saved_as: str = "") -> AsyncIterator[Slot]:
-        """Hold a slot at a commit while the block runs.
+    async def lease(
+        self, base: str, tree: str = "", *, saved_as: str = "", urgent: bool = False
+    ) -> AsyncIterator[Slot]:
+        """Hold a slot at a commit while the block runs; the `urgent` come first.
 
         `tree` replaces the commit's own files. `saved_as` is the ref under which `rescue` keeps the
         content, if this process dies before the block ends.
         """
-        await self._waiting.acquire()
+        await self._waiting.acquire(urgent=urgent)
         name = self._free.popleft()
         slot, handed = Slot(self.hub, self.folder / name, name, base, self.limits), False
         try:
