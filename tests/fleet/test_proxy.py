@@ -12,7 +12,7 @@ import pytest
 
 from leadhand.testing.endpoint import Cut, Endpoint, Fail, Say
 from leadhand.workers.sandbox import proxy as proxies
-from leadhand.workers.sandbox.proxy import Proxy, Route
+from leadhand.workers.sandbox.proxy import Proxy, Route, Upstream
 from leadhand.workers.sandbox.sandbox import Sandbox
 
 PYTHON = str(Path(sys.base_prefix, "bin", f"python3.{sys.version_info.minor}"))
@@ -242,3 +242,74 @@ print(json.dumps([
             await forwarders_end(str(proxy.socket))
     assert done.stderr == ""
     assert json.loads(done.stdout) == [200, 200, "URLError", 403]
+
+
+# --- a proxy that leads out of the network -------------------------------------------------
+
+
+@contextlib.asynccontextmanager
+async def company_proxy(status=200):
+    """A proxy that tunnels, and what it was asked with."""
+    heads, sides = [], set()
+
+    async def serve(reader, writer):
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        heads.append(head)
+        if status != 200:
+            writer.write(f"HTTP/1.1 {status} No\r\n\r\n".encode())
+            writer.close()
+            return
+        host, _, port = head.split()[1].rpartition(":")
+        far, out = await asyncio.open_connection(host, int(port))
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        sides.add(asyncio.ensure_future(proxies._pump(reader, out)))
+        await proxies._pump(far, writer)
+        out.close()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        yield heads, server.sockets[0].getsockname()[1]
+        for each in sides:
+            each.cancel()
+        await asyncio.gather(*sides, return_exceptions=True)
+
+
+async def test_routes_and_hosts_go_through_the_proxy_of_the_network():
+    """With its password, which is in no text of ours; exempt hosts are reached directly."""
+    async with Endpoint([Say("one"), Say("two"), Say("three")]) as endpoint, company_proxy() as up:
+        heads, port = up
+        upstream = Upstream("127.0.0.1", port, "ann:open sesame")
+        routes = {"llm": Route(endpoint.url, {"X-Api-Key": "the-real-one"})}
+        async with Proxy([place(endpoint)], routes, upstream=upstream) as proxy:
+            answer = await ask(proxy.socket, MESSAGE.format("/llm/v1/messages"), BODY)
+            assert "one" in answer
+            answer = await ask(proxy.socket, MESSAGE.format(f"{endpoint.url}/v1/messages"), BODY)
+            assert "two" in answer
+        assert [head.split()[1] for head in heads] == [place(endpoint)] * 2
+        assert all("Proxy-Authorization: Basic YW5uOm9wZW4gc2VzYW1l" in head for head in heads)
+        assert "the-real-one" not in "".join(heads), "it is for the service alone"
+        assert "sesame" not in repr(upstream)
+        direct = Upstream("127.0.0.1", port, exempt=("127.0.0.1",))
+        async with Proxy(routes=routes, upstream=direct) as proxy:
+            answer = await ask(proxy.socket, MESSAGE.format("/llm/v1/messages"), BODY)
+        assert ("three" in answer, len(heads)) == (True, 2)
+
+
+async def test_a_proxy_of_the_network_that_refuses_is_named_without_its_password():
+    async with Endpoint([Say("never")]) as endpoint, company_proxy(407) as (_heads, port):
+        upstream = Upstream("127.0.0.1", port, "ann:open sesame")
+        async with Proxy([place(endpoint)], upstream=upstream) as proxy:
+            answer = await ask(proxy.socket, f"CONNECT {place(endpoint)} HTTP/1.1\n\n")
+        assert endpoint.requests == []
+    assert status(answer) == 502
+    assert f"the proxy 127.0.0.1:{port} answered 407" in answer
+    assert "sesame" not in answer
+
+
+def test_hosts_are_exempt_by_name_or_with_all_below():
+    up = Upstream("p", 1, exempt=("a.example.com", ".internal"))
+    assert [up.leads_to(each) for each in ("a.example.com", "x.internal", "internal")] == [
+        False
+    ] * 3
+    assert [up.leads_to(each) for each in ("b.a.example.com", "xinternal", "b")] == [True] * 3

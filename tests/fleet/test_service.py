@@ -187,3 +187,25 @@ def test_agents_are_given_their_prices(tmp_path):
     _config, crew = made(tmp_path, CODEX + prices + CLAUDE + prices, "none")
     for _name, coder, _model in crew:
         assert coder._price("whatever", Usage(1_000_000)) == 2.0
+
+
+def test_the_proxy_of_the_network_comes_from_the_settings(tmp_path, monkeypatch):
+    """Its password is in a variable; an address that holds one is refused, and not shown."""
+    monkeypatch.setitem(ENV, "PROXY_LOGIN", "ann:open sesame")
+    out = 'proxy = "http://proxy.example.com:3128"\nproxy_login = "PROXY_LOGIN"\n'
+    more = f'{out}no_proxy = [".internal"]\nsetup_hosts = ["index.example.com"]\n'
+    config, _crew = made(tmp_path, more + CLAUDE, "auto")
+    for door in config.doors.values():
+        assert (door._upstream.host, door._upstream.port) == ("proxy.example.com", 3128)
+        assert door._upstream.login == "ann:open sesame"
+        assert not door._upstream.leads_to("x.internal")
+    assert set(config.doors) == {"fast", "/setup"}
+    monkeypatch.delitem(ENV, "PROXY_LOGIN")
+    (tmp_path / "repo").rmdir()
+    with pytest.raises(UsageError, match="PROXY_LOGIN is not set"):
+        made(tmp_path, more + CLAUDE, "auto")
+    (tmp_path / "repo").rmdir()
+    wrong = 'proxy = "http://ann:sesame@proxy.example.com"\n'
+    with pytest.raises(UsageError, match="no address of a proxy") as told:
+        made(tmp_path, wrong + CLAUDE, "auto")
+    assert "sesame" not in str(told.value)

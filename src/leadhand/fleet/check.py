@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leadhand.fleet.coder_trial import PLACEHOLDER, missing_paths, try_turn
-from leadhand.fleet.configuration import checkouts_folder, coders_by_tier, config_of
+from leadhand.fleet.configuration import checkouts_folder, coders_by_tier, config_of, way_out
 from leadhand.fleet.gate.gate import Gate, GateTrouble
 from leadhand.fleet.repository.hub import Hub
 from leadhand.fleet.settings import fleet_of
@@ -186,7 +186,7 @@ async def check_repository(
             await Hub.open(place / "hub", config.repo, config.branch)
         )
         await _look(result, hub, say)
-        doors = await open_doors(stack, _doors(config, fleet, refused))
+        doors = await open_doors(stack, _doors(config, settings, refused))
         readable = (*config.readable, hub.git.folder / "objects")
         sandbox = choose(config.sandbox, readable=readable, doors=doors)
         result.sandbox = sandbox.kind
@@ -215,11 +215,12 @@ def _place(checkouts: Path) -> Path:
     return Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=checkouts))
 
 
-def _doors(config: FleetConfig, fleet: FleetSettings, refused: list[str]) -> dict[str, Proxy]:
+def _doors(config: FleetConfig, settings: Settings, refused: list[str]) -> dict[str, Proxy]:
     """Return the doors of the fleet; the one of set-up tells which hosts it refused."""
-    doors = dict(config.doors)
+    fleet, doors = fleet_of(settings), dict(config.doors)
     if SETUP in doors:
-        doors[SETUP] = Proxy(fleet.setup_hosts, refused=refused.append)
+        out = way_out(settings, os.environ)
+        doors[SETUP] = Proxy(fleet.setup_hosts, refused=refused.append, **out)
     return doors
 
 

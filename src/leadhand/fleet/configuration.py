@@ -13,6 +13,7 @@ import shutil
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from leadhand.core.wording import closest, listed, shown
 from leadhand.errors import UsageError
@@ -27,13 +28,13 @@ from leadhand.fleet.merge.train import Rules
 from leadhand.fleet.planning.choice import plan_rules, planner_of
 from leadhand.fleet.pull_requests import PLACES, fill
 from leadhand.fleet.service import FleetConfig
-from leadhand.fleet.settings import PERSON, fleet_of
+from leadhand.fleet.settings import PERSON, fleet_of, is_url
 from leadhand.fleet.status.ladder import CODER
 from leadhand.models.messages import Usage
 from leadhand.models.names import ModelName
 from leadhand.models.prices import cost
 from leadhand.settings.folders import FOLDER
-from leadhand.workers.sandbox.proxy import Proxy, Route
+from leadhand.workers.sandbox.proxy import Proxy, Route, Upstream
 from leadhand.workers.sandbox.sandbox import PLANNER, SETUP
 
 if TYPE_CHECKING:
@@ -296,11 +297,37 @@ def doors_of(settings: Settings, env: Mapping[str, str]) -> dict[str, Proxy]:
         routed = coder.kind in PROVIDERS and (coder.key or coder.url)
         routes = {coder.name: _route(settings, coder, env)} if routed else {}
         if coder.hosts or routes:
-            doors[coder.name] = Proxy(coder.hosts, routes)
+            doors[coder.name] = Proxy(coder.hosts, routes, **way_out(settings, env))
     for name, hosts in ((SETUP, fleet.setup_hosts), (PLANNER, fleet.plan_hosts)):
         if hosts:
-            doors[name] = Proxy(hosts)
+            doors[name] = Proxy(hosts, **way_out(settings, env))
     return doors
+
+
+def way_out(settings: Settings, env: Mapping[str, str]) -> dict[str, Any]:
+    """Return how doors reach the network: by the proxy of the settings, with its certificates.
+
+    Raise `UsageError` if the address of the proxy, or the variable with its login, is wrong.
+    """
+    fleet = fleet_of(settings)
+    trusted = {"certificates": fleet.certificates} if fleet.certificates else {}
+    if not fleet.proxy:
+        return trusted
+    place = f"{settings.origin('fleet.proxy')}: [fleet] proxy"
+    parts = urlsplit(fleet.proxy)
+    if not is_url(fleet.proxy) or parts.scheme != "http" or not parts.hostname:
+        raise UsageError(
+            f"{place} is no address of a proxy. Fix: write http://proxy.example.com:3128; the "
+            "password goes into the variable that proxy_login names"
+        )
+    login = env.get(fleet.proxy_login, "") if fleet.proxy_login else ""
+    if fleet.proxy_login and not login:
+        raise UsageError(
+            f"{place}_login: {fleet.proxy_login} is not set. Fix: set it to user:password where "
+            "the fleet is started"
+        )
+    up = Upstream(parts.hostname, parts.port or 80, login, fleet.no_proxy)
+    return {**trusted, "upstream": up}
 
 
 def _route(settings: Settings, coder: CoderSettings, env: Mapping[str, str]) -> Route:

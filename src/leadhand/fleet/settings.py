@@ -274,6 +274,13 @@ class FleetTable(TableSchema):
     certificates: FilePath | None = None
     """A file of certificates (PEM) that set-up, gates and agents trust: all that they need, your
     company's among them. It is shown to them, and named in the variables of their tools."""
+    proxy: Text = ""
+    """The proxy that leads out of your network, as `http://proxy.example.com:3128`. Set-up,
+    planners and agents reach their hosts through it; they see neither it nor its password."""
+    proxy_login: KeyVariable = ""
+    """The environment variable that holds `user:password` for `proxy`."""
+    no_proxy: Texts = ()
+    """Hosts that are reached without `proxy`, as in `["models.internal", ".example.com"]`."""
     readable: FilePaths = ()
     """Other paths that agents and gates may read."""
     keep: Insides = ()

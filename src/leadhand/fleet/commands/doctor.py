@@ -228,8 +228,10 @@ def _tried(settings: Settings, coder: CoderSettings, shown: str, path: str) -> D
     tried = try_version(settings, coder)
     if tried.problem:
         return DoctorCheck("coder", shown, tried.problem, tried.fix)
-    own = coder.kind == "command"
-    return DoctorCheck("coder", f"{shown}, {path if own else f'{tried.version} ({path})'}")
+    if coder.kind != "command":
+        return DoctorCheck("coder", f"{shown}, {tried.version} ({path})")
+    held = f"; the agent can read {coder.key}" if coder.key else ""
+    return DoctorCheck("coder", f"{shown}, {path}{held}")
 
 
 def _version(path: str) -> str:

@@ -13,6 +13,9 @@ It listens on a Unix socket, in a folder that is only ours; sandboxes lead their
 Names are exact: no patterns, no subdomains. What is not on the list is answered with 403 and told
 to `refused`. Names are looked up here; an agent has no DNS, and no way to speak by it.
 
+Behind a company's proxy every connection goes on by `CONNECT` through that one (`Upstream`), but
+for the hosts that are exempt. Its password is known here only.
+
 A connection carries one request (`connection: close`), so that no request can hide behind one that
 was looked at: what would follow goes to the same service, without the route's headers. Heads,
 connections and waiting are bounded; bodies pass through piece by piece.
@@ -21,6 +24,7 @@ connections and waiting are bounded; bodies pass through piece by piece.
 from __future__ import annotations
 
 import asyncio
+import base64
 import shutil
 import ssl
 import tempfile
@@ -68,6 +72,25 @@ class Route:
 
 
 @dataclass(frozen=True, slots=True)
+class Upstream:
+    """A proxy that leads out of this network."""
+
+    host: str
+    port: int
+    login: str = field(default="", repr=False)
+    """`user:password`, sent as basic authorization; empty: none is."""
+    exempt: tuple[str, ...] = ()
+    """Hosts that are reached without it: exact names, or `.example.com` for all below."""
+
+    def leads_to(self, host: str) -> bool:
+        """Return whether connections to a host go through it."""
+        return not any(
+            host == each.lstrip(".") or (each.startswith(".") and host.endswith(each))
+            for each in map(str.lower, self.exempt)
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class _Target:
     host: str
     port: int
@@ -95,7 +118,11 @@ class Proxy:
         *,
         refused: Callable[[str], None] | None = None,
         answered: Answered | None = None,
+        upstream: Upstream | None = None,
+        certificates: Path | None = None,
     ) -> None:
+        """`certificates`: a file of PEM that routes trust in place of the system's."""
+        self._upstream, self._certificates = upstream, certificates
         self._hosts = frozenset(_host(each) for each in hosts)
         self._routes = dict(routes or {})
         for route in self._routes.values():
@@ -207,11 +234,11 @@ class Proxy:
     ) -> None:
         trust = None
         if target.secure:
-            trust = self._trust = self._trust or ssl.create_default_context()
-        try:
-            far, out = await asyncio.wait_for(
-                asyncio.open_connection(target.host, target.port, ssl=trust), CONNECT_S_MAX
+            trust = self._trust = self._trust or ssl.create_default_context(
+                cafile=self._certificates
             )
+        try:
+            far, out = await asyncio.wait_for(self._connect(target, trust), CONNECT_S_MAX)
         except (OSError, TimeoutError) as error:
             raise ProxyRefused(
                 502, f"{target.host}:{target.port} cannot be reached: {error}"
@@ -233,6 +260,33 @@ class Proxy:
                 await asyncio.wait([sending])
         finally:
             out.close()
+
+    async def _connect(
+        self, target: _Target, trust: ssl.SSLContext | None
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Connect to a service, by the proxy of this network where there is one."""
+        up = self._upstream
+        if up is None or not up.leads_to(target.host):
+            return await asyncio.open_connection(target.host, target.port, ssl=trust)
+        far, out = await asyncio.open_connection(up.host, up.port)
+        try:
+            place = f"[{target.host}]" if ":" in target.host else target.host
+            place = f"{place}:{target.port}"
+            lines = [f"CONNECT {place} HTTP/1.1", f"Host: {place}"]
+            if up.login:
+                secret = base64.b64encode(up.login.encode()).decode()
+                lines.append(f"Proxy-Authorization: Basic {secret}")
+            out.write("\r\n".join([*lines, "", ""]).encode("latin-1"))
+            status, _after = _said(await _head_of(far))
+            if status != 200:
+                why = f"the proxy {up.host}:{up.port} answered {status or 'nothing'}"
+                raise ProxyRefused(502, f"{place} cannot be reached: {why}")
+            if trust is not None:
+                await out.start_tls(trust, server_hostname=target.host)
+        except BaseException:
+            out.close()
+            raise
+        return far, out
 
 
 async def open_doors(stack: AsyncExitStack, doors: Mapping[str, Proxy]) -> dict[str, Path]:
