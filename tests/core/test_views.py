@@ -285,7 +285,7 @@ def test_a_fresh_copy(value):
 def test_a_row(make, status, error):
     """The word people see, and the error while it matters."""
     run = make()
-    row = views.step_row(run.state.steps["a"])
+    row = views.step_row(run.state, run.state.steps["a"])
     assert (row.id, row.status, row.worker) == ("a", status, "w")
     assert row.attempts == run.state.steps["a"].attempts
     assert row.error == (error and views.StepError(failure_class=error, message="it broke"))
@@ -315,7 +315,10 @@ def test_the_outcome():
         "status": "failed",
         "goal": "g",
         "result": None,
-        "steps": [msgspec.to_builtins(views.step_row(each)) for each in run.state.steps.values()],
+        "steps": [
+            msgspec.to_builtins(views.step_row(run.state, each))
+            for each in run.state.steps.values()
+        ],
         "cost": 0.123457,
         "money": 0.0,
         "duration": 2.5,

@@ -5,7 +5,11 @@ import asyncio
 import pytest
 
 from leadhand import Lead, Policy, worker
+from leadhand.app.documents import Driver, shown_document
 from leadhand.app.reader import reading
+from leadhand.app.step_graph import step_document
+from leadhand.core.lint.plan import lint
+from leadhand.core.views.rows import rows_document
 from leadhand.errors import Conflict, UsageError
 
 
@@ -109,3 +113,58 @@ async def test_a_report_that_no_log_can_hold_is_refused(tmp_path, odd):
     with pytest.raises(UsageError, match="which JSON does not have"):
         await lead.report_step(run, "a", **said, **odd)
     assert (await lead.report_step(run, "a", **said, data=1)).met
+
+
+@worker(checks={"even": lambda data: data % 2 == 0})
+def count(n: int = 2) -> int:
+    """Count something."""
+    return n
+
+
+@worker
+def mail() -> str:
+    """Tell somebody, and look at nothing."""
+    return "sent"
+
+
+def after(ident, name, **more):
+    """A step of a worker of Leadhand's, after the step `a` of the caller."""
+    return {"id": ident, "worker": name, "depends_on": ["a"], **more}
+
+
+@pytest.mark.parametrize(
+    ("criteria", "later", "own", "verified"),
+    [
+        (None, [], False, False),
+        ("1 == 1", [], False, False),
+        ('status == "succeeded"', [], False, False),  # the same in every report of success
+        ("data.ok", [], True, True),
+        (None, [after("b", "count", success_criteria="even")], False, True),
+        (None, [after("b", "mail")], False, False),  # it looks at nothing
+        (None, [mine("b", depends_on=["a"], success_criteria="data.ok")], False, False),
+    ],
+)
+async def test_a_step_that_only_its_agent_calls_done_is_not_verified(
+    tmp_path, criteria, later, own, verified
+):
+    """In the receipt, in documents, in the sentence of the run and of the step, and in lint."""
+    lead = Lead([count, mail], store=tmp_path / "x.db", actor="ann")
+    doc = plan(mine("a", **({"success_criteria": criteria} if criteria else {})), *later)
+    warned = [each.rule for each in lint(doc, lead.registry.catalog()) if each.place == "steps[0]"]
+    assert ("criteria-missing" in warned) is not verified
+    run = (await lead.run(doc)).run
+    _, told = await carry_out(lead, run, {"ok": True})
+    assert (told.met, told.verified) == (True, own)
+    if later and later[0]["worker"] == "caller":
+        _, told = await carry_out(lead, run, {"ok": True})
+        assert told.verified
+    with reading(tmp_path / "x.db") as reader:
+        state = reader.state(run)
+        assert state.ended.status == "succeeded"
+        shown = shown_document(reader, state, Driver())
+        step = step_document(reader, state, state.steps["a"])
+        rows = rows_document((entry.at, event) for entry, event in reader.events(run))
+    assert (shown.steps[0].verified is False) is not verified
+    assert (rows.rows[0].verified is False) is not verified
+    assert ("1 was not verified (only the agent says so)" in shown.headline) is not verified
+    assert ("not verified: only agent:bot says so" in step.outcome) is not verified

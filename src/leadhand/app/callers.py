@@ -117,7 +117,10 @@ class StepReceipt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     attempt: int
     """The number of the attempt."""
     met: bool
-    """Whether the step counts as succeeded: the criteria were checked, and hold."""
+    """Whether the step counts as succeeded: no criterion was found unmet."""
+    verified: bool
+    """Whether a criterion of the step was checked and holds. False beside `met`: only the agent
+    says that the step is done."""
     repeated: bool
     """Whether this very report had been accepted before; nothing was recorded again."""
     step_status: str

@@ -21,15 +21,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leadhand.core.catalog import able_workers
+from leadhand.core.catalog import CALLER, NOT_CALLED, able_workers
 from leadhand.core.hashing import canonical, digest
+from leadhand.core.plan.expressions import reads
+from leadhand.core.plan.graph import dependencies
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from leadhand.core.catalog import Catalog, Offer
+    from leadhand.core.catalog import Catalog, Offer, WorkerSpec
     from leadhand.core.events import RevisionProposed, RunStarted
     from leadhand.core.plan.model import Doc, Json
+    from leadhand.core.state.model import State, StepState
     from leadhand.core.state.records import Revision
 
 DOCUMENT = "document"
@@ -95,6 +98,58 @@ def effects(step: Doc, offer: Offer | None) -> tuple[str, ...] | None:
     if theirs is None:
         return own or None
     return tuple(dict.fromkeys((*theirs, *own)))
+
+
+# What tells that a step is done, besides the word of its worker.
+
+CONSTANT = frozenset({"status", "error", "true", "false", "null"})
+"""Names of a report that are the same in every report of success."""
+
+
+def is_checked(step: Doc, offer: Offer | None) -> bool:
+    """Return whether a check looks at the result: a criterion, or a declaration of the worker."""
+    if offer is not None and (offer.result_check or offer.returns):
+        return True
+    named = offer.checks if offer is not None else ()
+    criteria = as_names(step.get("success_criteria"))
+    return any(each in named or reads(each) - CONSTANT for each in criteria)
+
+
+def checks_others(step: Doc, kind: str, offer: Offer | None) -> bool:
+    """Return whether a step can tell that the steps before it are done.
+
+    It can if Leadhand runs it, and its own success is judged: by criteria, by the check of its
+    worker, or by the exit code of a command.
+    """
+    if kind in NOT_CALLED:
+        return False
+    own = bool(step.get("success_criteria")) or (offer is not None and offer.result_check)
+    return own or kind == "command"
+
+
+def only_claimed(state: State, step: StepState) -> bool:
+    """Return whether only the agent that did a step says that it is done.
+
+    No criterion looked at its report, and no step that depends on it checked it since.
+    """
+    workers = state.catalog.workers
+    if step.status != "succeeded" or not _is_callers(workers.get(step.worker)):
+        return False
+    if is_checked(step.doc, state.catalog.offer(step.worker, step.action)):
+        return False
+    return not any(
+        each.status == "succeeded"
+        and each.worker in workers
+        and checks_others(
+            each.doc, workers[each.worker].kind, state.catalog.offer(each.worker, each.action)
+        )
+        and step.id in dependencies(each.doc)
+        for each in state.steps.values()
+    )
+
+
+def _is_callers(spec: WorkerSpec | None) -> bool:
+    return spec is not None and spec.kind == CALLER
 
 
 # The right to widen, and its wording.

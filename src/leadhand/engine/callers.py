@@ -18,6 +18,7 @@ from leadhand.core.decide.effects import Move, StartAttempt
 from leadhand.core.hashing import canonical, digest
 from leadhand.core.plan.model import FAILURE_CLASSES
 from leadhand.core.plan.references import Artifact, Secret, Unresolved, load_apart, resolve
+from leadhand.core.promises import is_checked
 from leadhand.core.report import Failure, Report
 from leadhand.core.review.holds import workers_changed
 from leadhand.core.views.inbox import inbox_row
@@ -262,6 +263,8 @@ def _receipt(run: Run, ident: str, attempt: int, *, repeated: bool) -> Doc:
         "attempt": attempt,
         "repeated": repeated,
         "met": bool(known and event is not None and event.met),
+        "verified": bool(known and event is not None and event.met)
+        and is_checked(step.doc, run.state.catalog.offer(step.worker, step.action)),
         "findings": list(event.findings) if known and event is not None else [],
         "step_status": step.status,
     }

@@ -14,6 +14,7 @@ from leadhand.core.calendar import window_open
 from leadhand.core.catalog import CALLER
 from leadhand.core.durations import seconds, text
 from leadhand.core.plan import graph
+from leadhand.core.promises import only_claimed
 from leadhand.core.state.model import IN_FLIGHT, SETTLED, STARTABLE, State, StepState
 from leadhand.core.views.run import APPROVALS, goal_of, money_of, run_status, shown_status, worked_s
 
@@ -226,6 +227,8 @@ def _detail(state: State, step: StepState, now: int, progress: Progress) -> tupl
     elif step.status == "succeeded":
         if step.started and step.ended:
             parts.append(text(max(0, step.ended - step.started) / 1e6))
+        if only_claimed(state, step):
+            parts.append(f"not verified: only {clean(step.caller, 40)} says so")
     elif step.status == "backing_off":
         parts.append(f"again in {text(max(0, step.until - now) / 1e6)}: {_failure(step)}")
     elif step.status == "asking" and step.failure is None:

@@ -51,6 +51,8 @@ def _check_done(whole: LintContext, ident: str, step: Doc, out: Findings) -> Non
     if not whole.judged(step):
         message = f"nothing tells whether step {shown(ident)} is done: it is taken at its word"
         fix = "Add success criteria, or give the worker a return type or a check."
+        if whole.is_callers(step):
+            fix = "Add success criteria, or a step after it that checks: a command, such as tests."
         out.add("criteria-missing", whole.place(ident), message, fix)
     for text in texts(step.get("success_criteria")):
         if expressions.is_check_name(text):

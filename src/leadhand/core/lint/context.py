@@ -12,9 +12,18 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from leadhand.core import durations
+from leadhand.core.catalog import CALLER
 from leadhand.core.lint.document_form import join
 from leadhand.core.plan import graph
-from leadhand.core.promises import as_names, combined_field, effects, facts_given, is_persons
+from leadhand.core.promises import (
+    as_names,
+    checks_others,
+    combined_field,
+    effects,
+    facts_given,
+    is_checked,
+    is_persons,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -109,13 +118,36 @@ class LintContext:
         return seconds(step.get("timeout"), offer.timeout_s if offer is not None else None)
 
     def judged(self, step: Doc) -> bool:
-        """Return whether success is checked: by criteria, a check, a schema or an exit code."""
-        if step.get("success_criteria") or self.catalog is None:
+        """Return whether success is checked: by criteria, a check, a schema or an exit code.
+
+        A step of a caller may also be checked by a step after it.
+        """
+        if self.catalog is None:
+            return True
+        if self.is_callers(step):
+            return is_checked(step, self.offer(step)) or self._checked_after(step)
+        if step.get("success_criteria"):
             return True
         spec, offer = self.catalog.workers.get(step.get("worker", "")), self.offer(step)
         if spec is None or offer is None:
             return True  # Reported as unknown; no further claims about it.
         return spec.kind != "function" or offer.result_check or bool(offer.returns)
+
+    def is_callers(self, step: Doc) -> bool:
+        """Return whether the agent that drives the run carries out a step."""
+        workers = self.catalog.workers if self.catalog is not None else {}
+        spec = workers.get(step.get("worker", ""))
+        return spec is not None and spec.kind == CALLER
+
+    def _checked_after(self, step: Doc) -> bool:
+        """Return whether a step that depends on this one tells whether it is done."""
+        workers = self.catalog.workers if self.catalog is not None else {}
+        after = [self.steps[name] for name, waits in self.edges.items() if step["id"] in waits]
+        return any(
+            each.get("worker") in workers
+            and checks_others(each, workers[each["worker"]].kind, self.offer(each))
+            for each in after
+        )
 
 
 def seconds(value: Json, default: float | None = None) -> float | None:

@@ -94,6 +94,16 @@ def is_check_name(text: str) -> bool:
     return _CHECK_NAME.fullmatch(text.strip()) is not None
 
 
+def reads(text: str) -> frozenset[str]:
+    """Return the names of the report that an expression reads; none if it cannot be parsed."""
+    try:
+        tree = parse(text)
+    except ValueError:
+        return frozenset()
+    found = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    return frozenset(found & NAMES)
+
+
 @lru_cache(maxsize=1024)
 def parse(text: str, names: frozenset[str] = NAMES) -> ast.Expression:
     """Parse an expression over the given names.

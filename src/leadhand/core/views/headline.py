@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leadhand.core.durations import text as duration
+from leadhand.core.promises import only_claimed
 from leadhand.core.wording import escaped
 
 if TYPE_CHECKING:
@@ -94,12 +95,14 @@ def _aside(state: State) -> list[str]:
     failed = sum(step.status == "failed" for step in steps)
     left = sum(step.status in NOT_DONE for step in steps)
     replaced = [step for step in steps if step.status == "superseded"]
+    claimed = sum(only_claimed(state, step) for step in steps)
     retried = sum(step.attempts > 1 and step.status == "succeeded" for step in steps)
     return [
         f"{_were(failed)} tolerated as failed" if failed else "",
         f"{_were(left)} left out" if left else "",
         f"{_were(len(replaced), 'earlier step')} replaced{_after(replaced)}" if replaced else "",
         f"{_were(retried)} retried" if retried else "",
+        f"{_were(claimed)} not verified (only the agent says so)" if claimed else "",
     ]
 
 

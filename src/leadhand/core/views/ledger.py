@@ -208,7 +208,9 @@ def _report(event: ev.AttemptReported) -> str:
     told = "".join(f"; it recommends: {each}" for each in event.recommendations)
     if event.met:
         surprise = f", but {event.surprise}" if event.surprise else ""
-        return f"{event.step}: attempt {event.attempt} verified{surprise}{told}"
+        # A step of a caller may have no criteria: its line must not say that they hold.
+        word = "reported as done, and no check failed" if event.said else "verified"
+        return f"{event.step}: attempt {event.attempt} {word}{surprise}{told}"
     failure = event.failure or {}
     text = f"{failure.get('class')}: {failure.get('message')}{_place(failure.get('details'))}"
     return f"{event.step}: attempt {event.attempt} failed: {text}{told}"

@@ -17,6 +17,7 @@ from msgspec import UNSET, Struct, UnsetType, field
 from leadhand.core import events as ev
 from leadhand.core.calendar import iso
 from leadhand.core.plan.graph import dependencies
+from leadhand.core.promises import only_claimed
 from leadhand.core.state.evolve import evolve
 from leadhand.core.state.model import SETTLED, State
 from leadhand.core.views.ledger import by
@@ -112,6 +113,8 @@ class PlanRow(Struct, kw_only=True):
     """What it does, in the words of the plan."""
     reason: str | UnsetType = UNSET
     """Why it has this status."""
+    verified: bool | UnsetType = UNSET
+    """False if only the agent that did the step says that it is done; else left out."""
     added: AddedStep | UnsetType = UNSET
     """Of a step that the first approved plan did not have: why it was added."""
     replaces: str | UnsetType = UNSET
@@ -489,6 +492,7 @@ class RowFold:
             criteria=_criteria(doc.get("success_criteria")) or UNSET,
             description=str(doc.get("description") or "")[:TEXT_MAX] or UNSET,
             reason=step.reason[:TEXT_MAX] or UNSET,
+            verified=False if only_claimed(self.state, step) else UNSET,
             added=added,
             replaces=doc.get("supersedes") or UNSET,
             replaced_by=step.superseded_by or UNSET,

@@ -20,6 +20,7 @@ from leadhand.core.durations import text as duration
 from leadhand.core.facts import wanted_values
 from leadhand.core.hashing import canonical
 from leadhand.core.plan.model import Goal, Json
+from leadhand.core.promises import only_claimed
 from leadhand.core.report import FailedAttempt, Failure, PlannerView, Recommendation, StepView
 from leadhand.core.state.model import SETTLED, STARTABLE
 from leadhand.core.views.headline import headline
@@ -61,6 +62,8 @@ class StepRow(Struct, kw_only=True):
     """The number of attempts so far."""
     error: StepError | None
     """Why it failed, if it did."""
+    verified: bool | UnsetType = UNSET
+    """False if only the agent that did the step says that it is done; else left out."""
     action: str | UnsetType = UNSET
     """Where a run is shown, as the next ones."""
     reason: str | UnsetType = UNSET
@@ -517,7 +520,7 @@ def _left(state: State) -> float | None:
     return None if budget is None else max(0.0, round(budget - state.spent - state.reserved, 9))
 
 
-def step_row(step: StepState) -> StepRow:
+def step_row(state: State, step: StepState) -> StepRow:
     """Return one step as a row of `--json`."""
     error = step.failure if step.status in ("failed", "asking", "backing_off") else None
     return StepRow(
@@ -528,12 +531,13 @@ def step_row(step: StepState) -> StepRow:
         error=None
         if error is None
         else StepError(failure_class=error.get("class"), message=error.get("message")),
+        verified=False if only_claimed(state, step) else UNSET,
     )
 
 
 def detailed_step_row(state: State, step: StepState) -> StepRow:
     """Return one step as a row of a run that is shown."""
-    row = step_row(step)
+    row = step_row(state, step)
     row.action, row.reason = step.action, step.reason
     row.findings = list(step.findings)
     row.started = iso(step.started) if step.started else None
@@ -594,7 +598,7 @@ def run_outcome(state: State, kind: type[Any] = RunOutcome, **more: Any) -> Any:
     if "result" not in more:
         more["result"] = run_result(state)
     if "steps" not in more:
-        more["steps"] = [step_row(step) for step in state.steps.values()]
+        more["steps"] = [step_row(state, step) for step in state.steps.values()]
     more["steps"] += _proposed_rows(state)
     planned = state.started.plan.get("estimated_duration") if state.started else None
     duration, worked = duration_s(state), worked_s(state)

@@ -16,6 +16,7 @@ from leadhand.core.durations import text as duration
 from leadhand.core.hashing import canonical
 from leadhand.core.plan.model import Json
 from leadhand.core.plan.references import Unresolved, find, load_apart, resolve, resolve_known
+from leadhand.core.promises import only_claimed
 from leadhand.core.state.model import MOVABLE
 from leadhand.core.views.ledger import actor_words
 from leadhand.core.views.run import shown_status
@@ -142,8 +143,9 @@ def outcome_sentence(state: State, step: StepState) -> str:
     failed = f" ({str(step.failure.get('class', '')).replace('_', ' ')})" if step.failure else ""
     took = f" in {duration((step.ended - step.started) / 1e6)}" if step.ended > step.started else ""
     tries = "" if made < 2 else f" on attempt {made}"
+    word = f", not verified: only {step.caller} says so" if only_claimed(state, step) else ""
     sentences = {
-        "succeeded": f"Succeeded{tries}{took if step.started else ''}.",
+        "succeeded": f"Succeeded{tries}{took if step.started else ''}{word}.",
         "failed": f"Failed after {made} {'attempt' if made == 1 else 'attempts'}{failed}."
         if made
         else f"Failed before its first attempt{failed}.",

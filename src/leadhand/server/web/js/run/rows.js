@@ -165,7 +165,7 @@ function StepRow({ signal, row, rows, span, planner, selected }) {
   const open = () => ask({ step: node.id });
   const said = why(node, row, rows?.get(row?.replaced_by), planner);
   return html`<div class="row plan-row tone-${color} ${selected ? "selected" : ""} ${row?.replaced_by ? "replaced" : ""}" role="listitem" data-step=${node.id} onClick=${open}>
-    <div class="step"><span class="first"><button type="button" class="plain cut" data-item onClick=${(event) => (event.stopPropagation(), open())}><${Txt} v=${short(node.id, 60)} /></button>${row?.added && html`<${Tag} tone="warn">added by revision ${row.added.revision}</${Tag}>`}</span>
+    <div class="step"><span class="first"><button type="button" class="plain cut" data-item onClick=${(event) => (event.stopPropagation(), open())}><${Txt} v=${short(node.id, 60)} /></button>${row?.added && html`<${Tag} tone="warn">added by revision ${row.added.revision}</${Tag}>`}${row?.verified === false && html`<${Tag} tone="warn">not verified</${Tag}>`}</span>
       <span class="sub cut" title=${said}><${Txt} v=${said} /></span></div>
     <span class="status tone-${color}"><${Glyph} shape=${shape} spin=${shape === "ring"} />${label(word)}${node.attempts > 1 ? html`<span class="muted"> ×${node.attempts}</span>` : ""}</span>
     <span class="num figure">${worked === null ? "" : duration(worked)}</span>
