@@ -93,8 +93,9 @@ FIGURES = (
         "lead_hours_median",
         "Time from submission to main, median",
         "hours",
-        "from the start of the epic (when it was submitted, or its issue taken up) to the commit "
-        "on main, for each change that the fleet merged; half of them took no longer",
+        "from when the fleet took the epic up (at its submission, if the fleet was running) to the "
+        "commit on main, for each change that the fleet merged; half of them took no longer. How "
+        "long an issue waited in a tracker is not in it",
         "changes",
     ),
     FigureDefinition(
