@@ -8,6 +8,7 @@ from leadhand import Lead, Policy, worker
 from leadhand.app.documents import Driver, shown_document
 from leadhand.app.reader import reading
 from leadhand.app.step_graph import step_document
+from leadhand.cli.rendering.run_rows import row
 from leadhand.core.lint.plan import lint
 from leadhand.core.views.rows import rows_document
 from leadhand.errors import Conflict, UsageError
@@ -167,4 +168,6 @@ async def test_a_step_that_only_its_agent_calls_done_is_not_verified(
     assert (shown.steps[0].verified is False) is not verified
     assert (rows.rows[0].verified is False) is not verified
     assert ("1 was not verified (only the agent says so)" in shown.headline) is not verified
-    assert ("not verified: only agent:bot says so" in step.outcome) is not verified
+    listed = row(state, state.steps["a"], state.last_at, {}).detail
+    for text in (step.outcome, listed):
+        assert ("not verified: only agent:bot says so" in text) is not verified
