@@ -92,7 +92,7 @@ def main() -> None:
             began = time.perf_counter()
             path = f"/runs/{waiting['run']}/review"
             shown = starter.ask("GET", path)
-            told = starter.ask("POST", f"{path}/approve", {"hash": shown["binding"]})
+            told = starter.ask("POST", f"{path}/approve", {"digest": shown["binding"]})
             print(f"answered in  {(time.perf_counter() - began) * 1e3:.0f} ms: {told['status']}")
 
 

@@ -1,11 +1,15 @@
 """What `action.yml` does: `leadhand lint`, `run` or `apply` in a workflow of GitHub.
 
 Inputs come as variables INPUT_NAME, and go to `leadhand` as arguments of a list: no shell sees
-them. The token is for GitHub's REST API, and reaches neither `leadhand` nor a worker. What
-a plan says is text of others: in a comment it stands inside a code block, and in the log of the job
-no command of the workflow is read from it. Standard library only.
+them. The token is for GitHub's REST API, and reaches neither `leadhand` nor a worker: it is in the
+environment of no process that they could look at, since this one begins anew without it, and
+`run` and `apply` forget it before code of others runs. What a plan says is text of others: in a
+comment it stands inside a code block, and in the log of the job no command of the workflow is read
+from it. Standard library only.
 """
 
+import contextlib
+import ctypes
 import json
 import os
 import re
@@ -32,6 +36,8 @@ NO_DIGEST = (
     "Fix: give the action the input `trust`, if you trust the code of this repository"
 )
 APPROVAL_EXPIRES = "1 hour"
+TOKEN, TOKEN_PIPE = "INPUT_TOKEN", "INPUT_TOKEN_PIPE"
+PR_SET_DUMPABLE = 4
 BUSY = frozenset({429, 500, 502, 503, 504})
 
 
@@ -95,7 +101,7 @@ def inputs_of(env: Mapping[str, str]) -> Inputs:
     )
     if made.command == "apply" and bool(made.environment) == bool(made.approval):
         raise WrongInput("apply: give either approval (files) or environment (and digest)")
-    if made.environment and not re.fullmatch(r"[0-9a-f]{12,64}", made.digest):
+    if made.environment and not re.fullmatch(r"[0-9a-f]{64}", made.digest):
         raise WrongInput(
             "digest: apply with an environment needs the plan digest that reviewers were shown. "
             "Fix: pass the output `digest` of a lint in an earlier job"
@@ -136,6 +142,10 @@ class GitHub:
         self._base = f"{url.rstrip('/')}/repos/{repository}"
         self._token = token
         self._opener = urllib.request.build_opener(NoRedirect)
+
+    def forget_token(self) -> None:
+        """Send no more requests: what follows runs the code of others."""
+        self._token = ""
 
     def call(self, method: str, path: str, body: Any = None, accept: str = "json") -> bytes:
         """Send one request; try again while the service is busy. Raise `Refused`."""
@@ -287,18 +297,21 @@ class Action:
 
     def start(self) -> int:
         """Run the plan, and export the run."""
+        self.github.forget_token()
         more = ["--json", "--no-input", "--quiet", *self.inputs.arguments()]
         return self._ended(self.leadhand("run", *more, "--", self.inputs.plan))
 
     def apply(self) -> int:
         """Run the approved plan, and export the run."""
-        approvals = list(self.inputs.approval) or self._approve()
+        people = [] if self.inputs.approval else self._people()
+        self.github.forget_token()
+        approvals = list(self.inputs.approval) or self._approve(people)
         more = ["--json", "--no-input", "--quiet", *self.inputs.arguments()]
         more += [f"--approval={each}" for each in approvals]
         return self._ended(self.leadhand("apply", *more, "--", self.inputs.plan))
 
-    def _approve(self) -> list[str]:
-        """Write an approval of each person who approved the environment, for the shown digest."""
+    def _people(self) -> list[str]:
+        """Return who approved the environment. Raise `WrongInput` if nobody did."""
         wanted = self.inputs.environment
         people = self.github.approvers(self.env["GITHUB_RUN_ID"], wanted)
         if not people:
@@ -306,9 +319,14 @@ class Action:
                 f"environment {wanted!r}: nobody approved it for this run of the workflow. "
                 "Fix: give the environment required reviewers, and this job `environment:` with it"
             )
+        return people
+
+    def _approve(self, people: list[str]) -> list[str]:
+        """Write an approval of each person who approved the environment, for the shown digest."""
+        wanted = self.inputs.environment
         where = f"{self.env['GITHUB_SERVER_URL']}/{self.env['GITHUB_REPOSITORY']}"
         reason = f"environment {wanted}, {where}/actions/runs/{self.env['GITHUB_RUN_ID']}"
-        shared = [f"--hash={self.inputs.digest}", f"--expires={APPROVAL_EXPIRES}"]
+        shared = [f"--digest={self.inputs.digest}", f"--expires={APPROVAL_EXPIRES}"]
         shared += [f"--reason={reason}", *self.inputs.arguments()]
         files = []
         for person in people:
@@ -436,11 +454,35 @@ def warn(text: str) -> None:
     sys.stdout.write(f"::warning::{text.replace('%', '%25').splitlines()[0]}\n")
 
 
-def main(env: Mapping[str, str]) -> int:
+def begin_without_token(env: Mapping[str, str]) -> str:
+    """Return the token; begin this process anew if its environment holds the token.
+
+    Programs of the same account can read the environment that a process began with, and the
+    shell's that started it: so `action.yml` has the shell replaced, and the token goes through a
+    pipe. Where the system allows it, they cannot read the memory of this process either.
+    """
+    if token := env.get(TOKEN, ""):
+        reading, writing = os.pipe()
+        os.write(writing, token.encode())
+        os.close(writing)
+        os.set_inheritable(reading, True)
+        rest = {name: value for name, value in env.items() if name != TOKEN}
+        env = {**rest, TOKEN_PIPE: str(reading)}
+        os.execve(sys.executable, sys.orig_argv, env)  # noqa: S606 - this very program
+    with contextlib.suppress(OSError, AttributeError):  # only Linux has it
+        ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
+    pipe = env.get(TOKEN_PIPE, "")
+    if not pipe:
+        return ""
+    with os.fdopen(int(pipe), "rb") as opened:
+        return opened.read().decode()
+
+
+def main(env: Mapping[str, str], token: str) -> int:
     """Do what the inputs say."""
     try:
         api = env.get("GITHUB_API_URL", ""), env.get("GITHUB_REPOSITORY", "")
-        action = Action(inputs_of(env), env, GitHub(*api, env.get("INPUT_TOKEN", "")))
+        action = Action(inputs_of(env), env, GitHub(*api, token))
         try:
             return action.run()
         finally:
@@ -454,4 +496,4 @@ def main(env: Mapping[str, str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(os.environ))
+    sys.exit(main(os.environ, begin_without_token(os.environ)))

@@ -36,7 +36,7 @@ def test_high_risk_waits_for_a_person(folder):
     (row,) = folder.run("inbox", "--json").doc
     assert row["id"] == f"{run}/review-1"
     assert [each["answer"] for each in row["choices"]] == ["approve", "reject"]
-    assert f"leadhand review {run} approve --hash " in folder.run("inbox").out
+    assert f"leadhand review {run} approve --digest " in folder.run("inbox").out
     wrong = folder.run("answer", "review-1", "maybe")
     assert wrong.code == 2
     assert "is not one of: approve, reject" in wrong.err

@@ -48,7 +48,7 @@ def test_watching_what_waits_says_how_to_answer_and_leaves(folder, how):
     run = folder.latest()["run"]
     watched = folder.run("watch", run, "--exit-status")
     assert watched.code == 5, watched
-    assert f"approve: leadhand review {run} approve --hash " in watched.err
+    assert f"approve: leadhand review {run} approve --digest " in watched.err
     last = json.loads(folder.run("watch", run, "--exit-status", "--json").out.splitlines()[-1])
     assert (last["status"], last["exit_code"]) == ("waiting", 5)
 

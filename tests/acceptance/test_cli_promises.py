@@ -74,7 +74,7 @@ def test_a_person_who_was_shown_it_widens(folder):
     shown = folder.run("review", waits, "--json").doc
     assert (shown["widens"], shown["overclaims"]) == ([CLAIM], [])
     assert f"widens: {CLAIM}\n" in folder.run("review", waits).out
-    done = folder.run("review", waits, "approve", "--hash", shown["binding"][:12])
+    done = folder.run("review", waits, "approve", "--digest", shown["binding"])
     assert (done.code, shown["binding"] in done.err) == (0, True), done
     done = folder.run("resume", waits)
     assert (done.code, calls(folder)) == (0, 2), done
@@ -98,7 +98,7 @@ def test_an_approval_without_the_hash_leaves_it_out_and_says_so(folder):
 def test_an_approval_of_the_plan_before_its_run(folder, shown):
     """Bound to the claim when it was made with the hash that was shown."""
     bound = folder.run("review", "plan.json", "--json").doc["binding"]
-    options = ("--hash", bound[:12]) if shown else ("--yes",)
+    options = ("--digest", bound) if shown else ("--yes",)
     done = folder.run("review", "plan.json", "approve", "-o", "approval.json", *options)
     assert (done.code, "not shown, so it does not count" in done.err) == (0, not shown), done
     done = folder.run("apply", "plan.json", "--approval", "approval.json")
@@ -110,7 +110,7 @@ def test_an_approval_is_void_once_the_worker_no_longer_differs(folder):
     """What was allowed beyond the worker is part of what was allowed."""
     folder.write("workers.py", WORKERS.replace('risk="low"', 'risk="low", version="1"'))
     bound = folder.run("review", "plan.json", "--json").doc["binding"]
-    done = folder.run("review", "plan.json", "approve", "-o", "approval.json", "--hash", bound)
+    done = folder.run("review", "plan.json", "approve", "-o", "approval.json", "--digest", bound)
     assert done.code == 0, done
     promised = WORKERS.replace('risk="low"', 'risk="low", version="1", idempotent=True')
     folder.write("workers.py", promised)
@@ -145,7 +145,7 @@ def test_what_a_planner_wrote_never_widens(folder):
     doc = folder.run("review", waits, "--json").doc
     assert (doc["widens"], doc["overclaims"]) == ([], [CLAIM])
     assert "a planner wrote it, so it does not count" in folder.run("review", waits).out
-    folder.run("review", waits, "approve", "--hash", doc["binding"][:12])
+    folder.run("review", waits, "approve", "--digest", doc["binding"])
     folder.run("resume", waits)
     assert calls(folder) == 1
     assert f"{CLAIM}" in log(folder, waits)

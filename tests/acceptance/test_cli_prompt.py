@@ -80,7 +80,7 @@ def test_no_decision_leaves_the_run_waiting(folder, keys):
     run = folder.latest()["run"]
     after = screen.text.partition(ASKS)[2]
     assert "No decision: the run waits." in after
-    assert f"leadhand review {run} approve --hash" in after
+    assert f"leadhand review {run} approve --digest" in after
     assert f"leadhand resume {run}" in after
     assert folder.run("inbox", "--json").doc[0]["id"] == f"{run}/review-1"
 

@@ -45,7 +45,7 @@ def test_inbox_show_and_answer_show_the_diff_and_want_the_commit(folder):
     assert folder.run("answer", row["id"], "send_back").code == 2
     wrong = folder.run("answer", row["id"], "approve", "--commit", "e" * 40)
     assert wrong.code not in (0, 2), wrong.err
-    done = folder.run("answer", row["id"], "approve", "--commit", COMMIT[:12])
+    done = folder.run("answer", row["id"], "approve", "--commit", COMMIT)
     assert done.code == 0, done.err
     assert folder.run("resume", row["run"]).code == 0
     ledger = folder.run("logs", row["run"])

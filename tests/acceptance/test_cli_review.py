@@ -57,7 +57,7 @@ def test_all_of_it_is_shown_and_nothing_that_only_looks_like_it(folder):
     assert doc["waiting"]
     assert doc["workers"]["say"]
     assert doc["binding"] in shown.out
-    assert f"leadhand review {run} approve --hash {doc['binding'][:12]}" in shown.err
+    assert f"leadhand review {run} approve --digest {doc['binding']}\n" in shown.err
 
 
 def test_a_run_that_waits_for_nobody_shows_what_is_to_come(folder):
@@ -72,19 +72,20 @@ def test_a_run_that_waits_for_nobody_shows_what_is_to_come(folder):
 # --- deciding ------------------------------------------------------------------------------
 
 
-def test_an_approval_is_bound_to_the_hash_that_was_shown(folder):
-    """Another hash is exit 7, and nothing was approved; the right one runs."""
+def test_an_approval_is_bound_to_the_digest_that_was_shown(folder):
+    """Another digest is exit 7, a part of it exit 2, and nothing was approved; it runs with it."""
     run = waiting(folder)
     binding = folder.run("review", run, "--json").doc["binding"]
-    stale = folder.run("review", run, "approve", "--hash", "0" * 12, "--json")
+    other = binding[:-1] + ("0" if binding[-1] != "0" else "1")
+    stale = folder.run("review", run, "approve", "--digest", other, "--json")
     assert stale.code == 7, stale
     assert stale.doc["error"]["code"] == "conflict"
-    assert binding[:12] not in stale.out + stale.err, "what would be accepted is not told"
-    for digits in range(1, 12):
-        short = folder.run("review", run, "approve", "--hash", binding[:digits])
-        assert short.code == 2, "it could be guessed"
-        assert "at least 12 digits" in short.err
-    done = folder.run("review", run, "approve", "--hash", binding[:12], "--expires", "8 hours")
+    assert binding not in stale.out + stale.err, "what would be accepted is not told"
+    for digits in (1, 12, 63):
+        short = folder.run("review", run, "approve", "--digest", binding[:digits])
+        assert short.code == 2, "another plan can begin alike"
+        assert "the whole digest" in short.err
+    done = folder.run("review", run, "approve", "--digest", binding, "--expires", "8 hours")
     assert done.code == 0, done
     assert f"leadhand resume {run}" in done.err
     assert folder.run("resume", run).code == 0
@@ -402,12 +403,12 @@ def test_a_plan_can_be_amended_before_it_is_approved(folder):
     assert '"v2" → "v3"' in done.out
     assert folder.run("run", "new.yaml").out == "v3\n"
     assert folder.run("review", "plan.json", "reject", "--reason", "x").code == 2
-    stale = folder.run("review", "plan.json", "approve", "--hash", "0" * 12)
+    stale = folder.run("review", "plan.json", "approve", "--digest", "0" * 64)
     assert stale.code == 7, stale
     binding = folder.run("review", "plan.json", "--json").doc["binding"]
-    assert binding[:12] not in stale.out + stale.err, "what would be accepted is not told"
-    short = folder.run("review", "plan.json", "approve", "--hash", binding[:11])
-    assert (short.code, "at least 12 digits" in short.err) == (2, True), "it could be guessed"
+    assert binding not in stale.out + stale.err, "what would be accepted is not told"
+    short = folder.run("review", "plan.json", "approve", "--digest", binding[:63])
+    assert (short.code, "the whole digest" in short.err) == (2, True)
 
 
 def test_where_there_are_approvers_only_their_signature_counts(folder):

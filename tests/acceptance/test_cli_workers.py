@@ -117,10 +117,10 @@ def test_a_living_server_takes_mended_workers_in_and_runs_no_swapped_code(tmp_pa
         swapped = text.replace('return "survived"', 'return "EVIL"')
         (tmp_path / "workers.py").write_text(swapped + "\nx = 1\n")
         shown = client.get(f"/runs/{run}/review").json()
-        form = {"hash": shown["binding"]}
+        form = {"digest": shown["binding"]}
         said = client.post(f"/runs/{run}/review/approve", json=form)
         assert said.status_code == 409, said.text
-        form = {"hash": client.get(f"/runs/{run}/review").json()["binding"]}
+        form = {"digest": client.get(f"/runs/{run}/review").json()["binding"]}
         assert form["hash"] != shown["binding"]
         said = client.post(f"/runs/{run}/review/approve", json=form)
         assert said.status_code == 200, said.text

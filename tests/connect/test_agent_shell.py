@@ -52,7 +52,7 @@ import urllib.request
 token = open("runs.db.token").read().strip()
 head = {"Authorization": "Bearer " + token, "Content-Type": "application/json"}
 url = "URL/api/v1/runs/RUN/review/approve"
-print(urllib.request.urlopen(urllib.request.Request(url, b'{"hash": "HASH"}', head)).read())
+print(urllib.request.urlopen(urllib.request.Request(url, b'{"digest": "HASH"}', head)).read())
 """
 COOKIE = """
 import json, urllib.request
@@ -74,11 +74,11 @@ asked = urllib.request.Request("URL/answer/TOKEN", body, head)
 print(urllib.request.urlopen(asked).status)
 """
 WAYS = {
-    "command": "LEADHAND review RUN approve --hash HASH",
-    "a person's name": "LEADHAND_ACTOR=ann LEADHAND review RUN approve --hash HASH",
+    "command": "LEADHAND review RUN approve --digest HASH",
+    "a person's name": "LEADHAND_ACTOR=ann LEADHAND review RUN approve --digest HASH",
     "answer": "LEADHAND answer RUN/review-1 approve",
     "no variables": 'env -i PATH="$PATH" HOME="$HOME" PYTHONPATH="$PYTHONPATH" LEADHAND '
-    "review RUN approve --hash HASH",
+    "review RUN approve --digest HASH",
     "socket": f"PYTHON -c {shlex.quote(SOCKET)}",
     "token": f"PYTHON -c {shlex.quote(BEARER)}",
     "session": f"PYTHON -c {shlex.quote(COOKIE)}",
@@ -111,7 +111,7 @@ def project(tmp_path_factory):
         binding = folder.run("review", run, "--json").doc["binding"]
         agent = path / "claude"
         shutil.copy(os.path.realpath("/bin/sh"), agent)
-        known = {"RUN": run, "HASH": binding[:12], "URL": url, "TOKEN": link_of(path, run)}
+        known = {"RUN": run, "HASH": binding, "URL": url, "TOKEN": link_of(path, run)}
         yield SimpleNamespace(folder=folder, run=run, known=known, env=env, agent=agent)
     finally:
         server.terminate()

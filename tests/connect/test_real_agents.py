@@ -192,12 +192,12 @@ async def test_an_agent_proposes_a_person_approves_and_the_result_is_verified(
                 return answer.headers.get("Set-Cookie", "").split(";")[0]
 
         cookie = post("/session", {"token": token})
-        post(f"/runs/{run}/review/approve", {"hash": binding}, Cookie=cookie)
+        post(f"/runs/{run}/review/approve", {"digest": binding}, Cookie=cookie)
 
     def ways():
         run, binding = seen["run"], seen["binding"]
-        known = {"RUN": run, "HASH": binding[:12], "URL": server}
-        yield f"{LEADHAND} review {run} approve --hash {binding[:12]}"
+        known = {"RUN": run, "HASH": binding, "URL": server}
+        yield f"{LEADHAND} review {run} approve --digest {binding}"
         yield f"env -u CLAUDECODE LEADHAND_ACTOR=ann {LEADHAND} answer {run}/review-1 approve"
         for text in (SOCKET, BEARER, COOKIE):
             code = functools.reduce(lambda code, each: code.replace(*each), known.items(), text)
@@ -276,7 +276,7 @@ async def test_from_an_empty_folder_the_agent_does_the_steps_itself(project, age
         run = {"run": row["run"]}
         seen["early"] = yield Use(f"{own}next_step", {**run, "seconds": 0})
         binding = project.run("review", row["run"], "--json").doc["binding"]
-        assert project.run("review", row["run"], "approve", "--hash", binding[:12]).code == 0
+        assert project.run("review", row["run"], "approve", "--digest", binding).code == 0
         seen["step"] = yield Use(f"{own}next_step", run)
         yield shell(agent, "echo good morning > greeting.txt")
         report = {**run, "step": "write", "attempt": 1}

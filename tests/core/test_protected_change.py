@@ -64,7 +64,7 @@ def test_an_approval_starts_the_step_again_and_says_what_and_who():
         ("retry", {}, UsageError),
         ("skip", {}, UsageError),
         ("approve", {}, UsageError),
-        ("approve", {"approval": {"shown": COMMIT[:11]}}, UsageError),
+        ("approve", {"approval": {"shown": COMMIT[:12]}}, UsageError),
         ("approve", {"approval": {"shown": "e" * 40}}, Conflict),
         ("approve", {**SEEN, "actor": "policy"}, NotAllowed),
         ("send_back", {}, UsageError),

@@ -556,15 +556,15 @@ def test_a_planners_claim_is_nobodys_word():
 
 
 def test_what_was_seen_is_what_waits():
-    """With or without what it claims; a hash of something else, or too little of it, is refused."""
+    """With or without what it claims; another digest, or a part of it, is refused."""
     run, shown = claiming()
     plain = binding(run.state, run.state.pending, 0, widens=False)
     assert plain != shown
-    with pytest.raises(UsageError, match="at least 12 digits, not 5"):
-        run.reply("approve", approval={"shown": shown[:5]})
+    with pytest.raises(UsageError, match="64 digits, not 63"):
+        run.reply("approve", approval={"shown": shown[:63]})
     with pytest.raises(Conflict, match="the revision that waits is not the one that was shown"):
         run.reply("approve", approval={"shown": "0" * 64})
-    run.reply("approve", approval={"shown": plain[:20]})
+    run.reply("approve", approval={"shown": plain})
     assert (run.last(ev.ApprovalGiven).widens, run.running) == ([], ["a", "b"])
 
 

@@ -376,8 +376,8 @@ def test_the_outcome_of_a_run_that_goes_on():
     assert (row.step, row.goal, row.plan) == (None, "Ship it", "p1")
     assert (row.risk, row.asked_by) == ("high", "test")
     leads_to = "1 step may start, exactly as shown"
-    shown = binding(run.state, run.state.pending, 0)[:12]
-    way = f"leadhand review r1 approve --hash {shown}"
+    shown = binding(run.state, run.state.pending, 0)
+    way = f"leadhand review r1 approve --digest {shown}"
     assert row.choices[0] == AnswerChoice(answer="approve", leads_to=leads_to, command=way)
     assert row.title == 'Approve plan "p1" (1 step, high risk; risky declares no effects)'
     assert (row.reason, row.steps) == ("its risk is high", 1)

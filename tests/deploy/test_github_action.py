@@ -4,6 +4,7 @@ import importlib.util
 import json
 import os
 import re
+import subprocess
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -134,12 +135,9 @@ class Job:
         program.chmod(0o755)
         monkeypatch.setattr(script, "PROGRAM", program)
 
-    def use(self, event=None, *, trusted=True, **inputs):
-        """Use the action; return exit code and outputs."""
-        (self.folder / "event.json").write_text(json.dumps(event or {}))
-        output = self.folder / "output"
-        output.write_text("")
-        env = {
+    def variables(self, output, *, trusted=True, **inputs):
+        """The environment of the action's script."""
+        return {
             "PATH": os.environ["PATH"],
             "HOME": str(self.folder),
             "PYTHONPATH": str(SOURCE),
@@ -156,7 +154,13 @@ class Job:
             "INPUT_PLAN": "plan.yaml",
             **{f"INPUT_{name.upper()}": value for name, value in inputs.items()},
         }
-        code = script.main(env)
+
+    def use(self, event=None, *, trusted=True, **inputs):
+        """Use the action; return exit code and outputs."""
+        (self.folder / "event.json").write_text(json.dumps(event or {}))
+        output = self.folder / "output"
+        output.write_text("")
+        code = script.main(self.variables(output, trusted=trusted, **inputs), TOKEN)
         found = re.findall(r"(?m)^(\w+)<<(\w+)\n(.*?)\n\2$", output.read_text(), re.DOTALL)
         return code, {name: value for name, _, value in found}
 
@@ -331,9 +335,53 @@ def test_the_reviewers_of_an_environment_approve_the_shown_plan(job, api):
     assert TOKEN not in shown, "the token reaches no worker"
 
 
-def job_shows(job, run):
-    import subprocess
+SPY = """
+import json, os
+found, pid = [], os.getpid()
+while pid > 1:
+    try:
+        found.append(open(f"/proc/{pid}/environ").read())
+    except PermissionError:
+        found.append("closed")
+    pid = int(open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[1])
+print(json.dumps(found))
+"""
 
+
+@pytest.mark.parametrize("command", ["run", "apply"])
+def test_no_process_above_a_worker_holds_the_token_in_its_environment(job, api, command):
+    """The step as the runner starts it: a worker reads the environments of all its ancestors."""
+    (job.folder / "spy.py").write_text(SPY)
+    worker = f'\n[workers.spy]\ncommand = ["{sys.executable}", "spy.py"]\n'
+    (job.folder / "leadhand.toml").write_text(f"{SETTINGS}{worker}effects = []\nrisk = 'low'\n")
+    (job.folder / "spy.yaml").write_text("goal: Look\nsteps:\n  - {id: d, worker: spy}\n")
+    here = job.folder / "tmp" / "leadhand" / "bin"
+    here.mkdir(parents=True)
+    (here / "python").symlink_to(sys.executable)
+    (here / "leadhand").symlink_to(script.PROGRAM)
+    (job.folder / "event.json").write_text("{}")
+    inputs = {"command": command, "plan": "spy.yaml"}
+    if command == "apply":
+        api.approve("ann")
+        digest = job.use(command="lint", plan="spy.yaml")[1]["digest"]
+        inputs |= {"environment": "production", "digest": digest}
+    output = job.folder / "output"
+    env = {**job.variables(output, **inputs), "GITHUB_ACTION_PATH": str(ROOT)}
+    doc = yaml.safe_load(ACTION.read_text())
+    (step,) = [each for each in doc["runs"]["steps"] if each.get("id") == "leadhand"]
+    (job.folder / "step.sh").write_text(step["run"])
+    shell = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "step.sh"]
+    done = subprocess.run(
+        shell, cwd=job.folder, env=env, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done
+    run = re.search(r"(?m)^run<<\w+\n(\w+)$", output.read_text())[1]
+    shown = job_shows(job, run)
+    assert TOKEN not in shown
+    assert "INPUT_PLAN" in shown or "closed" in shown, "the script is among the ancestors"
+
+
+def job_shows(job, run):
     env = {"PATH": os.environ["PATH"], "HOME": str(job.folder), "PYTHONPATH": str(SOURCE)}
     texts = [
         subprocess.run(

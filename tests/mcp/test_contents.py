@@ -70,7 +70,7 @@ async def test_the_agent_is_the_worker_and_its_reports_are_verified(project):
         assert none.get("step") is None
         assert none["input_required"][0]["kind"] == "review"
         digest = none["input_required"][0]["digest"]
-        assert project.run("review", run, "approve", "--hash", digest[:12]).code == 0
+        assert project.run("review", run, "approve", "--digest", digest).code == 0
         step = (await call("next_step", run=run, seconds=30))["step"]
         assert (step["id"], step["attempt"], step["caller"]) == ("write", 1, "agent:tester")
         longer = await call("extend_step", run=run, step="write", attempt=1, lease=1800)

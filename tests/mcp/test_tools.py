@@ -3,7 +3,7 @@
 import pytest
 from mcp.shared.exceptions import MCPError
 
-from tests.mcp.conftest import HELLO, SHIP
+from tests.mcp.conftest import HELLO, SETTINGS, SHIP
 
 pytestmark = pytest.mark.real
 
@@ -43,6 +43,7 @@ async def test_an_agent_cannot_approve_its_own_plan_and_a_person_can(project):
         run, (pause,) = found["run"], found["input_required"]
         assert (found["status"], pause["yours"]) == ("waiting", ["reject"])
         assert pause["for_person"] == f"in a terminal of your own: leadhand review {run}"
+        assert "agent:tester proposed it for review" in pause["reason"]
         shown = await call("show_plan", run=run)
         assert shown["digest"] == pause["digest"]
         yes = {"choice": "approve", "digest": pause["digest"]}
@@ -51,11 +52,35 @@ async def test_an_agent_cannot_approve_its_own_plan_and_a_person_can(project):
         assert no["for_person"] == pause["for_person"]
         assert (await call("get_run", run=run))["status"] == "waiting"
         assert (await call("list_inbox", run=run))["total"] == 1
-        approved = project.run("review", run, "approve", "--hash", pause["digest"][:12])
+        approved = project.run("review", run, "approve", "--digest", pause["digest"])
         assert approved.code == 0, approved
         assert (await call.ended(run))["status"] == "succeeded"
         assert (await call("propose_plan", plan=SHIP))["run"] == run
     assert project.run("verify", "--all").code == 0
+
+
+async def test_an_agent_that_may_not_approve_is_told_so_before_a_digest_is_asked(project):
+    """What it lacks is permission: no digest would help, and asking for one would say otherwise."""
+    async with project.client() as call:
+        (pause,) = (await call("propose_plan", plan=SHIP))["input_required"]
+        for digest in ({}, {"digest": pause["digest"][:12]}, {"digest": "0" * 64}):
+            no = await call.refused(
+                "answer", question=pause["question"], choice="approve", **digest
+            )
+            assert (no["kind"], "approves nothing here" in no["error"]) == ("NotAllowed", True)
+    project.write("leadhand.toml", f'{SETTINGS}\n[review]\nagent_risk = "high"\n')
+    async with project.client(name="trusted") as call:
+        (pause,) = (await call("propose_plan", plan=SHIP))["input_required"]
+        ask = {"question": pause["question"], "choice": "approve"}
+        no = await call.refused("answer", **ask)
+        assert (no["kind"], "names what it approves" in no["error"]) == ("UsageError", True)
+        no = await call.refused("answer", **ask, digest=pause["digest"][:12])
+        assert "the whole digest" in no["error"]
+        last = "0" if pause["digest"][-1] != "0" else "1"
+        no = await call.refused("answer", **ask, digest=pause["digest"][:-1] + last)
+        assert (no["kind"], "not the one that was shown" in no["error"]) == ("Conflict", True)
+        done = await call("answer", **ask, digest=pause["digest"])
+        assert (await call.ended(done["run"]))["status"] == "succeeded"
 
 
 async def test_mistakes_come_back_with_their_place_and_fix(project):

@@ -1,5 +1,10 @@
 """The outbox: repeated until it arrives, sent once, not lost by a restart, no harm to anybody."""
 
+import asyncio
+import signal
+import subprocess
+import sys
+
 import pytest
 
 from leadhand.notify.channels import NotDelivered
@@ -32,10 +37,10 @@ class Flaky:
 class Desk:
     """Makes messages; says what it was told."""
 
-    def __init__(self, channel, file=None, pauses=QUICK):
+    def __init__(self, channel, file=None, pauses=QUICK, **more):
         self.said = []
         self.gone = set()
-        self.outbox = Outbox({"email": channel}, self.make, self.said.append, file, pauses)
+        self.outbox = Outbox({"email": channel}, self.make, self.said.append, file, pauses, **more)
 
     async def make(self, delivery):
         if delivery.id in self.gone:
@@ -117,3 +122,77 @@ async def test_a_broken_channel_harms_nobody():
         [("ann@example.com", "d2")],
         ["notify: RuntimeError: a bug"],
     )
+
+
+class Slow(Flaky):
+    """A channel that others can overtake."""
+
+    async def send(self, to, message):
+        await asyncio.sleep(0.01)
+        await super().send(to, message)
+
+
+async def test_servers_that_share_a_file_send_each_message_once(tmp_path):
+    """Whoever notices it, also at the same moment, and however often a try fails."""
+    file, idents = tmp_path / "outbox", [f"d{n}" for n in range(30)]
+    channels = [Slow(*[NotDelivered("busy")] * 3) for _ in range(3)]
+    desks = [Desk(channel, file, (0.0,) * 9) for channel in channels]
+    for desk in desks:
+        desk.outbox.load()
+    for ident in idents:
+        for desk in desks:
+            desk.outbox.put(delivery(ident))
+    late = Desk(Slow(), file)
+    late.outbox.load()
+    for desk in (*desks, late):
+        await until(lambda desk=desk: not desk.outbox._tasks)
+    sent = [ident for channel in channels for _, ident in channel.sent]
+    assert sorted(sent + [ident for _, ident in late.outbox.channels["email"].sent]) == sorted(
+        idents
+    )
+
+
+DYING = """
+import asyncio, sys
+from pathlib import Path
+from leadhand.notify.message import Message
+from leadhand.notify.outbox import Delivery, Outbox
+
+class Stuck:
+    async def send(self, to, message):
+        print("trying", message.id, flush=True)
+        await asyncio.sleep(600)
+
+async def make(each):
+    return Message(id=each.id, kind=each.kind, run=each.run, title="t")
+
+async def main():
+    outbox = Outbox({"email": Stuck()}, make, print, Path(sys.argv[1]), (), claim_s=1.5)
+    outbox.put(Delivery("d1", "email", "ann@example.com", "waiting", "r", person="ann"))
+    await asyncio.sleep(600)
+
+asyncio.run(main())
+"""
+
+
+async def test_a_message_of_a_process_that_died_is_sent_again_under_its_id(tmp_path):
+    """Not while the other may still be sending it; then again, for it may not have arrived."""
+    file = tmp_path / "outbox"
+    command = [sys.executable, "-c", DYING, str(file)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout.readline() == "trying d1\n"
+        channel = Flaky()
+        desk = Desk(channel, file)
+        desk.outbox.load()
+        desk.outbox.put(delivery())
+        await asyncio.sleep(0)
+        assert channel.tried == 0, "the other has claimed it"
+        other.send_signal(signal.SIGKILL)
+    await until(lambda: channel.sent)
+    assert channel.sent == [("ann@example.com", "d1")]
+    await desk.outbox.finish()
+    again = Desk(Flaky(), file)
+    again.outbox.load()
+    again.outbox.put(delivery())
+    await again.outbox.finish()
+    assert again.outbox.channels["email"].sent == []

@@ -125,13 +125,13 @@ def test_an_approval_is_by_whoever_is_signed_in_and_of_what_was_shown(server):
         run = begin(operator, SAY, DANGER)
         shown = operator.get(f"/runs/{run}/review").json()
         assert shown["waiting"]
-        body = {"hash": shown["binding"], "reason": "looks right"}
+        body = {"digest": shown["binding"], "reason": "looks right"}
         assert operator.post(f"/runs/{run}/review/approve", json=body).status_code == 403
         assert (
             operator.post(f"/inbox/{run}/review-1/answer", json={"choice": "approve"}).status_code
             == 403
         )
-        wrong = approver.post(f"/runs/{run}/review/approve", json={"hash": "0" * 64})
+        wrong = approver.post(f"/runs/{run}/review/approve", json={"digest": "0" * 64})
         assert wrong.status_code == 409
         assert approver.post(f"/runs/{run}/review/approve", json=body).status_code == 200
         assert ended(approver, run)["status"] == "succeeded"
@@ -144,7 +144,7 @@ def test_a_rejected_plan_runs_nothing(server):
     with server.client("approver") as client:
         run = begin(client, DANGER | {"depends_on": []})
         shown = client.get(f"/runs/{run}/review").json()["binding"]
-        said = client.post(f"/runs/{run}/review/reject", json={"hash": shown[:12], "reason": "no"})
+        said = client.post(f"/runs/{run}/review/reject", json={"digest": shown, "reason": "no"})
         assert said.status_code == 200
         doc = ended(client, run)
         assert (doc["status"], doc["steps"]) == ("rejected", [])
@@ -156,16 +156,16 @@ def test_a_plan_is_amended_before_it_is_approved(server):
     with server.client("approver") as client:
         run = begin(client, SAY, DANGER)
         first = client.get(f"/runs/{run}/review").json()["binding"]
-        body = {"hash": first, "set": [{"path": "steps.a.parameters.text", "value": "other"}]}
+        body = {"digest": first, "set": [{"path": "steps.a.parameters.text", "value": "other"}]}
         said = client.post(f"/runs/{run}/review/amend", json=body)
         assert said.status_code == 200, said.text
         assert said.json()["changes"]
-        assert client.post(f"/runs/{run}/review/approve", json={"hash": first}).status_code == 409
+        assert client.post(f"/runs/{run}/review/approve", json={"digest": first}).status_code == 409
         again = client.get(f"/runs/{run}/review").json()
         assert again["binding"] != first
         stale = client.post(f"/runs/{run}/review/amend", json=body)
         assert stale.status_code == 409
-        client.post(f"/runs/{run}/review/approve", json={"hash": again["binding"]})
+        client.post(f"/runs/{run}/review/approve", json={"digest": again["binding"]})
         assert ended(client, run)["status"] == "succeeded"
         made = client.get(f"/runs/{run}/revisions").json()["items"]
         assert [each["status"] for each in made] == ["amended", "approved"]
@@ -177,7 +177,7 @@ def test_what_a_person_typed_is_read_as_on_the_command_line(server):
         run = begin(client, SAY, DANGER)
         shown = client.get(f"/runs/{run}/review").json()["binding"]
         change = {"path": "steps.a.parameters.text", "text": "1.10"}
-        said = client.post(f"/runs/{run}/review/amend", json={"hash": shown, "set": [change]})
+        said = client.post(f"/runs/{run}/review/amend", json={"digest": shown, "set": [change]})
         assert said.status_code == 200, said.text
         doc = client.get(f"/runs/{run}/review").json()
         assert doc["steps"][0]["parameters"]["text"] == "1.10"
@@ -191,24 +191,24 @@ def test_an_amendment_is_previewed_without_a_change(server):
         form = client.get(f"/runs/{run}/review/steps/a").json()
         (field,) = [each for each in form["fields"] if each["label"] == "text"]
         assert field["kind"] == "text"
-        body = {"hash": shown, "set": [{"path": field["path"], "text": "other"}]}
+        body = {"digest": shown, "set": [{"path": field["path"], "text": "other"}]}
         seen = client.post(f"/runs/{run}/review/preview", json=body).json()
         assert (len(seen["changes"]), seen["errors"]) == (1, [])
         assert "2 steps" in seen["summary"]
         assert seen["findings"]
         later = [{"path": "steps.a.not_before", "value": "2126-03-02T09:00:00Z"}]
-        timed = client.post(f"/runs/{run}/review/preview", json={"hash": shown, "set": later})
+        timed = client.post(f"/runs/{run}/review/preview", json={"digest": shown, "set": later})
         assert (
             "at 2126-03-02 09:00:00 UTC, or at once if that has passed: a" in timed.json()["starts"]
         )
-        wrong = {"hash": shown, "set": [{"path": "steps.a.worker", "text": "nowhere"}]}
+        wrong = {"digest": shown, "set": [{"path": "steps.a.worker", "text": "nowhere"}]}
         refused = client.post(f"/runs/{run}/review/preview", json=wrong).json()
         assert "nowhere" in refused["errors"][0]
         assert client.get(f"/runs/{run}/review").json()["binding"] == shown
-        stale = {**body, "hash": "0" * 12}
+        stale = {**body, "digest": "0" * 64}
         assert client.post(f"/runs/{run}/review/preview", json=stale).status_code == 409
         assert client.get(f"/runs/{run}/review/steps/nowhere").status_code == 404
-        empty = client.post(f"/runs/{run}/review/request_changes", json={"hash": shown})
+        empty = client.post(f"/runs/{run}/review/request_changes", json={"digest": shown})
         assert empty.status_code in (400, 422), empty.text
 
 
@@ -217,7 +217,7 @@ def test_two_people_are_two_people(tmp_path):
     project(tmp_path, '[review]\nrules = [{risk = "high", then = "two"}]\n')
     with served(tmp_path) as server, server.client("approver") as one:
         run = begin(one, DANGER | {"depends_on": []})
-        body = {"hash": one.get(f"/runs/{run}/review").json()["binding"]}
+        body = {"digest": one.get(f"/runs/{run}/review").json()["binding"]}
         assert one.post(f"/runs/{run}/review/approve", json=body).json()["status"] == "waiting"
         assert one.post(f"/runs/{run}/review/approve", json=body).status_code == 409
         with server.client("approver", SECOND) as other:
@@ -242,7 +242,7 @@ def test_an_approval_is_signed_with_the_persons_key(tmp_path):
     file.write_text(file.read_text().replace(mine, f'{mine}key = "approver.key"\n'))
     with served(tmp_path) as server, server.client("approver", SECOND) as other:
         run = begin(other, DANGER | {"depends_on": []})
-        body = {"hash": other.get(f"/runs/{run}/review").json()["binding"]}
+        body = {"digest": other.get(f"/runs/{run}/review").json()["binding"]}
         assert other.post(f"/runs/{run}/review/approve", json=body).status_code == 403
         with server.client("approver") as client:
             said = client.post(f"/runs/{run}/review/approve", json=body)

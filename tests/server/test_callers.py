@@ -15,11 +15,11 @@ def test_an_agent_carries_out_a_step(server):
         assert (row["run"], row["awaiting"]) == (run, "caller")
         told = client.post(f"/runs/{run}/next-step", json={"caller": "bot", "lease": "5m"}).json()
         step = told["step"]
-        assert (step["id"], step["attempt"], step["caller"]) == ("mine", 1, "agent:bot")
+        assert (step["id"], step["attempt"], step["caller"]) == ("mine", 1, "agent:bot of operator")
         again = client.post(f"/runs/{run}/next-step", json={"caller": "bot"}).json()["step"]
         assert (again["attempt"], again["again"]) == (1, True)
         other = client.post(f"/runs/{run}/next-step", json={"caller": "other"}).json()
-        assert (other.get("step"), other["reason"]) == (None, "agent:bot has step mine")
+        assert (other.get("step"), other["reason"]) == (None, "agent:bot of operator has step mine")
         said = {"caller": "bot", "attempt": 1, "status": "succeeded", "data": {"n": 3}}
         foreign = client.post(f"/runs/{run}/steps/mine/report", json={**said, "caller": "other"})
         assert (foreign.status_code, "not to agent:other" in foreign.text) == (409, True)
@@ -33,7 +33,26 @@ def test_an_agent_carries_out_a_step(server):
         assert client.post(f"/runs/{run}/next-step", json={"caller": "bot"}).json()["status"] == (
             "succeeded"
         )
-        assert "handed out to agent:bot" in client.get(f"/runs/{run}/ledger").text
+        assert "handed out to agent:bot of operator" in client.get(f"/runs/{run}/ledger").text
+
+
+def test_the_agent_of_one_token_never_acts_as_the_agent_of_another(server):
+    """Whatever it calls itself: it gets, extends and reports no step of another account's agent."""
+    with server.client("operator") as client, server.client("approver") as other:
+        run = client.post("/runs", json={"plan": plan_of(MINE)}).json()["run"]
+        ended(client, run)
+        mine = client.post(f"/runs/{run}/next-step", json={"caller": "bot"}).json()["step"]
+        said = {"attempt": 1, "status": "succeeded", "data": {"n": 3}}
+        report, extend = (f"/runs/{run}/steps/mine/{verb}" for verb in ("report", "extend"))
+        for name in ("bot", "agent:bot", mine["caller"], mine["caller"].removeprefix("agent:")):
+            told = other.post(f"/runs/{run}/next-step", json={"caller": name}).json()
+            assert told.get("step") is None, name
+            lease = other.post(extend, json={"caller": name, "attempt": 1, "lease": "10m"})
+            assert (lease.status_code, "was handed out to" in lease.text) == (409, True), name
+            assert other.post(report, json={"caller": name, **said}).status_code == 409, name
+        assert client.get(f"/runs/{run}").json()["status"] == "waiting"
+        done = client.post(report, json={"caller": mine["caller"], **said})
+        assert (done.status_code, done.json()["met"]) == (200, True), "the name as it was told"
 
 
 def test_who_and_what_is_refused(server):

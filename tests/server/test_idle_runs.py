@@ -47,7 +47,7 @@ RISKY = ({"id": "a", "worker": "danger"}, {"id": "b", "worker": "say", "depends_
 
 def approve(client, run):
     shown = client.get(f"/runs/{run}/review").json()
-    told = client.post(f"/runs/{run}/review/approve", json={"hash": shown["binding"]})
+    told = client.post(f"/runs/{run}/review/approve", json={"digest": shown["binding"]})
     assert told.status_code == 200, told.text
 
 

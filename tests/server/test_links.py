@@ -349,7 +349,7 @@ def test_a_changed_plan_voids_its_links(server):
     with server.client() as client:
         digest = client.get(f"/runs/{run}/review").json()["digest"]
         edit = {"path": "steps.a.parameters.text", "value": "bye"}
-        form = {"hash": digest, "set": [edit], "reason": "politer"}
+        form = {"digest": digest, "set": [edit], "reason": "politer"}
         assert client.post(f"/runs/{run}/review/amend", json=form).status_code == 200
     for answer in (ann.open(token), ann.post(token)):
         assert answer.status_code == 410

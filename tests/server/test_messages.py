@@ -111,7 +111,7 @@ def test_a_plan_that_changed_is_a_new_message(tmp_path, mail):
         old = link_in(mails(mail, 2)[0][2])
         digest = client.get(f"/runs/{run}/review").json()["digest"]
         edit = {"path": "steps.a.parameters.text", "value": "bye"}
-        form = {"hash": digest, "set": [edit], "reason": "politer"}
+        form = {"digest": digest, "set": [edit], "reason": "politer"}
         assert client.post(f"/runs/{run}/review/amend", json=form).status_code == 200
         new = {link_in(each[2]) for each in mails(mail, 4)} - {old}
         assert len(new) == 3

@@ -40,7 +40,7 @@ GATED = plan_of(
 
 def approve(client, run):
     binding = client.get(f"/runs/{run}/review").json()["binding"]
-    assert client.post(f"/runs/{run}/review/approve", json={"hash": binding}).status_code == 200
+    assert client.post(f"/runs/{run}/review/approve", json={"digest": binding}).status_code == 200
     return ended(client, run)
 
 

@@ -100,7 +100,7 @@ def test_a_reassignment_of_what_needs_a_review_is_reviewed(tmp_path):
         run = client.post("/runs", json={"plan": plan_of(weak)}).json()["run"]
         ended(client, run)
         shown = client.get(f"/runs/{run}/review").json()["binding"]
-        assert client.post(f"/runs/{run}/review/approve", json={"hash": shown}).status_code == 200
+        assert client.post(f"/runs/{run}/review/approve", json={"digest": shown}).status_code == 200
         assert ended(client, run)["status"] == "waiting"
         client.post(f"/runs/{run}/steps/a/reassign", json={"worker": "strong"})
         assert ended(client, run)["status"] == "waiting"

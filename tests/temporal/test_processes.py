@@ -93,6 +93,21 @@ def test_the_command_line_does_on_temporal_what_it_does_alone(project):
     assert project.run("verify", "--all").code == 0
 
 
+def test_no_later_revision_brings_in_steps_of_a_caller(project):
+    """An amendment is refused in the words of the start, as worker, alternative and undo."""
+    project.plan({"id": "a", "worker": "danger"})
+    words = "runs on Temporal hand out no steps to callers"
+    with serving(project, "--engine-only"):
+        run = project.run("run", "plan.json", "--json").doc["run"]
+        changes = ("worker=caller", 'alternatives=["caller"]', 'undo={"worker": "caller"}')
+        for change in changes:
+            done = project.run("review", run, "amend", "--set", f"steps.a.{change}")
+            assert (done.code, words in done.err) == (3, True), done
+            assert "without [temporal] in the settings" in done.err, done
+        assert project.run("inbox", "--json").doc[0]["run"] == run
+        assert project.run("cancel", run).code == 0
+
+
 def test_a_worker_drains_when_it_is_told_to_stop(project):
     plan = project.plan({"id": "a", "worker": "nap", "parameters": {"seconds": 3}})
     with serving(project, "--engine-only"), serving(project, "--kinds", "nap") as machine:

@@ -42,9 +42,9 @@ def test_all_that_the_page_does_goes_to_temporal(distributed):
             run = client.post("/runs", json={"plan": risky}).json()["run"]
             assert ended(client, run)["status"] == "waiting"
             seen = client.get(f"/runs/{run}/review").json()
-            wrong = client.post(f"/runs/{run}/review/approve", json={"hash": "0" * 64})
+            wrong = client.post(f"/runs/{run}/review/approve", json={"digest": "0" * 64})
             assert wrong.status_code == 409, wrong.text
-            done = client.post(f"/runs/{run}/review/approve", json={"hash": seen["binding"]})
+            done = client.post(f"/runs/{run}/review/approve", json={"digest": seen["binding"]})
             assert done.status_code == 200, done.text
             assert ended(client, run)["status"] == "succeeded"
             streamed(client, run)
@@ -146,7 +146,7 @@ def test_a_run_waits_for_an_approval_while_everything_is_restarted(
             front = up(tmp_path)
             with serving(folder), front.client() as client:
                 shown = client.get(f"/runs/{run}/review").json()
-                said = client.post(f"/runs/{run}/review/approve", json={"hash": shown["binding"]})
+                said = client.post(f"/runs/{run}/review/approve", json={"digest": shown["binding"]})
                 assert said.status_code == 200, said.text
                 assert ended(client, run, 60)["status"] == "succeeded"
             assert folder.lines("once.txt") == 1

@@ -39,7 +39,7 @@ def furnished(served):
     runs["review"] = begin(plan=publishing("abort"), review=True)
     seen = served.call("GET", f"/runs/{runs['review']}/review")["binding"]
     change = [{"path": "steps.publish.parameters.to", "value": "staging"}]
-    served.call("POST", f"/runs/{runs['review']}/review/amend", {"hash": seen, "set": change})
+    served.call("POST", f"/runs/{runs['review']}/review/amend", {"digest": seen, "set": change})
     runs["running"] = begin(plan=patient(12))
     for params in ({}, {"to": {"type": "string"}, "tries": 3, "where": {"enum": ["a", "b"]}}):
         served.call("PUT", "/library/publish", {"plan": publishing("abort") | {"params": params}})

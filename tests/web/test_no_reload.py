@@ -60,7 +60,7 @@ def reviewed(served):
 def decide(verb, **more):
     def act(served, run):
         seen = served.call("GET", f"/runs/{run}/review")["binding"]
-        served.call("POST", f"/runs/{run}/review/{verb}", {"hash": seen, **more})
+        served.call("POST", f"/runs/{run}/review/{verb}", {"digest": seen, **more})
 
     return act
 

@@ -92,7 +92,7 @@ def confirm(page, verb, **fields):
 
 def approve_by(served, run):
     digest = served.call("GET", f"/runs/{run}/review")["digest"]
-    served.call("POST", f"/runs/{run}/review/approve", {"hash": digest})
+    served.call("POST", f"/runs/{run}/review/approve", {"digest": digest})
 
 
 def test_a_changed_plan_is_approved_by_two_people_after_its_difference_was_read(pages, shop):
@@ -183,7 +183,7 @@ def test_edits_are_typed_previewed_and_kept_when_the_plan_changes(pages, shop):
     expect(page.locator(".review-bar")).to_contain_text("4 unsent changes")
     seen = shop.call("GET", f"/runs/{run}/review")["digest"]
     other = [{"path": "steps.prepare.timeout", "text": "9s"}]
-    shop.call("POST", f"/runs/{run}/review/amend", {"hash": seen, "set": other})
+    shop.call("POST", f"/runs/{run}/review/amend", {"digest": seen, "set": other})
     expect(page.locator(".review-bar")).to_contain_text("Decides revision 2")
     expect(fields.get_by_label("replicas")).to_have_value("3")
     page.get_by_role("button", name="Preview changes").click()

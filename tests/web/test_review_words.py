@@ -63,7 +63,7 @@ def test_what_was_typed_is_kept_when_it_is_refused(pages, served):
     page.get_by_role("button", name=re.compile("^Reject")).click()
     page.get_by_label("Reason").fill("not on a Friday")
     change = [{"path": "steps.ready.parameters.what", "text": "1.10"}]
-    served.call("POST", f"/runs/{run}/review/amend", {"hash": seen, "set": change})
+    served.call("POST", f"/runs/{run}/review/amend", {"digest": seen, "set": change})
     page.get_by_role("dialog").get_by_role("button", name="Reject").click()
     expect(page.locator(".notice.tone-bad")).to_be_visible()
     expect(page.get_by_label("Reason")).to_have_value("not on a Friday")

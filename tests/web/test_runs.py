@@ -41,7 +41,7 @@ def plan(number):
 def approve(served, run):
     served.until(run, "waiting")
     digest = served.call("GET", f"/runs/{run}/review")["binding"]
-    served.call("POST", f"/runs/{run}/review/approve", {"hash": digest})
+    served.call("POST", f"/runs/{run}/review/approve", {"digest": digest})
     return served.until(run, "succeeded", "failed")
 
 

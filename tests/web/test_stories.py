@@ -135,7 +135,7 @@ def test_a_word_about_something_else_is_refused(pages, waiting):
     button.click()
     seen = served.call("GET", f"/runs/{run}/review")["binding"]
     change = [{"path": "steps.step-1.parameters.test_suite", "value": "none"}]
-    served.call("POST", f"/runs/{run}/review/amend", {"hash": seen, "set": change})
+    served.call("POST", f"/runs/{run}/review/amend", {"digest": seen, "set": change})
     page.get_by_role("dialog").get_by_role("button", name="Approve").click()
     expect(page.locator(".notice.tone-bad")).to_be_visible()
     assert served.call("GET", f"/runs/{run}")["status"] == "waiting"

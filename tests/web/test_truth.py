@@ -298,7 +298,7 @@ def test_units_are_no_money_and_undeclared_is_no_low_risk(pages, served):
     expect(page.locator(".plan-step .tag.tone-good")).to_have_count(0)
     shot(page, "truth-review")
     binding = served.call("GET", f"/runs/{run}/review")["binding"]
-    served.call("POST", f"/runs/{run}/review/approve", {"hash": binding})
+    served.call("POST", f"/runs/{run}/review/approve", {"digest": binding})
     served.until(run, "succeeded")
     expect(page.locator(".run-head .figures")).to_contain_text("7.6 units")
     page.goto(f"{served.url}#/runs")
@@ -430,7 +430,7 @@ def test_waiting_is_no_work(pages, served):
     expect(figures).to_contain_text("waiting for approval since")
     expect(page.locator(".of-plan .seg-approval")).to_have_count(1)
     binding = served.call("GET", f"/runs/{run}/review")["binding"]
-    served.call("POST", f"/runs/{run}/review/approve", {"hash": binding})
+    served.call("POST", f"/runs/{run}/review/approve", {"digest": binding})
     served.until(run, "waiting")
     waits = page.locator("[data-step=publish] .seg-question")
     expect(waits).to_have_count(1)

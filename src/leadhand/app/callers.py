@@ -19,6 +19,7 @@ from leadhand.app import commands
 from leadhand.app.rollback import roll_back
 from leadhand.core.calendar import iso
 from leadhand.core.callers import LEASE_S, agent_name
+from leadhand.core.catalog import NO_CALLERS, NO_CALLERS_FIX
 from leadhand.core.durations import seconds
 from leadhand.core.rollback import to_roll_back
 from leadhand.core.views.inbox import InboxRow
@@ -32,10 +33,7 @@ if TYPE_CHECKING:
     from leadhand.core.plan.model import Doc, Json
     from leadhand.ports import Host, RunHandle
 
-ELSEWHERE = (
-    "runs on Temporal hand out no steps to callers. Fix: run the plan on this machine, without "
-    "[temporal] in the settings"
-)
+ELSEWHERE = f"{NO_CALLERS}. Fix: {NO_CALLERS_FIX}"
 LOOK_S = 0.2
 """The interval of looks while other workers are at work."""
 TAKEN_UP_S = 6.0

@@ -821,10 +821,10 @@ class Lead:
             text: a comment, recorded with the answer.
             data: the facts asked for, or the result of a task.
             expires: for an approval: a duration or an instant.
-            shown: for an approval: at least 12 digits of the `binding` of `review()` that the
-                person saw. If another revision is pending by now, it is not approved; and only
-                with it are claims of steps beyond their workers approved. For a protected
-                change it is required: the beginning of the `commit` that was shown.
+            shown: for an approval: the whole `digest` of `review()` that the person saw. If
+                another revision is pending by now, it is not approved; and only with it are
+                claims of steps beyond their workers approved. For a protected change it is
+                required: the whole `commit` that was shown.
 
         Raises:
             UsageError: the choice or the data does not fit.

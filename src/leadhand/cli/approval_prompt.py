@@ -255,8 +255,8 @@ class ApprovalPrompt:
     def _say_other_way(self, terminal: Terminal, state: State, revision: Revision) -> None:
         missing = revision.people - len(revision.approvals)
         who = "Another person" if missing == 1 else f"{missing} other people"
-        short = _mark(state, revision)[0][:12]
-        way = self._console.command(f"review {state.run} approve --hash {short}")
+        digest = _mark(state, revision)[0]
+        way = self._console.command(f"review {state.run} approve --digest {digest}")
         terminal.write(f"{who} must approve: {way}\n")  # not broken, so that it can be copied
 
     def _show(self, terminal: Terminal, state: State, before: _Shown | None) -> None:

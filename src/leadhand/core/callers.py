@@ -21,6 +21,7 @@ from leadhand.core.calendar import iso
 from leadhand.core.decide.decide import Claim, hand_out
 from leadhand.core.decide.effects import SECOND, Move
 from leadhand.core.durations import text
+from leadhand.core.review import agents
 from leadhand.core.review.agents import PREFIX as AGENT
 from leadhand.core.visible import visible
 from leadhand.core.wording import did_you_mean
@@ -50,6 +51,18 @@ def agent_name(caller: str) -> str:
             "letters, digits, spaces and . _ / @ + -"
         )
     return f"{AGENT}{name}"
+
+
+def account_caller(caller: str, account: str) -> str:
+    """Return the name under which a caller that uses an account is recorded.
+
+    It ends with the account, `agent:NAME of ACCOUNT`, also if the caller gives that whole name: no
+    caller of one account can report, extend or take a step of another account's. Raise `UsageError`
+    if `caller` cannot be a name.
+    """
+    name = agent_name(caller).removeprefix(AGENT)
+    whose = agents.agent_name("x", account).removeprefix(f"{AGENT}x")
+    return agents.agent_name(name.removesuffix(whose), account)
 
 
 def step_with(state: State, caller: str) -> StepState | None:

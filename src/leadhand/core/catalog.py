@@ -27,6 +27,11 @@ CALLER = "caller"
 """The kind of workers that are the agent which drives the run: they ask for their steps."""
 
 
+NO_CALLERS = "runs on Temporal hand out no steps to callers"
+NO_CALLERS_FIX = "run the plan on this machine, without [temporal] in the settings"
+"""Why the catalog of a run may lack the worker `caller`; the same words for every revision."""
+
+
 NOT_CALLED = ("human", CALLER)
 """Kinds of workers that no process calls: people answer, and callers ask."""
 

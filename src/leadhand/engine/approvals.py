@@ -20,7 +20,7 @@ from leadhand.core.review import protected_change
 from leadhand.core.review.approval import (
     Approval,
     binding,
-    refuse_short,
+    refuse_partial,
     refuse_void,
     signed_text,
     was_shown,
@@ -245,10 +245,10 @@ def approval_words(
 ) -> Doc:
     """Return the details of an approval of the pending revision: expiry and signature.
 
-    `shown` is the hash prefix of what the approver was shown; without it, claims of the plan beyond
-    its workers are not approved. Raise `UsageError` if it has fewer than 12 digits.
+    `shown` is the digest of what the approver was shown; without it, claims of the plan beyond its
+    workers are not approved. Raise `UsageError` if it is a part of a digest.
     """
-    refuse_short(shown)
+    refuse_partial(shown)
     revision = state.pending
     expires = expiry_of(state, expires, now)
     found: Doc = {"expires": expires} if expires else {}

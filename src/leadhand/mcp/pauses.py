@@ -177,7 +177,7 @@ def inquiry_of(place: Workplace, call: Call, state: State) -> Inquiry | None:
     pause = next(iter(pauses_of(state, settings, call.caller.actor)), None)
     if pause is None:
         return None
-    mark = pause.digest[:12] if isinstance(pause.digest, str) else str(state.asked)
+    mark = pause.digest if isinstance(pause.digest, str) else str(state.asked)
     key = f"{pause.question}/{mark}"
     if APPROVE in pause.yours and call.forms:
         return Inquiry(key, form(_message(pause), DECISION, ["decision"]), pause, "decision")
@@ -248,7 +248,7 @@ def _message(pause: Pause) -> str:
     if pause.effects:
         lines.append(f"Effects: {', '.join(pause.effects)}")
     if isinstance(pause.digest, str):
-        lines.append(f"Plan digest: {pause.digest[:12]}")
+        lines.append(f"Plan digest: {pause.digest}")
     return "\n".join(line for line in lines if line)
 
 

@@ -191,6 +191,7 @@ class Workplace:
             policy = msgspec.structs.replace(policy, review=True)
         settings = replace(settings, policy=policy)
         mark = {"untrusted": True, "caller": caller.document(), "request": wanted.digest()}
+        mark |= {"proposed_by": caller.actor} if wanted.review else {}
         more: Doc = {"labels": run_labels(wanted.labels), "run_id": wanted.run_id(caller)}
         if wanted.goal is not None:
             return self._goal(settings, wanted, caller, mark, more)

@@ -198,7 +198,7 @@ class AnswerArguments(Struct, forbid_unknown_fields=True):
     data: Any = None
     """The answer as JSON, where facts are asked for."""
     digest: str = ""
-    """For an approval: the digest of the plan that was shown, at least 12 digits."""
+    """For an approval: the digest of the plan that was shown, whole."""
 
 
 class InboxArguments(Struct, forbid_unknown_fields=True):

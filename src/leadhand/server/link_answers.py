@@ -116,7 +116,7 @@ def _offered(person: Person, row: InboxRow, choice: str) -> bool:
 
 
 def _shown(state: State, question: Question) -> str:
-    """Return the hash that an approval names as what was shown; empty if it names none."""
+    """Return the digest or commit that an approval names as what was shown; empty: none."""
     if question.kind == "review" and state.pending is not None:
         return binding(state, state.pending, 0)
     if question.kind == protected_change.KIND:

@@ -22,7 +22,7 @@ TEXT_MAX = 10 << 20
 
 Plan = Doc | Annotated[str, StringConstraints(max_length=TEXT_MAX)]
 """A plan document, or its text as YAML or JSON."""
-Hash = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{12,64}$")]
+Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
 
 class Form(BaseModel):
@@ -170,9 +170,8 @@ class ReassignForm(Form):
 class ApproveForm(Form):
     """An approval of exactly the revision that was shown."""
 
-    hash: Hash = Field(
-        description="The beginning of the `binding` that was shown, at least 12 digits."
-    )
+    digest: Digest
+    """The `digest` that was shown, whole."""
     reason: Short = ""
     """A comment, recorded with the approval."""
     expires_s: float | None = Field(default=None, gt=0, le=10 * 365 * 86400)
@@ -182,8 +181,8 @@ class ApproveForm(Form):
 class RejectForm(Form):
     """A rejection of the revision that was shown."""
 
-    hash: Hash
-    """The beginning of the `binding` that was shown, at least 12 digits."""
+    digest: Digest
+    """The `digest` that was shown, whole."""
     reason: Annotated[str, StringConstraints(min_length=1, max_length=2_000)]
     """The reason, recorded in the log."""
 
@@ -200,8 +199,8 @@ class CommentForm(Form):
 class ChangesForm(Form):
     """A request for changes of the revision that was shown."""
 
-    hash: Hash
-    """The beginning of the `binding` that was shown, at least 12 digits."""
+    digest: Digest
+    """The `digest` that was shown, whole."""
     text: Annotated[str, StringConstraints(max_length=COMMENT_CHARS)] = ""
     """The requested changes in general, for the planner."""
     comments: list[CommentForm] = Field(default=[], max_length=COMMENTS_MAX)
@@ -223,8 +222,8 @@ class PlanEdit(Form):
 class AmendForm(Form):
     """An amendment of steps that have not started: by field, or as a whole plan."""
 
-    hash: Hash
-    """The beginning of the `binding` that was shown, at least 12 digits."""
+    digest: Digest
+    """The `digest` that was shown, whole."""
     set: list[PlanEdit] = Field(default=[], max_length=1000)
     """Fields with their new values."""
     unset: list[Name] = Field(default=[], max_length=1000)

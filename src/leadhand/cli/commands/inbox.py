@@ -179,9 +179,12 @@ def _answer(
         details["data"] = read_value(data, "--data")
     if (row.kind, chosen) in (("review", "approve"), ("hold", "release")):
         from leadhand.cli.commands.review import approval_words, say_not_shown
+        from leadhand.core.review.approval import binding
 
-        if row.kind == "review" and not shown:
+        if row.kind == "review" and not shown and state.pending is not None:
             say_not_shown(console, state)
+            # Bound to what waits at this moment: what replaces it meanwhile is not approved.
+            shown = binding(state, state.pending, 0, widens=False)
         more = {"question": details["id"], "choice": chosen, "shown": shown}
         details["approval"] = approval_words(settings, state, **more)
     if (row.kind, chosen) == (PROTECTED, "approve"):

@@ -68,8 +68,8 @@ def review_plan(
     if prepared.settings.not_loaded:
         say_not_loaded(console, prepared.settings)
         return 0
-    shown, more = (doc.binding or "")[:12], shown_options(options)
-    words = f"review {plan} approve --hash {shown} -o approval.json{more}"
+    shown, more = doc.binding or "", shown_options(options)
+    words = f"review {plan} approve --digest {shown} -o approval.json{more}"
     console.say(f"Approve exactly this: {console.command(words)}")
     return 0
 
@@ -116,15 +116,15 @@ def _plan_document(prepared: CheckedPlan) -> PlanReview:
 def _approve(
     console: Console, prepared: CheckedPlan, doc: PlanReview, plan: str, options: Doc
 ) -> int:
-    from leadhand.core.review.approval import refuse_short
+    from leadhand.core.review.approval import refuse_partial
     from leadhand.engine.agent_session import refuse_agent_session
 
     refuse_agent_session("an approval")
-    wanted = (options["hash"] or "").lower()
-    refuse_short(wanted)
-    if not (doc.binding or "").startswith(wanted):
+    wanted = (options["digest"] or "").lower()
+    refuse_partial(wanted)
+    if wanted and doc.binding != wanted:
         raise Conflict(
-            f"{plan} is not what was shown: its hash does not begin with {wanted[:64]}. "
+            f"{plan} is not what was shown: its plan digest is not {wanted}. "
             f"Fix: look at it again with `leadhand review {plan}`"
         )
     shown = bool(wanted)
@@ -135,7 +135,7 @@ def _approve(
             return 5
         shown = True
     for line in [] if shown else doc.widens:
-        console.say(f"{clean(line)}; not shown, so it does not count. Fix: approve with --hash")
+        console.say(f"{clean(line)}; not shown, so it does not count. Fix: approve with --digest")
     approval = _made(prepared, options, widens=shown and bool(doc.widens))
     text = json.dumps(approval.to_doc(), indent=2, ensure_ascii=False)
     if not options["output"]:
@@ -254,7 +254,7 @@ ACTIONS = ("approve", "reject", "request_changes", "amend")
 OF_PLAN = ("workers", "context", "budget")
 TAKES = {
     "show": {"sets", *OF_PLAN},
-    "approve": {"hash", "expires", "reason", "key", "sets", "output", "yes", *OF_PLAN},
+    "approve": {"digest", "expires", "reason", "key", "sets", "output", "yes", *OF_PLAN},
     "reject": {"reason"},
     "request_changes": {"text", "comment"},
     "amend": {"sets", "unset", "reason", "output"},
@@ -266,7 +266,7 @@ OUTPUT = (
 )
 EXAMPLE = """leadhand review 7kq3
 leadhand review 7kq3 amend --set steps.step-3.not_before="02:00 UTC"
-leadhand review 7kq3 approve --hash 5f1c09aa31d2 --expires "8 hours"
+leadhand review 7kq3 approve --expires "8 hours"
 leadhand review plan.yaml approve -o approval.json"""
 
 
@@ -274,9 +274,9 @@ leadhand review plan.yaml approve -o approval.json"""
 @click.argument("what", metavar="RUN|PLAN")
 @click.argument("action", type=click.Choice(ACTIONS), required=False, metavar="[ACTION]")
 @click.option(
-    "--hash",
-    metavar="PREFIX",
-    help="Approve only if the plan digest begins with this (12 digits or more).",
+    "--digest",
+    metavar="DIGEST",
+    help="Approve only if this is the plan digest, as it was shown; all 64 digits.",
 )
 @click.option(
     "--expires", metavar="TIME", help='How long the approval is valid, for example "8 hours".'
@@ -354,10 +354,8 @@ def _show(console: Console, state: State) -> int:
         return 0
     print_review(console, doc)
     if doc.waiting:
-        short, run = doc.binding[:12], state.run
-        console.say(
-            f"Approve exactly this: {console.command(f'review {run} approve --hash {short}')}"
-        )
+        way = console.command(f"review {state.run} approve --digest {doc.binding}")
+        console.say(f"Approve exactly this: {way}")
         others = [each for each in [choice.answer for choice in doc.choices] if each != "approve"]
         others.append("amend")
         console.say(f"or: {', '.join(others)}")
@@ -398,7 +396,7 @@ def _decide(
         details["data"] = {"comments": comments}
     shown = binding(state, revision, 0)
     if choice == "approve":
-        seen = options["hash"] or _confirmed(console, state, options)
+        seen = options["digest"] or _confirmed(console, state, options)
         if seen is None:
             console.say("nothing was approved")
             return 5
@@ -457,7 +455,7 @@ def approval_words(
     choice: str = "approve",
     shown: str = "",
 ) -> Doc | None:
-    """Return the details of an answer that gives a permission: expiry, hash and signature."""
+    """Return the details of an answer that gives a permission: expiry, digest and signature."""
     from leadhand.app.approvals import approver_key, ends
     from leadhand.engine.approvals import words_with
 
@@ -468,10 +466,10 @@ def approval_words(
 
 
 def _confirmed(console: Console, state: State, options: Doc) -> str | None:
-    """Show it and ask, on a terminal; return the hash of what was shown, None if refused.
+    """Show it and ask, on a terminal; return the digest of what was shown, None if refused.
 
-    If nothing is shown (`--yes`, or no terminal), the hash leaves out the claims of the plan beyond
-    its workers: those count only for a person who was shown them.
+    If nothing is shown (`--yes`, or no terminal), the digest leaves out the claims of the plan
+    beyond its workers: those count only for a person who was shown them.
     """
     from leadhand.core.review.approval import binding
 
@@ -484,7 +482,7 @@ def _confirmed(console: Console, state: State, options: Doc) -> str | None:
 
 
 def show_pending(console: Console, state: State) -> str:
-    """Print the revision that waits; return the hash of what was shown, "" if none waits."""
+    """Print the revision that waits; return the digest of what was shown, "" if none waits."""
     from leadhand.core.review.approval import binding
 
     print_review(console, _document(state))
@@ -492,7 +490,7 @@ def show_pending(console: Console, state: State) -> str:
 
 
 def _bound(console: Console, state: State, revision: Revision, seen: str) -> str:
-    """Return the hash that is approved; say what it does not cover because it was not shown."""
+    """Return the digest that is approved; say what it does not cover because it was not shown."""
     from leadhand.core.review.approval import binding, was_shown
 
     if was_shown(state, revision, seen):
@@ -502,11 +500,11 @@ def _bound(console: Console, state: State, revision: Revision, seen: str) -> str
 
 
 def say_not_shown(console: Console, state: State) -> None:
-    """Say which claims beyond workers are not approved without the hash that covers them."""
+    """Say which claims beyond workers are not approved without the digest that covers them."""
     from leadhand.core.promises import claim_lines
     from leadhand.core.review.approval import claims_of_revision
 
-    way = console.command(f"review {state.run} approve --hash …")
+    way = console.command(f"review {state.run} approve --digest …")
     for line in claim_lines(claims_of_revision(state, state.pending)) if state.pending else ():
         console.say(f"{clean(line)}; not shown, so it does not count. Fix: approve with {way}")
 
@@ -518,7 +516,7 @@ def _print_decided(console: Console, state: State, choice: str, answer: Doc, wai
         return
     words = {"approve": "approved", "reject": "rejected", "request_changes": "sent back"}
     number = state.pending.number if state.pending else 0
-    more = f", hash {answer['binding']}" if choice == "approve" else ""
+    more = f", digest {answer['binding']}" if choice == "approve" else ""
     console.say(f"{words[choice]}: revision {number} of run {state.run}{more}")
     if waits:
         console.say(f"It still waits: {waits}")

@@ -75,7 +75,7 @@ def ways(console: Console, row: InboxRow) -> list[str]:
     """Return the commands that answer it; the approving one names the commit that was shown."""
     found = []
     if "approve" in row.answers:
-        found.append(console.command(f"answer {row.id} approve --commit {(row.commit or '')[:12]}"))
+        found.append(console.command(f"answer {row.id} approve --commit {row.commit or ''}"))
     found.append(console.command(f'answer {row.id} send_back --text "…"'))
     found.append(console.command(f"answer {row.id} drop"))
     return found

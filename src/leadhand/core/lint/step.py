@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leadhand.core import calendar, durations
-from leadhand.core.catalog import CALLER
+from leadhand.core.catalog import CALLER, NO_CALLERS, NO_CALLERS_FIX
 from leadhand.core.jsonschema import problems, unusable
 from leadhand.core.lint import reference_checks
 from leadhand.core.plan import expressions, references
@@ -288,6 +288,18 @@ def _check_task(here: Here, task: Doc, place: str) -> None:
     _check_uses(here.scope, task, place, out)
 
 
+def _add_unknown_worker(here: Here, name: str, place: str) -> None:
+    """Report a worker that is not in the catalog; a run without callers says why it has none."""
+    out, workers = here.out, here.scope.catalog.workers if here.scope.catalog else {}
+    message = f"no worker {shown(name)} is registered"
+    if name == CALLER:
+        fix = f"{NO_CALLERS_FIX[0].upper()}{NO_CALLERS_FIX[1:]}."
+        out.add("worker-unknown", place, f"{message}: {NO_CALLERS}", fix)
+        return
+    known = f"Registered: {listed(workers)}." if workers else "None are."
+    out.add("worker-unknown", place, message, f"{out.guess(name, workers)} {known}".strip())
+
+
 def _offer(here: Here, task: Doc, place: str) -> Offer | None:
     """Return the offer a task asks for; report an unknown name."""
     catalog, name, action = here.scope.catalog, task.get("worker"), task.get("action", "")
@@ -296,10 +308,7 @@ def _offer(here: Here, task: Doc, place: str) -> Offer | None:
     out = here.out
     spec = catalog.workers.get(name)
     if spec is None:
-        known = f"Registered: {listed(catalog.workers)}." if catalog.workers else "None are."
-        fix = f"{out.guess(name, catalog.workers)} {known}".strip()
-        message = f"no worker {shown(name)} is registered"
-        out.add("worker-unknown", f"{place}.worker", message, fix)
+        _add_unknown_worker(here, name, f"{place}.worker")
         return None
     offer = spec.offer(action)
     if offer is None:
@@ -424,8 +433,7 @@ def _check_alternatives(here: Here, place: str) -> None:
     for i, name in enumerate(step["alternatives"]):
         at = f"{place}.alternatives[{i}]"
         if name not in workers:
-            fix = out.guess(name, workers) or f"Registered: {listed(workers)}."
-            out.add("worker-unknown", at, f"no worker {shown(name)} is registered", fix)
+            _add_unknown_worker(here, name, at)
             continue
         offer = scope.catalog.offer(name, action)
         missing = [check for check in needed if offer and check not in offer.checks]

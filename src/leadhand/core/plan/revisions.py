@@ -35,6 +35,7 @@ ORIGIN_KEYS = (
     "left_out",
     "untrusted",
     "caller",
+    "proposed_by",
     "request",
     "issue",
 )

@@ -1,4 +1,4 @@
-"""Approvals: the binding, one hash of exactly what runs.
+"""Approvals: the binding, one digest of exactly what runs.
 
 The *binding* covers the revision (its hash covers the steps and every earlier revision), the plan's
 fields besides its steps, the values of its parameters, the workers that may do the steps with their
@@ -42,8 +42,9 @@ if TYPE_CHECKING:
 
 
 FORM = "leadhand approval 1"
-SHOWN_MIN = 12
-"""The digits of a hash that prove a person saw it: fewer could be guessed."""
+DIGEST_CHARS = 64
+"""The digits of a plan digest. An approval names all of them: two plans that share the first 12 are
+made in a minute, so that a part of a digest does not say which plan was shown."""
 PART_CHARS = 16
 """The digits kept of a part's digest: it explains a difference, and binds nothing."""
 
@@ -58,7 +59,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     actor: str
     """The person who approved."""
     binding: str
-    """One hash of what was allowed: `plan_binding`."""
+    """One digest of what was allowed: `plan_binding`."""
     given: int
     """When it was given, in UTC microseconds."""
     expires: int = 0
@@ -125,7 +126,7 @@ def versions(steps: Iterable[Doc], catalog: Catalog) -> dict[str, str]:
 def binding(
     state: State, revision: Revision | RevisionProposed, expires: int, *, widens: bool = True
 ) -> str:
-    """Return the hash of what an approval of a revision allows.
+    """Return the digest of what an approval of a revision allows.
 
     Without `widens`, claims beyond the workers are left out, as for a person who was not shown
     them.
@@ -144,16 +145,17 @@ def claims_of_revision(state: State, revision: Revision | RevisionProposed) -> d
 
 
 def was_shown(state: State, revision: Revision, shown: str) -> bool:
-    """Return whether the hash prefix `shown` is of the revision with all its claims."""
-    return len(shown) >= SHOWN_MIN and binding(state, revision, 0).startswith(shown)
+    """Return whether the digest `shown` is of the revision with all its claims."""
+    return binding(state, revision, 0) == shown
 
 
-def refuse_short(shown: str) -> None:
-    """Raise `UsageError` for a hash prefix so short that it could be guessed; empty is allowed."""
-    if shown and len(shown) < SHOWN_MIN:
+def refuse_partial(shown: str) -> None:
+    """Raise `UsageError` unless `shown` has the length of a whole digest; empty is allowed."""
+    if shown and len(shown) != DIGEST_CHARS:
         raise UsageError(
-            f"a hash of what was shown has at least {SHOWN_MIN} digits, not {len(shown)}: fewer "
-            "could be guessed. Fix: copy it from what `leadhand review` shows"
+            f"an approval names the whole digest of what was shown, {DIGEST_CHARS} digits, not "
+            f"{len(shown)}: another plan can be made that begins alike. Fix: copy it from what "
+            "`leadhand review` shows"
         )
 
 
@@ -174,7 +176,7 @@ def bind(
 def release_binding(
     started: RunStarted, question: str, steps: Iterable[Doc], catalog: Catalog, expires: int
 ) -> str:
-    """Return the hash of what a release of held steps allows: as much as an approval of them.
+    """Return the digest of what a release of held steps allows: as much as an approval of them.
 
     A hold may stand for an expired approval, or for a changed worker, so it covers the complete
     steps, the workers as they are now, and everything else that an approval covers.
@@ -203,7 +205,7 @@ def plan_binding(
     *,
     widens: bool = True,
 ) -> str:
-    """Return the hash of what an approval of a plan document allows; `widens` as for `binding`."""
+    """Return the digest of what an approval of a plan allows; `widens` as for `binding`."""
     steps = plan.get("steps", ())
     found = versions(steps, catalog)
     parts: list[str | bytes] = [
@@ -222,7 +224,7 @@ def plan_binding(
 
 
 def plan_digest(started: RunStarted, steps: list[Doc], outlook: list[Any], given: Approval) -> str:
-    """Return the hash of the plan that was shown to the giver of an approval before the run."""
+    """Return the digest of the plan that was shown to the giver of an approval before the run."""
     plan = head_of(started) | {"steps": steps, "outlook": outlook}
     context = str(started.plan.get("context", ""))
     catalog = Catalog(started.catalog)
@@ -285,7 +287,7 @@ def approvals_in_log(log: Iterable[tuple[int, ev.Event]]) -> list[ApprovalRow]:
 
 
 def digests(log: Iterable[tuple[int, ev.Event]]) -> dict[str, str]:
-    """Return the hash of what was shown for each revision, by the revision's own hash."""
+    """Return the digest of what was shown for each revision, by the revision's own hash."""
     shown = dict[str, str]()
     for at, event in _with_digests(log, shown):
         if isinstance(event, ev.ApprovalGiven) and event.digest:

@@ -18,7 +18,7 @@ from leadhand.core.review.approval import (
     binding,
     claims_of_revision,
     plan_digest,
-    refuse_short,
+    refuse_partial,
     versions,
     was_shown,
 )
@@ -283,10 +283,10 @@ class ApprovalWords(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     key: str = ""
     signature: str = ""
     shown: str = ""
-    """The hash prefix of what the approver saw: if another revision is pending by now, that one is
-    not approved.
+    """The digest of what the approver saw: if another revision is pending by now, that one is not
+    approved.
 
-    An approval covers claims beyond the workers only with this hash.
+    An approval covers claims beyond the workers only with this digest.
     """
     approval: str = ""
     """The id of the plan approval that this is."""
@@ -303,17 +303,16 @@ def approve(
 ) -> list[ev.Event]:
     """Record a person's approval of a revision. It is approved once enough people have done so.
 
-    `digest` is the hash of a plan shown before the run. Raise `Conflict` if another revision is
+    `digest` is the digest of a plan shown before the run. Raise `Conflict` if another revision is
     pending, `NotAllowed` for an actor who may not approve.
     """
     expires, shown = said.expires, said.shown
-    refuse_short(shown)
+    refuse_partial(shown)
     claimed, seen = claims_of_revision(state, revision), was_shown(state, revision, shown)
-    if not seen and not binding(state, revision, 0, widens=False).startswith(shown):
+    if shown and not seen and binding(state, revision, 0, widens=False) != shown:
         raise Conflict(
-            "the revision that waits is not the one that was shown: its plan digest does "
-            f"not begin with {shown[:64]}. Fix: review it again with `leadhand review "
-            f"{state.run}`"
+            "the revision that waits is not the one that was shown: its plan digest is "
+            f"not {shown}. Fix: review it again with `leadhand review {state.run}`"
         )
     refuse_agent_approval(state, revision.people, reach_of(state, revision.add), actor)
     refuse_second_approval(state, revision.approvals, actor, said.key, revision.people)

@@ -40,8 +40,8 @@ KIND = "protected_change"
 """The kind of the question, and the effect that rules of the policy name."""
 CHOICES = ("approve", "send_back", "drop")
 FORM = "leadhand protected change 1"
-COMMIT_MIN = 12
-"""The digits of a commit's name that identify it."""
+COMMIT_CHARS = 12
+"""The digits of a commit in texts; an approval names all of them."""
 
 
 def change_of(state: State, question: Question) -> Doc:
@@ -58,7 +58,7 @@ def change_question(state: State, step: StepState) -> tuple[str, list[str], int]
     reach = reach_of(state, [step.doc])
     found = ruling(state, reach._replace(effects=reach.effects | {KIND}), None)
     paths = ", ".join(change.get("paths", ())) or "nothing"
-    commit = str(change.get("commit", ""))[:COMMIT_MIN]
+    commit = str(change.get("commit", ""))[:COMMIT_CHARS]
     text = (
         f"Step {step.id} changes protected files: {paths} (commit {commit}). "
         f"{failure.get('message', '')} Nothing of it is merged yet. Read the diff, then "
@@ -70,7 +70,7 @@ def change_question(state: State, step: StepState) -> tuple[str, list[str], int]
 
 
 def binding(run: str, question: str, step: str, change: Mapping[str, Any]) -> str:
-    """Return the hash an approval of a change covers: run, question, step, commit and content."""
+    """Return the digest an approval of a change covers: run, question, step, commit and content."""
     return digest(FORM, run, question, step, canonical([change["commit"], change["digest"]]))
 
 
@@ -85,7 +85,7 @@ def answer_change(
 ) -> list[ev.Event]:
     """Return the events that follow from a person's answer.
 
-    `said.shown` is the prefix of the commit that the person saw. Raise `UsageError` without it,
+    `said.shown` is the commit that the person saw, whole. Raise `UsageError` without it,
     `Conflict` if another commit is pending by now or the person has approved before, and
     `NotAllowed` for an actor that is no person or no approver.
     """
@@ -108,15 +108,15 @@ def _approval(
 ) -> ev.ChangeApproved:
     change = change_of(state, question)
     commit = str(change.get("commit", ""))
-    if len(said.shown) < COMMIT_MIN:
+    if len(said.shown) < len(commit):
         raise UsageError(
-            f"an approval names the commit that was read, by {COMMIT_MIN} digits or more. "
-            f"Fix: read the diff, then add --commit {commit[:COMMIT_MIN]}"
+            f"an approval names the commit that was read, all {len(commit)} digits: another commit "
+            f"can be made that begins alike. Fix: read the diff, then add --commit {commit}"
         )
-    if not commit or not commit.startswith(said.shown):
+    if not commit or commit != said.shown:
         raise Conflict(
-            f"what waits is not what was approved: it is commit {commit[:COMMIT_MIN]}, not "
-            f"{said.shown[:COMMIT_MIN]}. Fix: look at it again with `leadhand inbox`"
+            f"what waits is not what was approved: it is commit {commit[:COMMIT_CHARS]}, not "
+            f"{said.shown[:COMMIT_CHARS]}. Fix: look at it again with `leadhand inbox`"
         )
     refuse_second_approval(state, question.approvals, actor, said.key, question.people)
     return ev.ChangeApproved(

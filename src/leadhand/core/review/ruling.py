@@ -33,6 +33,7 @@ from leadhand.core.catalog import (
     highest,
 )
 from leadhand.core.plan.model import RISKS, worst
+from leadhand.core.visible import visible_name
 from leadhand.core.wording import listed
 
 if TYPE_CHECKING:
@@ -252,7 +253,7 @@ def _ruled(state: State, wanted: PlanReach, fitting: list[Rule], findings: Seque
             PEOPLE.get(fitting[0].then, 1), f"required by the policy ({_named(fitting[0])})"
         )
     if policy.review:
-        return Ruling(1, "requested with --review or policy.review")
+        return Ruling(1, _requested(state))
     if findings:
         return Ruling(1, f"a reviewer found: {'; '.join(findings)[:500]}")
     undeclared = wanted.declared == NOT_DECLARED
@@ -261,6 +262,14 @@ def _ruled(state: State, wanted: PlanReach, fitting: list[Rule], findings: Seque
         return Ruling(1, told if undeclared else f"its risk is {wanted.risk}")
     passes = "runs without approval"
     return Ruling(0, f"{told}, and {passes}" if undeclared else f"risk {wanted.risk} {passes}")
+
+
+def _requested(state: State) -> str:
+    """Return by whom a review was requested that neither a rule nor the risk asks for."""
+    proposer = state.started.plan.get("proposed_by") if state.started is not None else None
+    if proposer:
+        return f"{visible_name(str(proposer))} proposed it for review"
+    return "requested with --review or policy.review"
 
 
 def _fits(rule: Rule, wanted: PlanReach, findings: Sequence[str], *, tainted: bool) -> bool:

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
 
 GOAL_CHARS = 500
-SHOWN_CHARS = 12
-"""How much of a hash a command names: fewer digits could be guessed."""
 NAMED_MAX = 5
 """The number of steps that are named; the others are counted."""
 
@@ -192,14 +190,14 @@ def _command(state: State, question: Question, choice: str) -> str:
     if question.kind == "review" and state.pending is not None:
         way = f"leadhand review {state.run} {choice}"
         if choice == "approve":
-            return f"{way} --hash {binding(state, state.pending, 0)[:SHOWN_CHARS]}"
+            return f"{way} --digest {binding(state, state.pending, 0)}"
         return f"{way} {'--text' if choice == 'request_changes' else '--reason'} TEXT"
     plain = re.fullmatch(r"[A-Za-z0-9_-]+", choice)
     word = choice if plain else "'" + choice.replace("'", "'\\''") + "'"
     way = f"leadhand answer {ident} {word}"
     if question.kind == PROTECTED and choice == "approve":
         commit = change_of(state, question).get("commit", "")
-        return f"{way} --commit {commit[:SHOWN_CHARS]}"
+        return f"{way} --commit {commit}"
     if choice == "send_back" or (choice == "retry" and wants_words(state, question)):
         return f"{way} --text TEXT"
     return f"{way} --data JSON" if choice == "give" else way

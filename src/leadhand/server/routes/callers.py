@@ -15,10 +15,10 @@ from leadhand.app.callers import (
     next_step,
     report_step,
 )
-from leadhand.core.callers import agent_name
+from leadhand.core.callers import account_caller
 from leadhand.engine.callers import CallerReport
 from leadhand.errors import Conflict, UsageError
-from leadhand.server.app_state import answer, app_state_of
+from leadhand.server.app_state import answer, app_state_of, person_of
 from leadhand.server.request_forms import LeaseForm, NextStepForm, StepReportForm
 from leadhand.server.routes.common import done
 
@@ -54,7 +54,7 @@ async def extend(request: Request, run: str, step: str, form: LeaseForm) -> Resp
 
 async def _asking(request: Request, run: str, caller: str) -> Ask:
     """Return the function that sends requests of a caller to a run that this server drives."""
-    app_state, actor = app_state_of(request), agent_name(caller)
+    app_state, actor = app_state_of(request), account_caller(caller, person_of(request).name)
     await app_state.cached_readers.read(lambda desk: desk.header(run))
     supervisor = app_state.supervisor
     if supervisor.lead.is_elsewhere:

@@ -86,9 +86,9 @@ async def approve(request: Request, run: str, form: ApproveForm) -> Response:
 
     def word(state: State, at: Now) -> Command:
         until = ends(form.expires_s, at.latest)
-        words = approval_words(state, person.name, at, expires=until, key=key, shown=form.hash)
+        words = approval_words(state, person.name, at, expires=until, key=key, shown=form.digest)
         details = {
-            "id": waiting(state, form.hash),
+            "id": waiting(state, form.digest),
             "choice": "approve",
             "text": form.reason,
             "approval": words,
@@ -101,7 +101,7 @@ async def approve(request: Request, run: str, form: ApproveForm) -> Response:
 @router.post("/runs/{run}/review/reject", responses=done(documents.CommandDone))
 async def reject(request: Request, run: str, form: RejectForm) -> Response:
     """Reject the revision that was shown; the run ends."""
-    return await _answered(request, run, form.hash, "reject", form.reason)
+    return await _answered(request, run, form.digest, "reject", form.reason)
 
 
 @router.post("/runs/{run}/review/request_changes", responses=done(documents.CommandDone))
@@ -110,7 +110,7 @@ async def request_changes(request: Request, run: str, form: ChangesForm) -> Resp
     if not form.text.strip() and not form.comments:
         raise UsageError("say which changes are wanted: `text`, or `comments`")
     comments = [{"step": each.step, "text": each.text} for each in form.comments]
-    return await _answered(request, run, form.hash, "request_changes", form.text, comments)
+    return await _answered(request, run, form.digest, "request_changes", form.text, comments)
 
 
 @router.post("/runs/{run}/review/amend", responses=done(documents.CommandDone))
@@ -120,7 +120,7 @@ async def amend(request: Request, run: str, form: AmendForm) -> Response:
     told: Doc = {}
 
     def word(state: State, _at: Now) -> Command:
-        waiting(state, form.hash)
+        waiting(state, form.digest)
         after, changes = _amended(state, form, whole)
         told["changes"] = changes
         revision = {**revision_of(state, after), "because": form.reason}
@@ -137,7 +137,7 @@ async def preview(request: Request, run: str, form: AmendForm) -> Response:
     def make(desk: CachedReader) -> documents.AmendPreview:
         desk.header(run)
         state = desk.state(run)
-        waiting(state, form.hash)
+        waiting(state, form.digest)
         after, changes = _amended(state, form, whole)
         if not changes:
             raise UsageError("the plan is the same as before, so there is nothing to amend")
@@ -232,7 +232,7 @@ def waiting(state: State, shown: str) -> str:
     question = f"review-{revision.number}" if revision else ""
     if revision is None or question not in state.questions:
         raise Conflict(f"run {state.run} has no open review")
-    if not binding(state, revision, 0).startswith(shown):
+    if binding(state, revision, 0) != shown:
         raise Conflict(
             "what waits is not what was shown. Fix: look at it again with "
             f"`leadhand review {state.run}`"

@@ -17,7 +17,7 @@ const EXPIRES = ["3600", "28800", "86400", "604800"];
 async function decide(live, review, verb, body, done) {
   const sent = await attempt(async () => {
     try {
-      await api.decide(live.run, verb, { hash: review.binding, ...body });
+      await api.decide(live.run, verb, { digest: review.binding, ...body });
     } catch (error) {
       if (error.status === 409) live.review.refresh();
       throw error;
@@ -183,7 +183,7 @@ function Preview({ live, review, body, title, onSent, onClose }) {
   useEffect(() => {
     let stale = false;
     setFound({});
-    api.preview(live.run, { hash: review.binding, ...body }).then((doc) => stale || setFound({ doc }), (error) => stale || setFound({ error }));
+    api.preview(live.run, { digest: review.binding, ...body }).then((doc) => stale || setFound({ doc }), (error) => stale || setFound({ error }));
     return () => (stale = true);
   }, [key]);
   const { doc, error } = found;
