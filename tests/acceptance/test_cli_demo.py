@@ -2,6 +2,8 @@
 
 import re
 import shlex
+import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -63,14 +65,32 @@ def test_the_demo_kills_and_finishes(tmp_path):
     # The commands it printed are exact: the reading ones give the same again.
     assert told["commands"][0] == f"cd {shlex.quote(str(place.path))}"
     verbs = [
-        re.search(r"(show|lint|run|logs|resume|verify) .*", line) for line in told["commands"][1:]
+        re.search(r"(show|lint|run|logs|resume|verify) .*", line) for line in told["commands"][2:]
     ]
     assert [verb[1] for verb in verbs] == ["show", "lint", "run", "logs", "resume", "verify"]
     for verb in verbs:
         if verb[1] != "run":
-            again = place.run(*shlex.split(verb[0]))
+            again = place.run(*shlex.split(verb[0]), LEADHAND_TRUST=str(place.path))
             assert again.code == 0, again
+    assert told["commands"][1] == 'export LEADHAND_TRUST="$PWD"'
+    assert folder.run("trust", "--list", "--json").doc == [], "it leaves no trust behind"
     assert folder.run("demo", "--folder", "show").code == 2
+
+
+def test_doctor_lists_the_optional_parts_and_how_to_get_them(tmp_path):
+    """Every extra is either installed, or named with the command that installs it."""
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    checks = Folder(tmp_path).run("doctor", "--json").doc["checks"]
+    values = [each["value"] for each in checks]
+    (there,) = [each for each in values if each.startswith("installed: ")]
+    for extra in project["optional-dependencies"]:
+        (said,) = [each for each in values if each.startswith(f"not installed: {extra},")] or [
+            there
+        ]
+        assert said == there or f"-m pip install 'leadhand[{extra}]'" in said
+        assert said != there or extra in there.removeprefix("installed: ").split(", ")
+    (disk,) = [each["value"] for each in checks if each["what"] == "disk"]
+    assert re.fullmatch(r"[\d.]+ (MB|GB|TB) free", disk)
 
 
 def test_doctor_says_where_settings_come_from(tmp_path):

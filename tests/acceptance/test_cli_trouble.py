@@ -1,5 +1,6 @@
 """Things that go wrong around a run: a full disk, a broken one, a flood of output."""
 
+import contextlib
 import http.server
 import json
 import os
@@ -180,7 +181,9 @@ def test_a_worker_that_prints_a_gigabyte(folder, worker):
 # --- a webhook -----------------------------------------------------------------------------
 
 
-def test_a_webhook_is_told(folder):
+@contextlib.contextmanager
+def webhook():
+    """A webhook's address, and what it is told."""
     told = []
 
     class Hook(http.server.BaseHTTPRequestHandler):
@@ -194,11 +197,40 @@ def test_a_webhook_is_told(folder):
 
     with http.server.HTTPServer(("127.0.0.1", 0), Hook) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        folder.plan({"id": "a", "worker": "say"})
-        hook = f"http://127.0.0.1:{server.server_port}/hook"
-        done = folder.run("run", "plan.json", "--json", LEADHAND_NOTIFY__WEBHOOK=hook)
+        yield f"http://127.0.0.1:{server.server_port}/hook", told
         server.shutdown()
+
+
+def test_a_webhook_is_told(folder):
+    with webhook() as (hook, told):
+        folder.plan({"id": "a", "worker": "say"})
+        done = folder.run("run", "plan.json", "--json", LEADHAND_NOTIFY__WEBHOOK=hook)
     assert done.code == 0, done
     (notice,) = told
     assert (notice["type"], notice["data"]["run"]) == ("run.ended", done.doc["run"])
     assert "notify" not in done.err
+
+
+def test_commands_tell_a_webhook_as_much_as_the_server_does(folder):
+    """Of `run` and of `step`: the page of the run, and the items that wait."""
+    more = {"LEADHAND_SERVER__ADDRESS": "https://lead.example"}
+    with webhook() as (hook, told):
+        more["LEADHAND_NOTIFY__WEBHOOK"] = hook
+        folder.plan({"id": "a", "worker": "danger"})
+        run = folder.run("run", "plan.json", "--json", **more).doc["run"]
+        mine = {"id": "mine", "worker": "caller", "retry": {"attempts": 1}}
+        folder.plan(mine | {"success_criteria": "data.n > 2"}, name="mine.json")
+        waits = folder.run("run", "mine.json", "--review", "--json", **more).doc
+        assert waits["resume"] == f"leadhand step next {waits['run']} --caller NAME"
+        assert folder.run("review", waits["run"], "approve", "--yes").code == 0
+        assert folder.run("step", "next", waits["run"], "--caller", "bot", **more).code == 0
+        report = ("step", "report", waits["run"], "mine", "--attempt", "1", "--caller", "bot")
+        done = folder.run(*report, "--data", '{"n": "two"}', **more)
+        assert "data.n is a text, 2 is a number" in done.out + done.err
+    rows = [each["data"] for each in told if each["type"] == "run.waiting"]
+    assert [row["run"] for row in rows] == [run, waits["run"], waits["run"]]
+    assert {row["page"] for row in rows} == {
+        f"https://lead.example/#/runs/{row['run']}" for row in rows
+    }
+    assert [len(row["items"]) for row in rows] == [1, 1, 1]
+    assert rows[-1]["items"][0]["step"] == "mine"

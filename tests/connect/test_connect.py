@@ -170,6 +170,15 @@ def test_a_link_out_of_the_project_is_refused(folder, tmp_path):
     assert not tree(tmp_path / "elsewhere")
 
 
+def test_what_was_never_connected_is_not_removed_and_said_so(folder):
+    done = folder.run("connect", "claude", "--remove", "--yes")
+    assert done.code == 0
+    assert "Claude Code was not connected here; nothing was removed\n" in done.err
+    assert folder.run("connect", "claude", "--scope", "user", "--yes").code == 0
+    done = folder.run("connect", "claude", "--remove", "--yes")
+    assert "connected elsewhere: leadhand connect claude --scope user --remove" in done.err
+
+
 def test_options_that_do_not_go_together_are_refused(folder):
     done = folder.run("connect", "claude", "--remove", "--require-plan")
     assert (done.code, "--require-plan" in done.err) == (2, True)

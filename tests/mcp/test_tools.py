@@ -1,5 +1,7 @@
 """An agent drives Leadhand by its tools, over the real server process."""
 
+import asyncio
+
 import pytest
 from mcp.shared.exceptions import MCPError
 
@@ -42,7 +44,9 @@ async def test_an_agent_cannot_approve_its_own_plan_and_a_person_can(project):
         found = await call("propose_plan", plan=SHIP)
         run, (pause,) = found["run"], found["input_required"]
         assert (found["status"], pause["yours"]) == ("waiting", ["reject"])
-        assert pause["for_person"] == f"in a terminal of your own: leadhand review {run}"
+        approve = f"leadhand review {run} approve --digest {pause['digest']}"
+        read = f"outside of this session: read it with `leadhand review {run}`"
+        assert pause["for_person"] == f"{read}, then `{approve}`"
         assert "agent:tester proposed it for review" in pause["reason"]
         shown = await call("show_plan", run=run)
         assert shown["digest"] == pause["digest"]
@@ -83,6 +87,52 @@ async def test_an_agent_that_may_not_approve_is_told_so_before_a_digest_is_asked
         assert (await call.ended(done["run"]))["status"] == "succeeded"
 
 
+async def test_a_call_waits_until_a_person_has_answered(project):
+    """In place of being asked again and again; unless it is told not to."""
+    async with project.client() as call:
+        run = (await call("propose_plan", plan=SHIP))["run"]
+        now = await call("wait_for_run", run=run, seconds=600, return_if_waiting=True)
+        assert now["status"] == "waiting"
+        late = await call("wait_for_run", run=run, seconds=0.3)
+        assert (late["status"], late["input_required"][0]["kind"]) == ("waiting", "review")
+        waits = asyncio.create_task(call("wait_for_run", run=run, seconds=600))
+        done = await asyncio.to_thread(project.run, "review", run, "approve", "--yes")
+        assert done.code == 0, done
+        assert (await waits)["status"] == "succeeded"
+
+
+async def test_an_agent_is_told_what_it_does_next_and_what_failed(project):
+    """In a plan whose steps are its own: after the approval, and after an unmet report."""
+    mine = {"id": "mine", "worker": "caller", "success_criteria": "data.n > 2"}
+    plan = {"goal": "count", "steps": [mine | {"retry": {"attempts": 2, "backoff": 0}}]}
+    async with project.client() as call:
+        found = await call("propose_plan", plan=plan)
+        assert (
+            found["next"]
+            == "When this is answered, you are the worker of its steps: call next_step."
+        )
+        run = found["run"]
+        assert project.run("review", run, "approve", "--yes").code == 0
+        found = await call("wait_for_run", run=run)
+        assert (found["awaiting"], found["next"]) == (
+            "caller",
+            "You are the worker of its steps: call next_step.",
+        )
+        step = (await call("next_step", run=run))["step"]
+        told = await call("report_step", run=run, step="mine", attempt=1, data={"n": "two"})
+        why = "data.n is a text, 2 is a number"
+        assert (told["met"], why in told["findings"][0]) == (False, True)
+        (pause,) = (await call("next_step", run=run))["input_required"]
+        assert why in pause["reason"]
+        retry = f"leadhand answer {pause['question']} retry"
+        assert pause["for_person"].startswith(f"outside of this session: `{retry}`")
+        assert project.run("answer", pause["question"], "retry").code == 0
+        step = (await call("next_step", run=run))["step"]
+        assert (step["attempt"], why in step["failures"][0]["message"]) == (2, True)
+        told = await call("report_step", run=run, step="mine", attempt=2, data={"n": 3})
+        assert (told["met"], told["status"]) == (True, "succeeded")
+
+
 async def test_mistakes_come_back_with_their_place_and_fix(project):
     async with project.client() as call:
         wrong = await call("lint_plan", plan={"steps": [{"id": "a", "worker": "nope"}]})
@@ -95,6 +145,10 @@ async def test_mistakes_come_back_with_their_place_and_fix(project):
         assert "there are no runs yet" in no["error"]
         no = await call.refused("get_run", runs="x")
         assert "the arguments of get_run are wrong" in no["error"]
+        assert no["error"].endswith("it takes run (required)")
+        no = await call.refused("wait_for_run", run="x", seconds="soon")
+        assert "$.seconds" in no["error"]
+        assert "run (required), seconds, return_if_waiting" in no["error"]
         no = await call.refused("start_run", plan=HELLO, library="x")
         assert "exactly one of" in no["error"]
         with pytest.raises(MCPError, match="there is no tool approve"):

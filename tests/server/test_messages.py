@@ -9,6 +9,7 @@ import time
 import pytest
 
 from leadhand.core import events as ev
+from leadhand.server.accounts import digest_of
 from tests.server.test_api import SAY, log_of
 from tests.server.test_links import BROKEN, DANGER, OPEN, SETTINGS, Person, link_project, waits
 from tests.support.cli import Folder
@@ -159,6 +160,12 @@ def test_every_channel_can_be_tried(tmp_path, mail):
         assert "This is a test message" in mails(mail, 4)[0][2]
         only = folder.run("notify", "test", "--to", "approver")
         assert (only.code, only.out) == (0, "ok    email to approver\n")
+        zoe = f'\n[server.people.zoe]\nrole = "viewer"\ntoken = "{digest_of("z" * 43)}"\n'
+        file = tmp_path / "leadhand.toml"
+        file.write_text(file.read_text() + zoe)
+        silent = folder.run("notify", "test", "--channel", "email")
+        assert "none  zoe gets no message of their own" in silent.out
+        assert "set email or ntfy in [server.people.zoe]" in silent.out
         checks = [
             each
             for each in folder.run("doctor", "--json").doc["checks"]

@@ -38,6 +38,7 @@ DIGITS_MAX = 20
 LOOKS_MAX = 2_000_000
 """The number of values that one evaluation may look at: a fifth of a second, at worst."""
 KEYS_SHOWN_OF = 1_000
+PART_CHARS = 100
 
 _CONTAINERS = frozenset({list, tuple, dict})
 _CONSTANTS: dict[str, Any] = {"true": True, "false": False, "null": None}
@@ -103,7 +104,7 @@ def _numbers(name: str, apply: Callable[..., Any]) -> Callable[..., Any]:
 
     def bounded(*values: Any) -> Any:
         if any(isinstance(each, bool) or not isinstance(each, int | float) for each in values):
-            raise ExpressionError(f"{name} is for numbers only")
+            raise TypeError(f"{name} is for numbers only")
         if any(isinstance(each, int) and each.bit_length() > BITS_MAX for each in values):
             raise ExpressionError("a number is too large")
         return apply(*values)
@@ -157,7 +158,7 @@ def _scalar(name: str, convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 def _sum(values: Iterable[Any]) -> Any:
     if not {int, float}.issuperset(map(type, values)):
-        raise ExpressionError("sum() is for numbers only")
+        raise TypeError("sum() is for numbers only")
     return sum(values)
 
 
@@ -192,6 +193,7 @@ class _Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__(operators=_OPERATORS, functions={}, names={})
         self.functions = _FUNCTIONS
+        self.whole: ast.expr | None = None
 
     def _check_disallowed_items(self, item: Any) -> None:
         """Do nothing: values are JSON by law 1, and walking them at each node would be slow."""
@@ -217,13 +219,89 @@ class _Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
     def _eval_call(self, node: ast.Call) -> Any:
         if not isinstance(node.func, ast.Name) or node.keywords:
             raise ExpressionError("only functions by name can be called")
-        return self.functions[node.func.id](*(self._eval(each) for each in node.args))
+        values = [self._eval(each) for each in node.args]
+        try:
+            return self.functions[node.func.id](*values)
+        except _UNFIT:
+            given = ", ".join(map(_kind_within, values)) or "nothing"
+            why = f"{node.func.id}() cannot be used on {given}"
+            raise ExpressionError(self._placed(node, why)) from None
+
+    def _eval_compare(self, node: ast.Compare) -> Any:
+        holds, left, right = True, node.left, self._eval(node.left)
+        for compare, other in zip(node.ops, node.comparators, strict=True):
+            value, right = right, self._eval(other)
+            holds = self._applied(node, compare, (left, value), (other, right))
+            left = other
+            if not holds:
+                break
+        return holds
+
+    def _eval_binop(self, node: ast.BinOp) -> Any:
+        pairs = [(each, self._eval(each)) for each in (node.left, node.right)]
+        return self._applied(node, node.op, *pairs)
+
+    def _eval_unaryop(self, node: ast.UnaryOp) -> Any:
+        return self._applied(node, node.op, (node.operand, self._eval(node.operand)))
+
+    def _applied(self, node: ast.expr, how: ast.AST, *pairs: tuple[ast.expr, Any]) -> Any:
+        """Apply an operator to values, each with the part of the expression that gave it."""
+        apply = self.operators.get(type(how))
+        if apply is None:
+            raise ExpressionError(self._placed(node, "this operator is not allowed"))
+        try:
+            return apply(*(value for _, value in pairs))
+        except ZeroDivisionError:
+            raise ExpressionError(self._placed(node, "a number is divided by zero")) from None
+        except OverflowError:
+            raise ExpressionError(self._placed(node, "the result is too large")) from None
+        except _UNFIT as error:
+            why = str(error) if str(error).endswith("numbers only") else "these do not fit together"
+            kinds = ", ".join(f"{_part(each)} is {_kind(value)}" for each, value in pairs)
+            raise ExpressionError(self._placed(node, f"{why}: {kinds}")) from None
+
+    def _placed(self, node: ast.expr, why: str) -> str:
+        """Return the reason, with the part that it is about unless that is the whole expression."""
+        return why if node is self.whole else f"{_part(node)}: {why}"
+
+
+_UNFIT = (TypeError, ValueError, ArithmeticError, LookupError)
+"""What operators and functions raise for values that they cannot take."""
+
+
+def _part(node: ast.expr) -> str:
+    """Return a part of an expression as it is written."""
+    text = ast.unparse(node)
+    return text if len(text) <= PART_CHARS else f"{text[: PART_CHARS - 1]}…"
+
+
+def _kind(value: Any) -> str:
+    """Return the kind of a value in the words of JSON."""
+    return next((word for kind, word in _KINDS if isinstance(value, kind)), "null")
+
+
+_KINDS: tuple[tuple[type | tuple[type, ...], str], ...] = (
+    (bool, "true or false"),
+    ((int, float), "a number"),
+    (str, "a text"),
+    ((list, tuple), "a list"),
+    (Mapping, "an object"),
+)
+
+
+def _kind_within(value: Any) -> str:
+    """Return the kind of a value; of a text the text, of a list the kinds of its first items."""
+    if isinstance(value, str):
+        return f"the text {value[:40]!r}"
+    if not isinstance(value, list | tuple):
+        return _kind(value)
+    inner = dict.fromkeys(_kind(each) for each in value[:KEYS_SHOWN_OF])
+    return f"a list of {' and '.join(inner)}" if inner else "an empty list"
 
 
 def _key(container: Any, key: str, shown: str) -> Any:
     if not isinstance(container, Mapping):
-        kind = "null" if container is None else f"a {type(container).__name__}"
-        raise ExpressionError(f"{shown}{kind} has no fields")
+        raise ExpressionError(f"{shown}{_kind(container)} has no fields")
     if key not in container:
         some = islice(container, KEYS_SHOWN_OF)
         known = ", ".join(sorted(map(str, some))[:12])[:300] or "nothing"
@@ -250,7 +328,7 @@ def evaluate(expression: str, names: Mapping[str, Any]) -> bool:
     evaluator: _Evaluator | None = getattr(_local, "evaluator", None)
     if evaluator is None:
         evaluator = _local.evaluator = _Evaluator()
-    evaluator.names = known
+    evaluator.names, evaluator.whole = known, tree
     _local.left = LOOKS_MAX
     try:
         result = evaluator.eval(expression, previously_parsed=tree)
@@ -260,11 +338,10 @@ def evaluate(expression: str, names: Mapping[str, Any]) -> bool:
         raise ExpressionError(str(error)[:300]) from None
     except RecursionError:
         raise ExpressionError("it is nested too deeply") from None
-    except (TypeError, ValueError, ArithmeticError, LookupError) as error:
-        raise ExpressionError(f"{type(error).__name__}: {error}"[:300]) from None
+    except _UNFIT:
+        raise ExpressionError("its values do not fit together") from None
     finally:
-        evaluator.names = {}
+        evaluator.names, evaluator.whole = {}, None
     if isinstance(result, bool):
         return result
-    kind = "null" if result is None else f"a {type(result).__name__}"
-    raise ExpressionError(f"it gives {kind}, not true or false")
+    raise ExpressionError(f"it gives {_kind(result)}, not true or false")

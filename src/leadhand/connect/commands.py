@@ -169,7 +169,8 @@ def _refuse_links(place: Place, parts: list[OwnFile | Entry]) -> None:
 
 
 def _remove(console: Console, place: Place, kept: Path, *, show: bool, yes: bool) -> int:
-    record = Record.read(kept) or _as_written_now(place)
+    known = Record.read(kept)
+    record = known or _as_written_now(place)
     changes, gone = take_back(record)
     _print(console, place, changes, written=False, removed=False)
     for each in gone:
@@ -187,9 +188,21 @@ def _remove(console: Console, place: Place, kept: Path, *, show: bool, yes: bool
         _print(console, place, changes, written=False, removed=True)
     elif changes.changed:
         console.say(f"{AGENTS[place.agent]} is no longer connected.")
+    elif known is None:
+        name = AGENTS[place.agent]
+        console.say(f"{name} was not connected here; nothing was removed{_beside(place)}")
     else:
         console.say("nothing was there to remove")
     return 0
+
+
+def _beside(place: Place) -> str:
+    """Return where else the agent is connected, as the end of a sentence."""
+    scope = next(each for each in SCOPES if each != place.scope)
+    root = home(place.env) if scope == "user" else Path.cwd()
+    other = Place(place.agent, scope, root, place.env)
+    found = Record.read(record_file(other)) is not None
+    return f". It is connected elsewhere: {_again(other, '--remove')}" if found else ""
 
 
 def _as_written_now(place: Place) -> Record:

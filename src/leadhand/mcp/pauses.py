@@ -19,15 +19,16 @@ from msgspec import UNSET, Struct, UnsetType
 
 from leadhand.app.commands import send_command
 from leadhand.core.plan.model import Doc
-from leadhand.core.review.agents import refuse_agent_answer, refuse_agent_approval
+from leadhand.core.review.agents import OWN, refuse_agent_answer, refuse_agent_approval
 from leadhand.core.review.ruling import reach_of
 from leadhand.core.review.view import review_document
 from leadhand.core.state.model import Now
 from leadhand.core.views.inbox import InboxRow, inbox_row
+from leadhand.core.views.run import run_status
 from leadhand.engine.approvals import approval_words
 from leadhand.errors import NotAllowed, UsageError
 from leadhand.mcp.server import Unanswered
-from leadhand.settings.sections import section_of
+from leadhand.notify.notifier import public_address
 
 if TYPE_CHECKING:
     from leadhand.core.plan.model import Json
@@ -139,14 +140,31 @@ def way_of_person(settings: Settings, row: InboxRow) -> str:
     address = page_of(settings, row.run)
     if address:
         return f"sign in and decide at {address}"
-    way = f"leadhand review {row.run}" if row.kind == "review" else f"leadhand answer {row.id}"
-    return f"in a terminal of your own: {way}"
+    if row.kind == "review":
+        # The command of the choice names the digest, so that it needs no terminal that can ask.
+        way = next(each.command for each in row.choices if each.answer == APPROVE)
+        return f"outside of this session: read it with `leadhand review {row.run}`, then `{way}`"
+    ways = [f"`{each.command}`" for each in row.choices] or [f"`leadhand answer {row.id} TEXT`"]
+    return f"outside of this session: {' or '.join(ways)}"
+
+
+def only_people(state: State, actor: str) -> bool:
+    """Return whether a run waits for people alone: this agent can give no answer that helps it."""
+    if run_status(state) != "waiting" or not state.questions:
+        return False
+    found = (inbox_row(state, ident) for ident in state.questions)
+    given = (
+        each
+        for row in found
+        for each in row.answers or [WORDS]
+        if each not in OWN and _may(state, row.id.partition("/")[2], each, actor)
+    )
+    return next(given, None) is None
 
 
 def page_of(settings: Settings, run: str) -> str:
     """Return the address of a run's plan on the page; empty if no address is configured."""
-    section = section_of("server")
-    address = section.of(settings).address if section is not None else ""
+    address = public_address(settings)
     return f"{address}/#/runs/{run}/plan" if address else ""
 
 

@@ -40,6 +40,7 @@ from leadhand.core.hashing import canonical
 from leadhand.core.lint.plan import lint
 from leadhand.core.plan.model import Goal
 from leadhand.core.plan.parameters import bind_params
+from leadhand.core.review.answer_link import item_digest
 from leadhand.core.views.run import ENDED, run_status
 from leadhand.engine.host import new_run_id
 from leadhand.errors import Conflict, LeadhandError, PlanInvalid, UsageError
@@ -106,6 +107,11 @@ class Checked(NamedTuple):
     def valid(self) -> bool:
         """Whether it can run."""
         return not any(each.level == "error" for each in self.findings)
+
+
+def marks_of(state: State) -> frozenset[str]:
+    """Return a mark of each open question, which differs once it asks for something else."""
+    return frozenset(f"{each.id} {item_digest(state, each)}" for each in state.questions.values())
 
 
 class Workplace:
@@ -318,12 +324,16 @@ class Workplace:
         return True
 
     async def settle(
-        self, run: str, seconds: float, told: Callable[[State], Any] | None = None
+        self,
+        run: str,
+        seconds: float,
+        told: Callable[[State], Any] | None = None,
+        before: frozenset[str] = frozenset(),
     ) -> State:
         """Return the state of a run once it has ended or waits, or when the time is over.
 
         Meanwhile a run that nothing drives is taken up. `told` is awaited with each state that is
-        new.
+        new. `before`: the questions that it waits for already (`marks_of`), which do not count.
         """
         loop = asyncio.get_running_loop()
         until, seq, looked = loop.time() + seconds, -1, loop.time()
@@ -336,6 +346,8 @@ class Workplace:
                 seq = state.seq
                 await told(state)
             left = until - loop.time()
-            if run_status(state) in (*ENDED, *RESTING) or left <= 0:
+            status = run_status(state)
+            same = status == "waiting" and bool(before) and marks_of(state) == before
+            if (status in (*ENDED, *RESTING) and not same) or left <= 0:
                 return state
             await asyncio.sleep(min(LOOK_S, left))

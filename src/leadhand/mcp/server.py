@@ -422,7 +422,17 @@ def _read(tool: Tool, given: Doc) -> Any:
     try:
         return msgspec.convert(given, tool.arguments)
     except msgspec.ValidationError as error:
-        raise UsageError(f"the arguments of {tool.name} are wrong: {error}") from None
+        raise UsageError(
+            f"the arguments of {tool.name} are wrong: {error}. Fix: it takes "
+            f"{_fields_text(tool.arguments)}"
+        ) from None
+
+
+def _fields_text(kind: type[msgspec.Struct]) -> str:
+    """Return the names of a tool's arguments, and which of them are required."""
+    fields = msgspec.structs.fields(kind)
+    names = [each.encode_name + (" (required)" if each.required else "") for each in fields]
+    return ", ".join(names) or "no arguments"
 
 
 def result_of(answer: Any, *, error: bool = False) -> types.CallToolResult:

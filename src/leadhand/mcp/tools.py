@@ -22,10 +22,10 @@ from leadhand.core.review.ruling import reach, ruling
 from leadhand.core.review.view import review_document
 from leadhand.core.state.model import State
 from leadhand.core.views.ledger import describe, ledger_of
-from leadhand.core.views.run import ENDED, run_status, settled_steps, state_words
+from leadhand.core.views.run import ENDED, is_for_caller, run_status, settled_steps, state_words
 from leadhand.errors import NotAllowed, StoreCorrupt, UsageError
 from leadhand.mcp import pauses
-from leadhand.mcp.runs import Wanted, Workplace
+from leadhand.mcp.runs import Wanted, Workplace, marks_of
 from leadhand.mcp.server import OPERATOR, Call, Tool, result_of
 from leadhand.mcp.tasks import Task, TaskSource
 from leadhand.ports import RunQuery
@@ -40,6 +40,8 @@ WAIT_MAX_S = 600.0
 STEP_LOOK_S = 0.3
 STEPS_SHOWN = 200
 APPROVERS = {0: "none", 1: "one person", 2: "two people"}
+YOUR_STEP = "You are the worker of its steps: call next_step."
+AFTER_APPROVAL = "When this is answered, you are the worker of its steps: call next_step."
 READ_ONLY = {"readOnlyHint": True, "openWorldHint": False}
 STARTS = {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": True}
 
@@ -151,6 +153,8 @@ class WaitArguments(Struct, forbid_unknown_fields=True):
     """The id of the run."""
     seconds: Seconds = WAIT_S
     """How long to wait at most; the run goes on when the time is over."""
+    return_if_waiting: bool = False
+    """Return at once if the run waits for a person already, in place of waiting for the answer."""
 
 
 class StepArguments(Struct, forbid_unknown_fields=True):
@@ -291,6 +295,8 @@ async def report(place: Workplace, call: Call, state: State, **more: Any) -> Doc
     waits = pauses.pauses_of(state, settings, call.caller.actor)
     if waits and run_status(state) not in ENDED:
         found["input_required"] = msgspec.to_builtins(waits)
+    if run_status(state) == "waiting" and is_for_caller(state):
+        found["next"] = AFTER_APPROVAL if waits else YOUR_STEP
     return {**more, **found}
 
 
@@ -411,8 +417,11 @@ class Tools:
     # Runs.
 
     async def wait_for_run(self, call: Call, given: WaitArguments) -> Any:
-        """Wait until a run has ended or waits for an answer."""
+        """Wait until a run has ended, or waits for something that it did not wait for before."""
         state = await self._place.state(given.run)
+        before = frozenset[str]()
+        if not given.return_if_waiting and pauses.only_people(state, call.caller.actor):
+            before = marks_of(state)
         await self._place.take_up(state.run)
         if task := await self._task(call, state.run, state):
             return task
@@ -420,9 +429,11 @@ class Tools:
         async def told(seen: State) -> None:
             await call.progress(settled_steps(seen), len(seen.steps) or None, summary_line(seen))
 
-        state = await self._place.settle(state.run, given.seconds, told)
-        if run_status(state) == "waiting" and await pauses.ask_about(self._place, call, state):
+        if not before:
             state = await self._place.settle(state.run, given.seconds, told)
+        asked = run_status(state) == "waiting" and await pauses.ask_about(self._place, call, state)
+        if before or asked:
+            state = await self._place.settle(state.run, given.seconds, told, before)
         return await report(self._place, call, state)
 
     async def get_run(self, call: Call, given: RunArguments) -> Doc:
@@ -735,8 +746,9 @@ def _run_tools(tools: Tools) -> list[Tool]:
         Tool(
             name="wait_for_run",
             title="Wait for a run",
-            description="Wait until a run has ended or waits for an answer, with progress. After "
-            "the time the run goes on: call again. A run whose process has died is resumed.",
+            description="Wait until a run has ended or waits for something new, with progress. If "
+            "it waits for a person already, wait for the answer (`return_if_waiting`: do not). "
+            "After the time the run goes on: call again. A run whose process has died is resumed.",
             arguments=WaitArguments,
             run=tools.wait_for_run,
             role=OPERATOR,

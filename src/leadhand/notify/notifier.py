@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from leadhand.notify.channels import LIMIT_S, channels_of, shared_addresses
 from leadhand.notify.message import Message, plain, row_lines
 from leadhand.notify.outbox import PAUSES_S, Delivery, Outbox
+from leadhand.settings.sections import section_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -40,20 +41,18 @@ class Notifier:
         say: Callable[[str], None],
         *,
         rows: Rows | None = None,
-        address: str = "",
         file: Path | None = None,
     ) -> None:
         """Create a notifier.
 
         - `say`: told of failures, and of trouble of the host.
         - `rows`: returns the open items of a run, for messages that say more than the notice.
-        - `address`: the server's, for the page of a run.
         - `file`: keeps messages across restarts.
         """
         self._settings = settings
         self._say = say
         self._rows = rows
-        self._address = address
+        self._address = public_address(settings)
         self._shared = shared_addresses(settings)
         self._numbers = itertools.count(1)
         self._is_kept = file is not None
@@ -91,6 +90,12 @@ class Notifier:
     async def finish(self) -> None:
         """Wait for notices in progress, then stop; the next process sends what a file keeps."""
         await self.outbox.finish(KEPT_S if self._is_kept else LIMIT_S + 1)
+
+
+def public_address(settings: Settings) -> str:
+    """Return the public address of the project's server; empty without `[server] address`."""
+    section = section_of("server")
+    return str(section.of(settings).address) if section is not None else ""
 
 
 def run_page(address: str, run: str) -> str:

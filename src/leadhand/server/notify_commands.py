@@ -60,17 +60,25 @@ def test(console: Console, channel: str | None, to: str | None) -> int:
             "a person in [server.people.NAME]"
         )
     failed = asyncio.run(_sent(settings, wanted))
+    unreached = [name for name in _without_address(settings) if to in (None, name)]
     if console.json:
+        rows = [
+            {"channel": each.channel, "person": each.person, "problem": failed.get(each, "")}
+            for each in wanted
+        ]
+        none = "no address of their own in a configured channel"
         console.document(
-            [
-                {"channel": each.channel, "person": each.person, "problem": failed.get(each, "")}
-                for each in wanted
-            ]
+            rows + [{"channel": "", "person": name, "problem": none} for name in unreached]
         )
     else:
         for each in wanted:
             problem = failed.get(each, "")
             console.out(f"{'FAIL' if problem else 'ok  '}  {each.shown}  {problem}".rstrip())
+        for name in unreached:
+            console.out(
+                f"none  {name} gets no message of their own. Fix: set "
+                f"{' or '.join(_personal(settings))} in [server.people.{name}]"
+            )
     return 1 if failed else 0
 
 
@@ -86,6 +94,22 @@ def _targets(settings: Settings) -> list[_Target]:
             if channel in settings.notify.channels
         ]
     return found
+
+
+def _personal(settings: Settings) -> list[str]:
+    """Return the configured channels that people have addresses in."""
+    from leadhand.server.links import CHANNELS
+
+    return [name for name in CHANNELS if name in settings.notify.channels]
+
+
+def _without_address(settings: Settings) -> list[str]:
+    """Return the people whom no configured channel reaches."""
+    from leadhand.server.settings import server_of
+
+    channels = set(_personal(settings))
+    people = server_of(settings).people.items()
+    return [name for name, each in people if channels and channels.isdisjoint(each.addresses)]
 
 
 async def _sent(settings: Settings, wanted: list[_Target]) -> dict[_Target, str]:

@@ -236,9 +236,9 @@ async def _notices(
     async def rows(run: str) -> list[InboxRow]:
         return await app_state.cached_readers.read(lambda desk: open_rows(desk, run))
 
-    settings, address = serve.settings, server_of(serve.settings).address
+    settings = serve.settings
     file = outbox_file(settings.store, "shared")
-    notifier = Notifier(settings, serve.tell, rows=rows, address=address, file=file)
+    notifier = Notifier(settings, serve.tell, rows=rows, file=file)
     notifier.outbox.load()
     stack.push_async_callback(notifier.finish)
     return [messages, notifier]

@@ -24,7 +24,7 @@ import leadhand
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
 from leadhand.errors import Bug, UsageError
-from leadhand.settings.trust import VARIABLE, trust_written
+from leadhand.settings.trust import VARIABLE
 
 if TYPE_CHECKING:
     from leadhand.core.plan.model import Doc
@@ -147,7 +147,8 @@ class DemoStage:
         self.console = console
         self.place = place
         self._children: list[subprocess.Popen[bytes]] = []
-        self.commands = [f"cd {shlex.quote(str(place))}"]
+        # No trust is written down for a folder that may be gone tomorrow.
+        self.commands = [f"cd {shlex.quote(str(place))}", f'export {VARIABLE}="$PWD"']
         self.run = ""
 
     def end(self) -> None:
@@ -249,7 +250,6 @@ def play_crash(stage: DemoStage) -> None:
     """Play the whole demonstration."""
     for name, content in CRASH_FILES.items():
         (stage.place / name).write_text(content, encoding="utf-8")
-    trust_written(stage.place)
     stage.tell("A deployment in three steps: test, back up the database, deploy.")
     stage.do("show", "plan.json")
     stage.tell("Check it before anything runs.")
@@ -349,7 +349,6 @@ def example(name: str) -> Path:
 def _play(stage: DemoStage) -> None:
     for name in FILES:
         shutil.copy(example("research") / name, stage.place / name)
-    trust_written(stage.place)
     stage.tell(
         f"The goal: {GOAL}\nThere is no plan yet. Workers declare what they need and what "
         "they produce; the planner\nmakes a plan from that. A small server on this "

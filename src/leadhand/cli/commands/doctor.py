@@ -139,7 +139,7 @@ _CHECKS = {
 }
 
 
-SPACE_MIN_BYTES = 100 << 20
+SPACE_MIN_BYTES = 100_000_000
 WAL_FIXED = (3, 51, 3)
 """Earlier versions can corrupt a file with two writing connections; Leadhand has one."""
 
@@ -300,7 +300,47 @@ def _machine() -> Iterator[DoctorCheck]:
     fixed = ".".join(map(str, WAL_FIXED))
     bug = f" (has a WAL bug, fixed in {fixed}; not affected: single writer)" if old else ""
     yield DoctorCheck("sqlite", f"{version}{bug}")
+    yield from _extras()
     yield from _walls()
+
+
+EXTRAS = {
+    "models": ("pydantic_ai", "language models"),
+    "mcp": ("mcp", "tools of MCP servers; `leadhand mcp serve`, `leadhand connect`"),
+    "server": ("fastapi", "`leadhand serve`"),
+    "postgres": ("psycopg", "a store on PostgreSQL"),
+    "temporal": ("temporalio", "runs hosted by Temporal"),
+    "sign": ("cryptography", "signed approvals, checkpoints and exports"),
+    "slack": ("websockets", "answers from Slack through a socket"),
+    "telemetry": ("opentelemetry.exporter.otlp", "spans and metrics"),
+    "fleet": ("detect_secrets", "a search for secrets in changes of agents"),
+    "map": ("tree_sitter", "symbols in the fleet's repository map"),
+}
+"""The optional parts of the package: a module of each, and what it is for."""
+
+
+def _extras() -> Iterator[DoctorCheck]:
+    """List the optional parts that are installed, and how to get each of the others.
+
+    A part that the settings use and that is missing is a problem of the check that needs it.
+    """
+    found = [name for name, (module, _) in EXTRAS.items() if _is_installed(module)]
+    yield DoctorCheck("extras", f"installed: {', '.join(found) or 'none'}")
+    for name, (_, purpose) in EXTRAS.items():
+        if name not in found:
+            yield DoctorCheck("", f"not installed: {name}, for {purpose}: {_install(name)}")
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # a package above it is missing
+        return False
+
+
+def _install(extra: str) -> str:
+    """Return the command that adds an optional part to this installation."""
+    return f"{shlex.quote(sys.executable)} -m pip install 'leadhand[{extra}]'"
 
 
 def _walls() -> Iterator[DoctorCheck]:
@@ -373,10 +413,18 @@ def _file(path: Path) -> Iterator[DoctorCheck]:
     free = shutil.disk_usage(folder).free
     yield DoctorCheck(
         "disk",
-        f"{free >> 20:,} MB free",
-        f"less than {SPACE_MIN_BYTES >> 20} MB" if free < SPACE_MIN_BYTES else "",
+        f"{_size(free)} free",
+        f"less than {_size(SPACE_MIN_BYTES)}" if free < SPACE_MIN_BYTES else "",
         "Free disk space." if free < SPACE_MIN_BYTES else "",
     )
+
+
+def _size(count: int) -> str:
+    """Return a number of bytes as people say it, in powers of ten as disks are sold."""
+    for unit, factor in (("TB", 10**12), ("GB", 10**9)):
+        if count >= factor:
+            return f"{count / factor:.1f} {unit}"
+    return f"{count // 10**6} MB"
 
 
 def _content(place: StoreLocation) -> Iterator[DoctorCheck]:

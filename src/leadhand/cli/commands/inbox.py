@@ -16,7 +16,14 @@ from leadhand.cli.commands.control import send_command
 from leadhand.cli.console import Console
 from leadhand.cli.group import command
 from leadhand.cli.options import reading, settings_of, store_option
-from leadhand.cli.rendering.outcome import answer_line, print_change, still_held, still_needs, ways
+from leadhand.cli.rendering.outcome import (
+    answer_line,
+    print_change,
+    still_held,
+    still_needs,
+    way_on,
+    ways,
+)
 from leadhand.cli.rendering.review import AUTHORS
 from leadhand.cli.rendering.text import clean, clean_lines, hanging_lines
 from leadhand.cli.terminal import confirm, prompt
@@ -207,7 +214,7 @@ def _answer(
     if waits:
         console.say(f"It still waits: {waits}")
     elif not answered["hosted"]:
-        way = console.way_on(run)
+        way = way_on(console, now)
         what = "End it" if (row.kind, chosen) == ("review", "reject") else "Continue"
         console.say(f"No process is running it. {what} with: {way}")
     return 0

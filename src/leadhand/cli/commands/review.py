@@ -24,11 +24,12 @@ from leadhand.cli.options import (
     workers_option,
 )
 from leadhand.cli.plan_source import in_library, is_plan
-from leadhand.cli.rendering.outcome import still_needs
+from leadhand.cli.rendering.outcome import still_needs, way_on
 from leadhand.cli.rendering.review import print_review
 from leadhand.cli.rendering.text import clean
 from leadhand.cli.terminal import confirm, edit_text
 from leadhand.core.calendar import utc
+from leadhand.core.views.run import is_for_caller
 from leadhand.errors import Conflict, LeadhandError, NotAllowed, PlanInvalid, UsageError
 
 if TYPE_CHECKING:
@@ -521,12 +522,16 @@ def _print_decided(console: Console, state: State, choice: str, answer: Doc, wai
     if waits:
         console.say(f"It still waits: {waits}")
         return
-    _way_on(console, state.run, answer, "End it with" if choice == "reject" else "Continue with")
+    _say_way_on(console, state, answer, "End it with" if choice == "reject" else "Continue with")
 
 
-def _way_on(console: Console, run: str, answer: Doc, what: str = "Continue with") -> None:
-    if not answer["hosted"]:
-        console.say(f"No process is running it. {what}: {console.command(f'resume {run}')}")
+def _say_way_on(console: Console, state: State, answer: Doc, what: str = "Continue with") -> None:
+    if answer["hosted"]:
+        return
+    if what == "Continue with" and is_for_caller(state):
+        console.say(f"The agent that drives it asks for its step: {way_on(console, state)}")
+        return
+    console.say(f"No process is running it. {what}: {console.command(f'resume {state.run}')}")
 
 
 # Amending.
@@ -573,7 +578,7 @@ def _amend(
     elif answer.get("status") == "waiting":
         console.next(console.command(f"review {state.run}"))
     else:
-        _way_on(console, state.run, answer)
+        _say_way_on(console, state, answer)
     return 0
 
 

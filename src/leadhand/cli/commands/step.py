@@ -24,6 +24,7 @@ from leadhand.cli.options import (
 from leadhand.cli.rendering.text import clean, clean_lines
 from leadhand.codec.documents import read_value
 from leadhand.core.plan.model import FAILURE_CLASSES
+from leadhand.core.views.inbox import InboxRow, inbox_row
 from leadhand.core.views.run import ENDED
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from leadhand.app.callers import HandedStep, NextStep
     from leadhand.app.lead import Lead
+    from leadhand.settings import Settings
 
 EXIT_CODES = {"succeeded": 0, "failed": 1, "rejected": 3, "waiting": 5, "cancelled": 9}
 STILL_RUNNING = 8
@@ -236,8 +238,11 @@ def _with_lead(
         service = hosting_service(settings)
         driver = 0 if service is not None else driver_of(settings, reader, state)
 
+    async def rows(noticed: str) -> list[InboxRow]:
+        return await asyncio.to_thread(_open_items, settings, noticed)
+
     async def done() -> Any:
-        notifier = Notifier(settings, partial(console.say))
+        notifier = Notifier(settings, partial(console.say), rows=rows)
         if driver or service is not None or state.ended is not None:
             lead = Lead([], store=settings.store, actor=actor_of(settings), service=service)
         else:
@@ -249,6 +254,12 @@ def _with_lead(
             await notifier.finish()
 
     return ident, asyncio.run(done())
+
+
+def _open_items(settings: Settings, run: str) -> list[InboxRow]:
+    with reading(settings) as reader:
+        state = reader.state(run)
+    return [inbox_row(state, each) for each in state.questions]
 
 
 def _print_step(console: Console, run: str, handed: HandedStep, caller: str) -> None:

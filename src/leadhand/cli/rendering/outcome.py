@@ -26,6 +26,7 @@ from leadhand.core.views.run import (
     awaiting,
     dropped_rows,
     exit_code,
+    is_for_caller,
     run_outcome,
     run_status,
     worked_s,
@@ -117,11 +118,20 @@ def print_outcome(console: Console, state: State, *, hosted: bool | None = None)
     if state.ended is not None and state.ended.rollback and not to_roll_back(state):
         console.say(f"Nothing to roll back: {nothing_to_undo(state)}")
     if status == "waiting" and awaiting(state) == "caller":
-        way = console.command(f"step next {state.run} --caller NAME")
+        way = way_on(console, state)
         console.say(f"It waits for the agent that drives it. Ask for the next step with: {way}")
+    elif status == "waiting" and not hosted and is_for_caller(state):
+        console.say(f"Then the agent that drives it asks for its step: {way_on(console, state)}")
     elif status not in ENDED and not hosted:
         then = "Then continue with" if status == "waiting" else "Continue with"
         console.say(f"{then}: {console.way_on(state.run)}")
+
+
+def way_on(console: Console, state: State) -> str:
+    """Return the command that takes a run on: the agent's request for its step, or `resume`."""
+    if is_for_caller(state) and run_status(state) == "waiting":
+        return console.command(f"step next {state.run} --caller NAME")
+    return console.way_on(state.run)
 
 
 def _print_way_back(console: Console, state: State) -> None:
@@ -247,7 +257,7 @@ class OutcomeDocument(RunOutcome, kw_only=True):
 def outcome_document(console: Console, state: State, result: Json) -> OutcomeDocument:
     """Return the document that `run --json` ends with."""
     ended = run_status(state) in ENDED
-    resume = UNSET if ended else console.way_on(state.run)
+    resume = UNSET if ended else way_on(console, state)
     code = exit_code(state)
     return run_outcome(state, OutcomeDocument, result=result, exit_code=code, resume=resume)
 

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from leadhand.core.calendar import iso
+from leadhand.core.catalog import CALLER, able_workers
 from leadhand.core.decide.circuit_breaker import circuit_reason
 from leadhand.core.durations import seconds
 from leadhand.core.durations import text as duration
@@ -254,6 +255,15 @@ def awaits_caller(state: State) -> bool:
     if not state.has_callers or state.ended is not None:
         return False
     return bool(state.handed_out) or state.next_offered() is not None
+
+
+def is_for_caller(state: State) -> bool:
+    """Return whether a caller moves the run on, now or once what is proposed is approved."""
+    if state.has_callers or state.pending is None:
+        return state.has_callers
+    known = state.catalog.workers
+    named = {name for step in state.pending.add for name in able_workers(step, known)}
+    return any(known[name].kind == CALLER for name in named if name in known)
 
 
 def goes_on_here(state: State) -> bool:
