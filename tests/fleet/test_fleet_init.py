@@ -329,3 +329,12 @@ def test_the_package_manager_is_told_by_its_lockfile(files, words):
 def test_targets_of_makefiles_are_read_and_not_run():
     text = "A := $(shell touch x)\nB=1\nall: b c # d\nb c::\n\techo: no\n.PHONY: all\nv = a:b\n"
     assert targets(text) == {"all": {"b", "c"}, "b": set(), "c": set()}
+
+
+def test_groups_of_dependencies_are_installed_by_a_pip_that_knows_them():
+    """Debian's pip does not; the one of the virtual environment is brought up first."""
+    project = '[project]\nname = "shop"\nversion = "1"\n[dependency-groups]\ndev = ["pytest"]\n'
+    found = detect(commit({"pyproject.toml": project, "tests/test_a.py": "def test_a(): pass\n"}))
+    words = [list(each.argv) for each in found.setup]
+    assert short(words)[1] == ["-m", "pip", "install", "pip>=25.1"]
+    assert short(words)[2] == ["-m", "pip", "install", "--group", "pyproject.toml:dev"]

@@ -488,6 +488,9 @@ def _python_setup(
         return ("python3",)
     why = ", ".join((*project.asked, *([project.manifest] if project.manifest else []))) or "pytest"
     found.setup.append(ToolCommand(("python3", "-m", "venv", ".venv"), f"packages of {why}"))
+    if "--group" in words:
+        upgrade = (".venv/bin/python", "-m", "pip", "install", "pip>=25.1")
+        found.setup.append(ToolCommand(upgrade, "--group needs pip 25.1"))
     found.setup.append(ToolCommand((".venv/bin/python", "-m", "pip", "install", *words), why))
     found.downloads.append(f"pip downloads packages ({why})")
     return (".venv/bin/python",)
