@@ -852,7 +852,7 @@ class CoderWorker:
 
         A conversation that a usage limit interrupted goes on.
         """
-        last = context.failures[-1].details if context.failures else None
+        last = brief.last_judged(context.failures).details if context.failures else None
         known: Mapping[str, Any] = last if isinstance(last, dict) else {}
         resumes = (known.get("by"), known.get("conversation")) == (self.spec.name, "new")
         if known.get("pull"):  # what a host rejects goes back to the same conversation

@@ -3,9 +3,14 @@
 import asyncio
 import contextlib
 import re
+from types import SimpleNamespace
 
 import pytest
 
+from leadhand.core.report import Failure
+from leadhand.fleet.agents import brief
+from leadhand.fleet.forge.delivery import rework_of
+from leadhand.fleet.tasks import PlannedTask
 from tests.fleet.forge import kills
 from tests.fleet.forge.flow_world import LABEL, Team, agents, flow_fleet, until
 from tests.fleet.forge.standin.server import Faults, VirtualTime
@@ -110,6 +115,22 @@ async def test_questions_and_answers_travel_by_comments(tmp_path):
     told = agents(tmp_path)[1]["brief"]
     assert "The second one." in told
     assert "worst" not in told
+
+
+def test_what_a_reviewer_asked_for_is_told_until_it_is_merged():
+    """Also after an attempt that was lost with its fleet, and after one that failed by itself."""
+    said = [{"by": "rev", "text": "Make it navy.", "path": "a.py", "line": 3}]
+    pull = {"head": "h", "tip": "t", "base": "b", "said": said, "reviews": ["7"]}
+    reviewed = Failure("criteria_unmet", "rev asks for changes", details={"pull": pull})
+    red = Failure("criteria_unmet", "the gate is red", details={"session": "s"})
+    lost = Failure("lost", "its host died", "unknown")
+    for failures, words in (((reviewed, lost), "rev asks"), ((reviewed, red, lost), "gate is red")):
+        context = SimpleNamespace(failures=failures, answers=())
+        told = brief.brief_of(PlannedTask(goal="a goal", writes=["a.py"]), context)
+        assert "rev on a.py:3:\n> Make it navy." in told
+        assert words in told
+        assert brief.PROPOSED in told
+        assert rework_of(context) == ("t", "b")
 
 
 HOSTILE = (

@@ -13,6 +13,7 @@ from leadhand.models.secret_patterns import scrub
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from leadhand.core.report import Failure
     from leadhand.fleet.repository.hub import Hub
     from leadhand.fleet.tasks import PlannedTask
     from leadhand.ports import Context
@@ -116,32 +117,45 @@ def brief_of(given: PlannedTask, context: Context, conflict: str = "", kept: str
     if any(said):
         parts.append("# You asked, and were told\n" + "\n".join(filter(None, said)))
     if context.failures:
-        last = context.failures[-1]
+        last = last_judged(context.failures)
         words = scrub(last.message[-FAILURE_CHARS:])
         parts.append(f"# The last attempt did not land ({last.failure_class})\n{words}")
-        parts.append(f"{CLEAN} {kept}".strip() if not _proposed(last.details) else PROPOSED)
-        if reviews := pull_words(last.details):
+        begins = pull_in(context.failures).get("tip")
+        parts.append(PROPOSED if begins else f"{CLEAN} {kept}".strip())
+        if reviews := pull_words(context.failures):
             parts.append(reviews)
     if conflict:
         parts.append(conflict)
     return "\n\n".join([*parts, RULES])
 
 
-def _proposed(details: Any) -> bool:
-    """Return whether the next attempt begins with the change that a pull request shows."""
-    found = details.get("pull") if isinstance(details, dict) else None
-    return isinstance(found, dict) and bool(found.get("tip"))
+def last_judged(failures: Sequence[Failure]) -> Failure:
+    """Return the last failure that says something of the work: not one that a killed fleet left."""
+    told = [each for each in failures if each.failure_class != "lost" or each.details]
+    return told[-1] if told else failures[-1]
 
 
-def pull_words(details: Any) -> str:
-    """Return the words of reviews that sent a change back, as quotations; empty if none did."""
-    found = details.get("pull") if isinstance(details, dict) else None
-    rows = found.get("said") if isinstance(found, dict) else None
-    parts = []
-    for row in rows if isinstance(rows, list) else ():
-        place = f" on {row['path']}:{row.get('line', 0)}" if row.get("path") else ""
-        lines = "\n".join(f"> {line}" for line in str(row.get("text", "")).splitlines())
-        parts.append(f"{row.get('by', 'somebody')}{place}:\n{lines}")
+def pull_in(failures: Sequence[Failure]) -> Mapping[str, Any]:
+    """Return what the host last said of the pull request of a task; empty if it said nothing."""
+    for failure in reversed(failures):
+        found = failure.details.get("pull") if isinstance(failure.details, dict) else None
+        if isinstance(found, dict):
+            return found
+    return {}
+
+
+def pull_words(failures: Sequence[Failure]) -> str:
+    """Return the words of reviews that sent a change back, as quotations; empty if none did.
+
+    Those of all attempts: what a reviewer asked for holds until the change is merged.
+    """
+    parts: dict[str, None] = {}
+    for failure in failures:
+        found = pull_in([failure]).get("said")
+        for row in found if isinstance(found, list) else ():
+            place = f" on {row['path']}:{row.get('line', 0)}" if row.get("path") else ""
+            lines = "\n".join(f"> {line}" for line in str(row.get("text", "")).splitlines())
+            parts[f"{row.get('by', 'somebody')}{place}:\n{lines}"] = None
     return "\n\n".join([REVIEWED, *parts]) if parts else ""
 
 

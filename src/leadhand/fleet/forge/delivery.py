@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from leadhand.errors import LeadhandError
+from leadhand.fleet.agents.brief import pull_in
 from leadhand.fleet.forge.description import body_of, message_of, shown_trailers, title_of
 from leadhand.fleet.forge.errors import ForgeConflict, ForgeError, ForgeTransient
 from leadhand.fleet.forge.remote import Moved
@@ -157,7 +158,7 @@ class Delivery:
         found = self.record(run, task)
         if found is None:
             return None
-        judged = {_pull_in(each).get("head") for each in failures}
+        judged = {pull_in([each]).get("head") for each in failures}
         return None if found.head in judged else found
 
     def record(self, run: str, task: str) -> PullRecord | None:
@@ -177,7 +178,7 @@ class Delivery:
         self, change: QueuedChange, failures: Sequence[Failure], issue: int, **more: Any
     ) -> PullRecord:
         """Return the record of a change that an agent left; keep it on disk."""
-        told = [_pull_in(each) for each in failures]
+        told = [pull_in([each]) for each in failures]
         earlier = self.record(change.run, change.task)
         made = PullRecord(
             run=change.run,
@@ -494,15 +495,9 @@ class Rework(NamedTuple):
 
 def rework_of(context: Context) -> Rework:
     """Return where the next attempt begins: at the tip of its branch if a host sent it back."""
-    found = _pull_in(context.failures[-1]) if context.failures else {}
+    found = pull_in(context.failures)
     tip, base = str(found.get("tip") or ""), str(found.get("base") or "")
     return Rework(tip, base) if tip and base else Rework()
-
-
-def _pull_in(failure: Failure) -> Doc:
-    details = failure.details if isinstance(failure.details, dict) else {}
-    found = details.get("pull")
-    return found if isinstance(found, dict) else {}
 
 
 def said_in(reviews: Iterable[Review]) -> list[Doc]:
