@@ -4,13 +4,32 @@ import json
 
 import pytest
 
-from leadhand import Lead
+from leadhand import Lead, McpServer
 from leadhand.stores.memory import MemoryStore
 from tests.support.attempts import FakeContext, task
-from tests.support.mcp_trial import noted
+from tests.support.mcp_trial import noted, served
 
 pytestmark = pytest.mark.real
 STEP = {"id": "order", "worker": "trial.order", "parameters": {}}
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    """One server for all tests here: its address, and the log it keeps."""
+    log = tmp_path_factory.mktemp("asking") / "log"
+    with served("--log", str(log)) as (_, port):
+        yield f"http://127.0.0.1:{port}/mcp", log
+
+
+@pytest.fixture
+async def asking(shared):
+    """The server, and its log of this test."""
+    url, log = shared
+    made = McpServer(name="trial", url=url)
+    await made.load()
+    log.write_text("")
+    yield made, log
+    await made.close()
 
 
 def asked_of(outcome):
@@ -20,9 +39,9 @@ def asked_of(outcome):
     return row
 
 
-async def test_a_person_answers_each_question_once(program):
+async def test_a_person_answers_each_question_once(asking):
     """Two questions, each answered once, in words and as data; the state goes back as it came."""
-    server, log = program
+    server, log = asking
     lead = Lead([server.tool("order")], store=MemoryStore())
     async with lead.hosting():
         outcome = await lead.run({"goal": "order", "steps": [STEP]})
@@ -44,8 +63,8 @@ async def test_a_person_answers_each_question_once(program):
     ]
 
 
-async def test_an_answer_that_does_not_fit_is_asked_for_again(program):
-    server, log = program
+async def test_an_answer_that_does_not_fit_is_asked_for_again(asking):
+    server, log = asking
     lead = Lead([server.tool("order")], store=MemoryStore())
     async with lead.hosting():
         outcome = await lead.run({"goal": "order", "steps": [STEP]})
@@ -61,9 +80,9 @@ async def test_an_answer_that_does_not_fit_is_asked_for_again(program):
     assert [each["given"] for each in noted(log) if each.get("given")] == [{"q": {"size": 2}}]
 
 
-async def test_an_answer_to_another_question_is_not_sent(program):
+async def test_an_answer_to_another_question_is_not_sent(asking):
     """Nor is a comment, nor what a person said before another tool asked."""
-    server, log = program
+    server, log = asking
     others = [
         {"question": "Step order failed: x. Choose how to continue.", "choice": "retry"},
         {"question": "s asks: trial: the tool pay wants: Which size? Give size (integer). A"},
@@ -74,7 +93,8 @@ async def test_an_answer_to_another_question_is_not_sent(program):
     assert all(not each["given"] for each in noted(log) if each.get("tool"))
 
 
-async def test_what_is_no_question_to_a_person_is_refused(server):
+async def test_what_is_no_question_to_a_person_is_refused(asking):
+    server, _ = asking
     report = await server.tool("sample").perform(task(), FakeContext())
     assert report.error.failure_class == "unavailable"
     assert "asks for roots/list, which is not offered" in report.error.message
