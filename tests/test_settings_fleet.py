@@ -195,6 +195,7 @@ def test_a_code_host_is_read(tmp_path):
         ('repository = "acme/shop"\ntoken = "ghp_secret0000"', "must name where the secret is"),
         ('repository = "acme/shop"\napp = "1"', "app goes with"),
         ('repository = "acme/shop"\napp = "1"\napp_key = "file:k"\ntoken = "env:T"', "app goes"),
+        ('repository = "a/b"\ntoken = "env:T"\nlisten = "127.0.0.1:1"', "listen needs a secret"),
         ('kind = "git"', "plain git needs its address"),
         ('kind = "git"\nremote = "https://me:pw@host/x.git"', "without a token in it"),
         ('kind = "git"\nremote = "--upload-pack=x"', "remote must be an address for git"),

@@ -64,6 +64,27 @@ async def test_a_loop_says_what_it_met_and_looks_again():
     assert seen[3] == {}
 
 
+async def test_a_nudge_makes_the_next_look_come(monkeypatch):
+    """Also one that comes while the loop looks; many nudges are one look."""
+    monkeypatch.setattr(background, "NUDGE_S", 0.01)
+    nudged, looks = asyncio.Event(), []
+
+    async def look():
+        looks.append(1)
+        if len(looks) == 1:
+            nudged.set()
+
+    watching = asyncio.create_task(watch("it", look, {}, 3600.0, nudged))
+    await until(lambda: len(looks) == 2)
+    await until(lambda: not nudged.is_set())
+    for _ in range(5):
+        nudged.set()
+    await until(lambda: len(looks) == 3)
+    await asyncio.sleep(0.1)
+    watching.cancel()
+    assert len(looks) == 3
+
+
 async def test_the_users_commits_come_after_trouble_of_the_gate(tmp_path, user, monkeypatch):
     left = failing(monkeypatch, Following, "_take", GateTrouble("no room"), NO_FILES)
     async with standing(tmp_path, user)() as fleet:

@@ -13,6 +13,7 @@ and the cancellation is passed on afterwards.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
@@ -26,10 +27,21 @@ AGAIN_S = 5.0
 """The pause after a look that failed: what is short of something is not pressed for it."""
 
 
+NUDGE_S = 1.0
+"""The least pause between two looks, however often a loop is nudged."""
+
+
 async def watch(
-    name: str, look: Callable[[], Awaitable[None]], told: dict[str, str], every_s: float = LOOK_S
+    name: str,
+    look: Callable[[], Awaitable[None]],
+    told: dict[str, str],
+    every_s: float = LOOK_S,
+    nudged: asyncio.Event | None = None,
 ) -> None:
-    """Call `look` every `every_s` seconds for ever; keep its last error's message in `told`."""
+    """Call `look` every `every_s` seconds for ever; keep its last error's message in `told`.
+
+    With `nudged`, the next look comes as soon as that is set.
+    """
     while True:
         try:
             await look()
@@ -38,7 +50,19 @@ async def watch(
             await asyncio.sleep(max(every_s, AGAIN_S))
         else:
             told.pop(name, None)
-            await asyncio.sleep(every_s)
+            await _pause(every_s, nudged)
+
+
+async def _pause(every_s: float, nudged: asyncio.Event | None) -> None:
+    """Wait for a time, or until `nudged` is set."""
+    if nudged is None or every_s <= NUDGE_S:
+        await asyncio.sleep(every_s)
+        return
+    await asyncio.sleep(NUDGE_S)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(every_s - NUDGE_S):
+            await nudged.wait()
+    nudged.clear()
 
 
 async def stop(watching: asyncio.Task[None]) -> None:

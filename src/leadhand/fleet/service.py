@@ -158,6 +158,8 @@ class Fleet:
         self._following: Following
         self._keeping: Keeping
         self._results: Results
+        self._nudged = asyncio.Event()
+        """Set by a webhook: it is time to look at the code host."""
         self._looked = asyncio.Event()
         self.shop: FleetContext
         self.purse: DailyBudget
@@ -225,6 +227,9 @@ class Fleet:
         if config.forge is not None:
             self.shop.forge = self._flow(config.forge, journal.note)
             stack.push_async_callback(self.shop.forge.aclose)
+            if config.forge.listen is not None:
+                listener = await config.forge.listen(self._nudged.set)
+                stack.push_async_callback(listener.stop)
         await self.shop.slots.rescue()
         await asyncio.to_thread(prune, config.folder / "transcripts")
         workers = self._crew(processes)
@@ -262,7 +267,8 @@ class Fleet:
             loops.append(watch("pull requests", self._give, self._trouble))
         if self.shop.forge is not None:
             every_s = self.shop.forge.rules.look_s
-            loops.append(watch("the code host", self._look_at_host, self._trouble, every_s))
+            host = ("the code host", self._look_at_host, self._trouble, every_s, self._nudged)
+            loops.append(watch(*host))
         elif self.config.follow:
             loops.append(watch("your branch", self._following.look, self._trouble))
         return loops

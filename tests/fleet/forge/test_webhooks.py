@@ -3,12 +3,15 @@
 import asyncio
 import hashlib
 import hmac
+import socket
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from leadhand.errors import UsageError
+from leadhand.fleet.forge.settings import ForgeTable, listen_for_webhooks
 from leadhand.fleet.forge.webhooks import (
     BODY_MAX,
     KEPT,
@@ -18,6 +21,7 @@ from leadhand.fleet.forge.webhooks import (
     WebhookRefused,
     checked_delivery,
 )
+from tests.fleet.forge.flow_world import LABEL, Team, flow_fleet, until
 from tests.fleet.forge.standin.github import GitHubStandIn
 
 SECRET = "a-secret-of-some-length"
@@ -162,3 +166,47 @@ async def test_an_address_that_is_taken_is_said(listening):
     other = WebhookListener(WebhookReceiver("github", lambda: SECRET, pytest.fail))
     with pytest.raises(UsageError, match=r"\[fleet.forge\] listen: cannot listen on 127.0.0.1"):
         await other.start("127.0.0.1", port)
+
+
+async def test_a_webhook_begins_an_epic_before_the_next_look(tmp_path):
+    """A fleet that polls once an hour takes a labelled issue as soon as the host says so."""
+    team, ports = Team(tmp_path), []
+
+    async def listen(nudge):
+        listener = WebhookListener(WebhookReceiver("github", lambda: SECRET, nudge))
+        ports.append(await listener.start("127.0.0.1", 0))
+        return listener
+
+    with team.host.serving():
+        fleet = flow_fleet(tmp_path, team.host.url, rules={"look_s": 3600.0})
+        fleet.config = replace(fleet.config, forge=replace(fleet.config.forge, listen=listen))
+        issues = ("GET", "/repos/acme/shop/issues", 200)
+        async with fleet:
+            await until(lambda: issues in team.host.log, fleet)
+            number = team.host.add_issue("Add a colour", "The shop needs a colour.", "ann")
+            team.host.hooks.append((f"http://127.0.0.1:{ports[0]}{PATH}", SECRET))
+            team.host.label_issue(number, LABEL, "ann")
+            await until(lambda: fleet.open_epics == 1, fleet)
+
+
+async def test_the_settings_say_where_webhooks_come(monkeypatch):
+    """On the address that is set; a secret that is missing is said at once."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    table = ForgeTable(
+        repository="a/b",
+        token="env:T",
+        listen=f"127.0.0.1:{port}",
+        webhook_secret="env:LEADHAND_TEST_WEBHOOK_SECRET",
+    )
+    with pytest.raises(UsageError, match="LEADHAND_TEST_WEBHOOK_SECRET is not set"):
+        await listen_for_webhooks(table, pytest.fail)
+    monkeypatch.setenv("LEADHAND_TEST_WEBHOOK_SECRET", SECRET)
+    nudges = []
+    listener = await listen_for_webhooks(table, lambda: nudges.append(1))
+    head = "".join(f"{name}: {value}\r\n" for name, value in signed(b"{}").items())
+    good = f"POST {PATH} HTTP/1.1\r\n{head}content-length: 2\r\n\r\n{{}}".encode()
+    assert await said(port, good) == "202"
+    assert nudges == [1]
+    await listener.stop()

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from leadhand.fleet.forge.port import ACCESS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
     from pathlib import Path
 
     from leadhand.core.state.model import State
     from leadhand.fleet.forge.port import Forge, MergeMethod
+    from leadhand.fleet.forge.webhooks import WebhookListener
 
 MergeBy = Literal["host", "train", "people"]
 KEY_CHARS = 24
@@ -63,6 +64,8 @@ class ForgeSetup:
     rules: ForgeRules = ForgeRules()
     certificates: Path | None = None
     """A file of certificates that git trusts when it speaks to the host."""
+    listen: Callable[[Callable[[], None]], Awaitable[WebhookListener]] | None = None
+    """Begins to listen for webhooks, each of which calls the given function; None: only polling."""
 
 
 def key_for(what: str, *parts: object) -> str:

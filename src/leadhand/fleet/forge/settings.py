@@ -18,15 +18,16 @@ from urllib.parse import urlsplit
 from msgspec import Meta
 
 from leadhand.codec.tables import Duration, TableSchema, Texts
-from leadhand.errors import UsageError
 from leadhand.fleet.forge.rules import ForgeRules
-from leadhand.settings.notify import HttpAddress, SecretReference, read_secret
+from leadhand.settings.notify import HostPort, HttpAddress, SecretReference, read_secret
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from leadhand.fleet.forge.http import Pace
     from leadhand.fleet.forge.port import Forge
+    from leadhand.fleet.forge.webhooks import WebhookListener
 
 _REPOSITORY = {
     "github": re.compile(r"[A-Za-z0-9-]{1,100}/(?!\.{1,2}$)[A-Za-z0-9._-]{1,100}"),
@@ -62,9 +63,12 @@ class ForgeTable(TableSchema):
     log_hosts: Texts = ()
     """Hosts, with all below them, that logs of checks may be read from besides the API. Default:
     the stores of GitHub's logs. They never get the token."""
+    listen: HostPort | None = None
+    """The address on which webhooks are received, such as `127.0.0.1:8787`. A webhook makes the
+    next look at the host come at once. Default: the host is only polled."""
     webhook_secret: SecretReference = ""
     """Where the secret is that webhooks of the host are checked with: `env:NAME` or `file:PATH`.
-    Without it, webhooks are refused and the host is only polled."""
+    Required for `listen`."""
 
     label: str = "leadhand"
     """Open issues with this label become epics. Empty: the assignee alone decides."""
@@ -114,6 +118,11 @@ class ForgeTable(TableSchema):
             raise ValueError(
                 'app goes with kind = "github" and app_key, and without token. '
                 'Fix: write app_key = "file:app.pem", or a token alone.'
+            )
+        if self.listen and not self.webhook_secret:
+            raise ValueError(
+                "listen needs a secret that webhooks are checked with. "
+                'Fix: write webhook_secret = "env:LEADHAND_WEBHOOK_SECRET".'
             )
         if self.kind != "git" and not (self.app or self.token):
             raise ValueError(
@@ -208,8 +217,15 @@ def rules_of(table: ForgeTable) -> ForgeRules:
     )
 
 
-def webhook_secret(table: ForgeTable) -> str:
-    """Return the secret of webhooks. Raise `UsageError` if there is none."""
-    if not table.webhook_secret:
-        raise UsageError("[fleet.forge] has no webhook_secret. Fix: name where it is")
-    return read_secret(table.webhook_secret)
+async def listen_for_webhooks(table: ForgeTable, nudge: Callable[[], None]) -> WebhookListener:
+    """Listen on `listen` of the settings; a genuine webhook calls `nudge`. Raise `UsageError`."""
+    from leadhand.fleet.forge.webhooks import WebhookListener, WebhookReceiver
+
+    assert table.listen is not None
+    assert table.kind != "git"
+    secret = partial(read_secret, table.webhook_secret)
+    secret()  # a mistake is said now, and not at the first webhook
+    listener = WebhookListener(WebhookReceiver(table.kind, secret, nudge))
+    host, _, port = table.listen.rpartition(":")
+    await listener.start(host.strip("[]"), int(port))
+    return listener
