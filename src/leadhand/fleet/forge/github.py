@@ -26,8 +26,10 @@ from leadhand.fleet.forge.http import (
     AnswerLost,
     ForgeClient,
     TokenCredential,
+    current_pull,
     git_access_for,
     one_line,
+    pull_of_key,
     web_origin,
     worst_by_name,
 )
@@ -576,9 +578,7 @@ class GitHub:
 
     async def pull_of(self, branch: str) -> PullRequest | None:
         """Return the open pull request of a branch, else its newest one."""
-        found = await self._pulls_of(branch)
-        still = [each for each in found if each.state == "open"]
-        return next(iter(still or found), None)
+        return current_pull(await self._pulls_of(branch))
 
     async def open_pull(
         self, branch: str, base: str, title: str, body: str, key: str
@@ -588,11 +588,7 @@ class GitHub:
         text, name, us = with_marker(body, key), one_line(title), await self._us()
 
         async def look() -> PullRequest | None:
-            found = await self._pulls_of(branch)
-            ours = [each for each in found if each.key == key]
-            still = [each for each in ours if each.state == "open"]
-            theirs = [each for each in found if each.state == "open" and each.base == base]
-            return next(iter(still or ours or theirs), None)
+            return pull_of_key(await self._pulls_of(branch), key, base)
 
         async def make() -> PullRequest:
             asked = {"title": name, "head": branch, "base": base, "body": text}

@@ -44,12 +44,12 @@ from leadhand.fleet.forge.port import LOG_MAX, GitAccess, RateLimit, clean_text
 from leadhand.models.secret_patterns import scrub
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     import httpx2
 
-    from leadhand.fleet.forge.port import Check, CheckStatus
+    from leadhand.fleet.forge.port import Check, CheckStatus, PullRequest
 
 T = TypeVar("T")
 
@@ -762,6 +762,20 @@ def web_origin(api: str) -> tuple[str, str]:
 def one_line(title: str) -> str:
     """Return a title in one line, not too long and never empty."""
     return " ".join(clean_text(title).split())[:TITLE_MAX] or "Untitled"
+
+
+def current_pull(found: Sequence[PullRequest]) -> PullRequest | None:
+    """Return the open one of a branch's pull requests, else the first: they come newest first."""
+    return next((each for each in found if each.state == "open"), found[0] if found else None)
+
+
+def pull_of_key(found: Sequence[PullRequest], key: str, base: str) -> PullRequest | None:
+    """Return the pull request to use in place of a new one, None if there is none.
+
+    Ours with this key, whatever became of it; else an open one into `base`, whoever opened it.
+    """
+    theirs = (each for each in found if each.state == "open" and each.base == base)
+    return current_pull([each for each in found if each.key == key]) or next(theirs, None)
 
 
 def worst_by_name(found: Iterable[Check]) -> tuple[Check, ...]:
