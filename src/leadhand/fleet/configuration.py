@@ -22,7 +22,7 @@ from leadhand.fleet.agents.codex import CodexCoder
 from leadhand.fleet.agents.template import TemplateCoder
 from leadhand.fleet.context import AttemptLimits
 from leadhand.fleet.forge.rules import ForgeSetup
-from leadhand.fleet.forge.settings import open_forge, rules_of
+from leadhand.fleet.forge.settings import listen_for_webhooks, open_forge, rules_of
 from leadhand.fleet.gate.gate import GateRules
 from leadhand.fleet.merge.train import Rules
 from leadhand.fleet.planning.choice import plan_rules, planner_of
@@ -117,7 +117,8 @@ def forge_setup(settings: Settings) -> ForgeSetup | None:
             '[fleet], or paths, as in writes = ["src/**", "tests/**"]'
         )
     connect = partial(open_forge, table, fleet.certificates)
-    return ForgeSetup(connect, rules_of(table), fleet.certificates)
+    listen = partial(listen_for_webhooks, table) if table.listen else None
+    return ForgeSetup(connect, rules_of(table), fleet.certificates, listen)
 
 
 def epics_folder(settings: Settings) -> Path:

@@ -38,6 +38,9 @@ def test_the_table_becomes_rules(tmp_path):
     assert setup.rules == ForgeRules(
         writes=("src/**",), merge="host", checks=("ci",), start=("maintain", "ann")
     )
+    assert setup.listen is None
+    words += '\nlisten = "127.0.0.1:8787"\nwebhook_secret = "env:HOOK"'
+    assert config_of(settings_of(tmp_path, words)).forge.listen is not None
 
 
 @pytest.mark.parametrize(
