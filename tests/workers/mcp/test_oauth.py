@@ -168,6 +168,42 @@ async def test_a_secret_goes_to_its_issuer_only(trial, tmp_path, monkeypatch, gr
     assert trial.grants() == []
 
 
+async def test_a_secret_waits_for_the_metadata_of_its_issuer(trial, tmp_path, monkeypatch):
+    """Where they cannot be read, the MCP server is not taken for the authorization server."""
+    monkeypatch.setenv("TRIAL_SECRET", "a secret of the client")
+    tenant = f"{trial.issuer}/tenant"
+    trial.issuers = [tenant]
+    auth = {"client_id": "us", "client_secret": "TRIAL_SECRET", "issuer": tenant}
+    with pytest.raises(Denied, match=r"the metadata of the issuer .*/tenant cannot be read"):
+        await sign_in(server_of(trial, tmp_path, **auth))
+    assert trial.grants() == []
+    assert not [each for each in trial.asked if each.startswith("GET /authorize")]
+
+
+async def test_a_secret_does_not_go_to_an_earlier_issuer(trial, tmp_path, monkeypatch):
+    monkeypatch.setenv("TRIAL_SECRET", "a secret of the client")
+    auth = {"client_id": "us", "client_secret": "TRIAL_SECRET"}
+    before = server_of(trial, tmp_path, **auth, issuer=trial.issuer)
+    listing = await sign_in(before)
+    trial.valid.clear()
+    trial.forms.clear()
+    server = server_of(trial, tmp_path, **auth, issuer="https://login.example.com")
+    server.known(listing)
+    report = await called(server)
+    assert report.error.message.endswith("Fix: leadhand mcp login guarded")
+    assert trial.forms == []
+
+
+async def test_what_a_token_endpoint_echoes_is_in_no_log(trial, tmp_path, monkeypatch, caplog):
+    monkeypatch.setenv("TRIAL_SECRET", "a-secret-of-the-client")
+    monkeypatch.setattr(trial, "token", lambda form: (400, {"error": "no", "asked": form}))
+    auth = {"grant": "client_credentials", "client_id": "us", "client_secret": "TRIAL_SECRET"}
+    server = server_of(trial, tmp_path, **auth, issuer=trial.issuer)
+    with pytest.raises(Denied) as failed:
+        await server.read()
+    assert "a-secret-of-the-client" not in caplog.text + str(failed.value)
+
+
 async def test_a_file_that_others_may_read_is_not_used(trial, signed_in):
     signed_in.token_file.path.chmod(0o644)
     report = await called(signed_in)

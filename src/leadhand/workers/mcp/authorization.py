@@ -13,6 +13,7 @@ their addresses.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -55,6 +56,9 @@ if TYPE_CHECKING:
     Send = Callable[[httpx2.Request], Awaitable[httpx2.Response]]
 
 CLIENT_NAME = "Leadhand"
+
+# The SDK logs a failed sign-in with the whole answer, which may hold a token or the secret.
+logging.getLogger("mcp.client.auth").setLevel(logging.CRITICAL + 1)
 
 
 class Authorization(Protocol):
@@ -202,6 +206,8 @@ class PersonProvider(OAuthClientProvider):
         kept, context = self._file.read(), self.context
         if kept.authorization_server is not None:
             context.oauth_metadata = OAuthMetadata.model_validate(kept.authorization_server)
+            if not self._is_of_issuer():
+                context.oauth_metadata = None  # another issuer was configured since then
         if kept.resource is not None:
             found = ProtectedResourceMetadata.model_validate(kept.resource)
             context.protected_resource_metadata = found
@@ -228,7 +234,17 @@ class PersonProvider(OAuthClientProvider):
             raise OAuthFlowError(f"the server names {issuer}, which is not the configured issuer")
         return issuer
 
+    def _is_of_issuer(self) -> bool:
+        """Return whether the metadata is that of the configured issuer, if one is configured.
+
+        Without metadata the SDK would sign in at the MCP server itself, with the client's secret.
+        """
+        wanted, found = self._auth.issuer, self.context.oauth_metadata
+        return not wanted or (found is not None and issuers_match(str(found.issuer), wanted))
+
     async def _perform_authorization(self) -> httpx2.Request:
+        if not self._is_of_issuer():
+            raise OAuthFlowError(f"the metadata of the issuer {self._auth.issuer} cannot be read")
         scope = union_scopes(self.context.client_metadata.scope, " ".join(self._auth.scopes))
         self.context.client_metadata.scope = scope or None
         _use_method(self)
@@ -237,9 +253,12 @@ class PersonProvider(OAuthClientProvider):
     async def refresh(self, send: Send) -> bool:
         """Get a new token by the refresh token; return False if the server refuses.
 
+        Also if the token is of another issuer than the one that is configured now.
         Raise `AuthorizationFailed` if it cannot answer now.
         """
         await self._initialize()
+        if not self._is_of_issuer():
+            return False
         _use_method(self)
         response = await send(await self._refresh_token())
         if response.status_code >= 500 or response.status_code == 429:
