@@ -76,6 +76,7 @@ async def test_issues_come_by_label_assignee_and_time(host, forge, clock):
     assert found.assignees == (US,)
     assert await forge.actor_of(wanted, label="leadhand") == "mia"
     assert await forge.actor_of(wanted, assignee=US) == "bo"
+    assert await forge.actor_of(wanted, label="Leadhand") == "mia"  # one label to GitHub
     assert await forge.actor_of(plain, label="leadhand") == ""
     await clock.sleep(100)
     seen, before = found.updated_at, host.time()

@@ -142,6 +142,17 @@ async def test_a_merge_request_from_its_beginning_to_its_end(host, forge):
         await forge.close_issue(number, "done", "c1")
 
 
+async def test_a_merge_request_of_a_fork_is_not_taken_for_ours(host, forge):
+    """Anybody can name a branch of a fork as ours is named, and open a merge request first."""
+    host.git.push("leadhand/x")
+    theirs = (await forge.open_pull("leadhand/x", "main", "Theirs", "B", "p0")).number
+    fork = {"source_project_id": 666, "author": host.person("eve"), "description": ""}
+    host.items["merge_requests", theirs] |= fork
+    assert await forge.pull_of("leadhand/x") is None
+    ours = await forge.open_pull("leadhand/x", "main", "Ours", "B", "p1")
+    assert (ours.number != theirs, ours.title) == (True, "Ours")
+
+
 async def test_a_merge_that_is_refused_says_why(host, forge):
     """A moved head, what is missing, conflicts; a role that may not merge."""
     reasons = []

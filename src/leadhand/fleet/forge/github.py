@@ -476,9 +476,10 @@ class GitHub:
         rows, cut = await self._http.pages(path, what, needs="issues: read")
         found = ""
         for event in (self._http.convert(row, _Event, what) for row in rows):
-            named = event.label.name if event.label else ""
+            named = (event.label.name or "") if event.label else ""
             who = event.assignee.login if event.assignee else ""
-            if event.event == "labeled" and label and named == label:
+            # GitHub's names of labels and accounts are the same in any case.
+            if event.event == "labeled" and label and named.lower() == label.lower():
                 found = event.actor.login if event.actor else ""
             elif event.event == "assigned" and assignee and who.lower() == assignee.lower():
                 by = event.assigner or event.actor

@@ -151,6 +151,8 @@ class _MergeRequest(msgspec.Struct):
     iid: int
     source_branch: str
     target_branch: str
+    source_project_id: int | None = None
+    target_project_id: int | None = None
     sha: str | None = ""
     state: str = "opened"
     title: str | None = ""
@@ -394,7 +396,10 @@ class GitLab:
         return self._http.convert(data, _MergeRequest, what)
 
     async def _pulls_of(self, branch: str) -> list[PullRequest]:
-        """Return all merge requests of a branch, the newest first."""
+        """Return all merge requests of a branch of this project, the newest first.
+
+        A fork may have a branch of the same name: what comes from there is another branch.
+        """
         what, us = f"read the merge requests of {branch}", await self._us()
         params: dict[str, str | int] = {
             "source_branch": branch,
@@ -405,7 +410,9 @@ class GitLab:
         }
         path = f"{self._project}/merge_requests"
         rows, _ = await self._http.pages(path, what, params, needs=READ)
-        return [_pull(us, self._http.convert(row, _MergeRequest, what)) for row in rows]
+        found = [self._http.convert(row, _MergeRequest, what) for row in rows]
+        own = [each for each in found if each.source_project_id == each.target_project_id]
+        return [_pull(us, each) for each in own]
 
     async def pull_of(self, branch: str) -> PullRequest | None:
         """Return the open merge request of a branch, else its newest one."""

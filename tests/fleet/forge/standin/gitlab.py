@@ -16,6 +16,8 @@ from tests.fleet.forge.standin.server import Json, Request, Response, StandIn, S
 
 US, TOKEN = "leadhand-bot", "glpat-standin00000000000001"
 PROJECT = "acme/tools/shop"
+OWN = 7
+"""The number of the project."""
 PREFIX = "/projects/acme%2Ftools%2Fshop"
 
 
@@ -259,6 +261,7 @@ class GitLabStandIn(StandIn):
         body = request.body
         for each in self.items.values():
             same = each.get("source_branch") == body["source_branch"]
+            same = same and each["source_project_id"] == OWN
             if same and (each["target_branch"], each["state"]) == (body["target_branch"], "opened"):
                 text = f"Another open merge request already exists: !{each['iid']}"
                 raise Stop(409, text)
@@ -269,6 +272,7 @@ class GitLabStandIn(StandIn):
         self.items["merge_requests", number] = {
             **{key: body[key] for key in ("source_branch", "target_branch", "title")},
             "iid": number, "description": body["description"], "labels": [], "assignees": [],
+            "source_project_id": OWN, "target_project_id": OWN,
             "author": self.person(request.user), "state": "opened", "draft": False,
             "sha": self.git.head(body["source_branch"]), "looks": self.late,
             "merge_commit_sha": None, "squash_commit_sha": None, "updated_at": self.time(),
