@@ -102,6 +102,35 @@ def test_an_altered_backup_is_not_restored(folder):
     assert not names_of_runs(folder.path / LOG)
 
 
+@pytest.mark.parametrize("unfinished", ["INSERT INTO meta VALUES ('copying', 'x')", "empty"])
+def test_an_unfinished_backup_is_not_restored(folder, unfinished):
+    """Its copy would be equal to it, which says nothing of the log."""
+    lived_in(folder, 1)
+    assert folder.run("backup", "copies.db").code == 0
+    shutil.rmtree(folder.path / ".leadhand")
+    connection = sqlite3.connect(folder.path / "copies.db")
+    if unfinished == "empty":
+        for table in ("events", "batches"):
+            connection.execute(f"DROP TRIGGER {table}_no_delete")
+            connection.execute(f"DELETE FROM {table}")
+    else:
+        connection.execute(unfinished)
+    connection.commit()
+    connection.close()
+    refused = folder.run("restore", "copies.db")
+    assert refused.code in (1, 2), refused
+    assert ("not finished" in refused.err) or ("no commit" in refused.err)
+    assert not (folder.path / LOG).exists()
+
+
+def test_another_name_of_the_log_is_no_backup(folder):
+    lived_in(folder, 1)
+    (folder.path / "copies.db").hardlink_to(folder.path / LOG)
+    refused = folder.run("backup", "copies.db")
+    assert refused.code == 2, refused
+    assert "are the same log" in refused.err
+
+
 def names_of_runs(path: Path):
     if not path.exists():
         return []

@@ -1,5 +1,6 @@
 """Verification of a long log: it goes on from where it ended, and reads a page at a time."""
 
+import json
 import sqlite3
 from pathlib import Path
 
@@ -116,6 +117,20 @@ def test_a_short_log_is_always_read_whole(place, monkeypatch):
     verified(place)
     alter(place, ALTER, 8)
     assert rules(verified(place)) == {"hash"}
+
+
+def test_a_forged_place_does_not_make_a_short_log_long(place, monkeypatch):
+    """Who can write to the database can name any position in it, and beside it."""
+    monkeypatch.setattr(verification, "SKIPPED_MIN", 20_000)
+    verified(place)
+    alter(place, ALTER, 8)
+    record = Path(f"{place}.verified")
+    point = json.loads(record.read_bytes())
+    at = point["commit"]
+    alter(place, "UPDATE batches SET last = 30000 WHERE number = ?", at)
+    alter(place, "UPDATE events SET position = 30000 WHERE position = ?", point["position"])
+    record.write_text(json.dumps({**point, "position": 30_000}))
+    assert "hash" in rules(verified(place))
 
 
 def test_what_does_not_verify_is_not_written_down(place):

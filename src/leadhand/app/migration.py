@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +21,7 @@ from leadhand.app.store_factory import open_reader, schema_version
 from leadhand.audit.anchors import file_of, lines_in, verify_anchors
 from leadhand.errors import Conflict, StoreCorrupt, UsageError
 from leadhand.settings.folders import make_store_folder
-from leadhand.stores.copy import Copied, LogScan, Proof, common, copy
+from leadhand.stores.copy import Copied, LogScan, Proof, common, copy, refuse_half
 from leadhand.stores.location import home, there
 from leadhand.stores.postgres.address import Address
 from leadhand.stores.postgres.kind import need_driver
@@ -90,8 +90,14 @@ def restore(
     anchoring: Anchoring,
     told: Callable[[int, int], None] = lambda _done, _all: None,
 ) -> Migration:
-    """Copy a backup to where there is no log. Raise `Conflict` if there is one."""
+    """Copy a backup to where there is no log. Raise `Conflict` if there is one.
+
+    Raise `UsageError` if the backup is empty: it ended before the first commit.
+    """
     check_places(file, target)
+    with _reading(file) as log:
+        if not log.commits():
+            raise UsageError(f"{file}: there is no commit in this backup. Fix: name another one")
     if there(target):
         with _reading(target) as log:
             if log.commits() and not log.copied():
@@ -126,11 +132,16 @@ def _copied(
 
 
 def check_places(source: StoreLocation, target: StoreLocation) -> None:
-    """Raise `UsageError` unless there is a log to move, and another place to move it to."""
+    """Raise `UsageError` unless there is a log to move, and another place to move it to.
+
+    Raise `StoreError` if the source is an unfinished copy itself: it would be proved equal to that.
+    """
     if _same(_movable(source), _movable(target)):
         raise UsageError("the source and the target are the same log")
     if not there(source):
         raise UsageError(f"there is no log at {source}; nothing was copied")
+    with _reading(source) as log:
+        refuse_half(log, source, copying=False)
 
 
 def prepare(target: StoreLocation, readers: Sequence[str] = (), writers: Sequence[str] = ()) -> int:
@@ -168,6 +179,8 @@ async def _opened_and_closed(make: Callable[[], Log]) -> None:
 def _same(one: Path | Address, other: Path | Address) -> bool:
     if isinstance(one, Address) or isinstance(other, Address):
         return home(one).name == home(other).name and type(one) is type(other)
+    with suppress(OSError):  # one of them does not exist
+        return one.samefile(other)  # also by another name, as a hard link is
     return one.resolve() == other.resolve()
 
 

@@ -69,7 +69,7 @@ def refuse_half(log: Log, place: object, *, copying: bool) -> None:
     if not copying and log.copied():
         raise StoreError(
             f"{place}: a log was being copied here, and that was not finished. "
-            "Fix: the same leadhand migrate again, which goes on where it ended"
+            "Fix: the same leadhand migrate, backup or restore again, which goes on where it ended"
         )
 
 
