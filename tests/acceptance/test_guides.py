@@ -211,8 +211,11 @@ def check_commands(text: str, at: str) -> None:
             check_line(shlex.join(rest), at)
 
 
-ELSEWHERE = ("docs/how-to/containers.md", "docs/how-to/github-action.md")
-"""Guides to other machines: tests/deploy runs what they show."""
+ELSEWHERE = tuple(
+    f"docs/how-to/{name}.md" for name in ("code-hosts", "containers", "github-action", "mcp-tools")
+)
+"""Guides to services and machines of others: tests of `deploy`, `fleet/forge` and `workers/mcp` run
+what they show, against stand-ins."""
 
 
 @pytest.mark.slow

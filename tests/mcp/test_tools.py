@@ -45,8 +45,8 @@ async def test_an_agent_cannot_approve_its_own_plan_and_a_person_can(project):
         run, (pause,) = found["run"], found["input_required"]
         assert (found["status"], pause["yours"]) == ("waiting", ["reject"])
         approve = f"leadhand review {run} approve --digest {pause['digest']}"
-        read = f"outside of this session: read it with `leadhand review {run}`"
-        assert pause["for_person"] == f"{read}, then `{approve}`"
+        read = f"outside of this session: `leadhand review {run} approve` shows the plan and asks"
+        assert pause["for_person"] == f"{read}; where nothing can be asked, `{approve}`"
         assert "agent:tester proposed it for review" in pause["reason"]
         shown = await call("show_plan", run=run)
         assert shown["digest"] == pause["digest"]

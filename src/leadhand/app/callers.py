@@ -117,8 +117,9 @@ class StepReceipt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     met: bool
     """Whether the step counts as succeeded: no criterion was found unmet."""
     verified: bool
-    """Whether a criterion of the step was checked and holds. False beside `met`: only the agent
-    says that the step is done."""
+    """Whether a criterion of the step was checked against the report and holds. What the report
+    says of the world is still the agent's word: a step that Leadhand runs itself can check it.
+    False beside `met`: only the agent says that the step is done."""
     repeated: bool
     """Whether this very report had been accepted before; nothing was recorded again."""
     step_status: str

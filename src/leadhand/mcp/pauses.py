@@ -143,7 +143,8 @@ def way_of_person(settings: Settings, row: InboxRow) -> str:
     if row.kind == "review":
         # The command of the choice names the digest, so that it needs no terminal that can ask.
         way = next(each.command for each in row.choices if each.answer == APPROVE)
-        return f"outside of this session: read it with `leadhand review {row.run}`, then `{way}`"
+        shown = f"`leadhand review {row.run} approve` shows the plan and asks"
+        return f"outside of this session: {shown}; where nothing can be asked, `{way}`"
     ways = [f"`{each.command}`" for each in row.choices] or [f"`leadhand answer {row.id} TEXT`"]
     return f"outside of this session: {' or '.join(ways)}"
 

@@ -45,7 +45,7 @@ _HOST = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 
 TOKEN = Meta(
     pattern=r"^sha256:[0-9a-f]{64}$",
-    description="the hash of a token; `leadhand serve token add` writes one",
+    description="the hash of a token; `leadhand serve token add` writes the table with one",
 )
 
 

@@ -66,8 +66,10 @@ def _print(console: Console, done: Migration, target: str) -> None:
     if console.json:
         console.document({"file": target, **done.document()})
         return
-    if done.copied.resumed:
+    if done.copied.resumed and done.copied.commits:
         console.say(f"added to the copy that ended with commit {done.copied.resumed:,}")
+    elif done.copied.resumed:
+        console.say(f"nothing is new since commit {done.copied.resumed:,}")
     held = done.target
     size = f"{count(held.runs, 'run')}, {count(held.commits, 'commit')}"
     console.say(f"{target}: {size}, {count(held.artifacts, 'artifact')}")

@@ -171,7 +171,7 @@ def report(console: Console, run: str, ident: str, **options: Any) -> int:
     else:
         again = " (reported before)" if told.repeated else ""
         claimed = "accepted, not verified: no criterion looks at the result"
-        done = "verified" if told.verified else claimed
+        done = "accepted: its report meets the criteria" if told.verified else claimed
         word = done if told.met else "not verified" if status == "succeeded" else "failed"
         console.say(f"step {clean(ident)} of run {full}: {word}{again}")
         for finding in told.findings:
