@@ -519,6 +519,18 @@ def test_a_person_takes_a_task_over_and_their_commits_land_under_their_name(fold
     with started(folder) as child:
         ready(child)
         folder.until(lambda: status(folder)["live"], "the fleet to be there")
+        branch = run_git(clone, "branch", "--show-current")
+        run_git(clone, "checkout", "-q", "--orphan", "alone")
+        commit(clone, "alone\n")
+        alone = folder.run("fleet", "give", "slow", "--from", str(clone), "--json")
+        assert (alone.code, "in common with main" in alone.doc["refused"]) == (1, True), alone
+        commit(clone, "not given\n")
+        run_git(clone, "update-ref", "refs/remotes/fleet/main", "HEAD")
+        commit(clone, "on it\n")
+        part = folder.run("fleet", "give", "slow", "--from", str(clone), "--json")
+        assert (part.code, "does not have" in part.doc["refused"]) == (1, True), part
+        run_git(clone, "fetch", "-q", "fleet")
+        run_git(clone, "checkout", "-q", branch)
         refused = folder.run("fleet", "give", "slow", "--from", str(clone), "--json")
         assert refused.code == 1, refused
         assert "elsewhere.py, which is outside of slow.py" in refused.doc["refused"]

@@ -411,16 +411,23 @@ class CoderWorker:
         work = saved[numbers[max(numbers)]]
         return {"base": await self.shop.hub.resolve(f"{work}^1"), "work": work}
 
-    async def _import(self, task: Attempt, taken: TakenTask) -> Left | None:
-        """Take the person's commits into the hub, as one commit on the main they began with."""
+    async def _import(self, task: Attempt, taken: TakenTask) -> Left | str:
+        """Take the person's commits into the hub, as one commit on the main they began with.
+
+        Return why they cannot be taken, if so: trying again would not help.
+        """
         hub, bundle = self.shop.hub, self.shop.taken.bundle_of(taken)
         if bundle is None or not taken.head or not bundle.exists():
-            return None
+            return "there are no commits in what was given"
+        if (await hub.git("bundle", "verify", "--quiet", str(bundle), codes=(0, 1))).code:
+            return "it builds on commits that the fleet does not have. Fix: git rebase fleet/main"
         ref = ref_of("task", task.run, task.step, task.attempt)
         fetch = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--force")
         await hub.git(*fetch, str(bundle), f"HEAD:{ref}")
         head = await hub.resolve(ref)
-        base = (await hub.git("merge-base", hub.main(), head)).text
+        base = (await hub.git("merge-base", hub.main(), head, codes=(0, 1))).text
+        if not base:
+            return "it has no commit in common with main. Fix: commit on the branch of the clone"
         message = (await hub.git("log", "-1", "--format=%B", head)).text
         made = await hub.commit(await hub.tree(head), [base], message, author=taken.author)
         await hub.submit(ref_of("wip", task.run, task.step, task.attempt), made)
@@ -441,8 +448,8 @@ class CoderWorker:
             left = await self._endure(context, lambda: self._import(task, taken))
         except TROUBLE as trouble:
             return paid.failed("unavailable", str(trouble), OUTAGE_S, {})
-        if left is None:
-            return paid.failed("criteria_unmet", "there are no commits in what was given", None, {})
+        if isinstance(left, str):
+            return paid.failed("criteria_unmet", left, None, {})
         changed = await self._endure(context, lambda: self.shop.hub.changed(left.base, left.head))
         if beyond := outside(sorted(changed), given.writes):
             named = ", ".join(map(printable_name, beyond[:5]))
