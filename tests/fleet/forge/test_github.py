@@ -109,6 +109,15 @@ async def test_what_did_not_change_costs_nothing(host, forge):
     assert len(await forge.issues()) == 2
 
 
+async def test_a_page_that_is_unchanged_may_have_got_a_next_one(host, forge):
+    host.add_issue("talked about")
+    for at in range(100):
+        host.say(1, f"comment {at}")
+    assert len(await forge.comments(1)) == 100
+    host.say(1, "one more")
+    assert (await forge.comments(1))[-1].body == "one more"
+
+
 async def test_permission_is_asked_of_the_host(host, forge):
     """Roles by name; an unknown account has none."""
     host.access |= {"mia": "maintain", "tom": "triage", "eve": "custom-role"}
@@ -167,6 +176,23 @@ async def test_reviews_come_with_their_remarks(host, forge):
         f"reply {review.comments[1].id} <!-- leadhand:r1 -->"
     ]
     assert len(await forge.reviews(pull.number)) == 1
+
+
+async def test_more_reviews_or_checks_than_are_read_decide_nothing(host, forge, monkeypatch):
+    """Anybody can write so many that an objection is on a page that is not read."""
+    monkeypatch.setattr("leadhand.fleet.forge.http.PAGES_MAX", 1)
+    host.git.push("leadhand/x")
+    pull = await forge.open_pull("leadhand/x", "main", "T", "B", "p")
+    for at in range(100):
+        host.review(pull.number, "COMMENTED", f"{at}")
+        host.set_status(pull.head, f"check {at}", "success")
+    assert len(await forge.reviews(pull.number)) == len(await forge.checks(pull.head)) == 100
+    host.review(pull.number, "CHANGES_REQUESTED", "no")
+    host.set_status(pull.head, "the last", "failure")
+    with pytest.raises(ForgeInvalid, match="there are more than 100"):
+        await forge.reviews(pull.number)
+    with pytest.raises(ForgeInvalid, match="there are more than 100"):
+        await forge.checks(pull.head)
 
 
 # --- what it writes ------------------------------------------------------------------------

@@ -743,18 +743,12 @@ class GitHub:
     async def checks(self, commit: str) -> tuple[Check, ...]:
         """Return check runs and commit statuses; of those with one name, the worst."""
         what, at = f"read the checks of {commit[:12]}", quote(commit, safe="")
-        runs, _ = await self._http.pages(
-            f"{self._repo}/commits/{at}/check-runs",
-            what,
-            {"filter": "latest"},
-            needs="checks: read",
-            inside="check_runs",
+        place = f"{self._repo}/commits/{at}"
+        runs = await self._http.every(
+            f"{place}/check-runs?filter=latest", what, needs="checks: read", inside="check_runs"
         )
-        said, _ = await self._http.pages(
-            f"{self._repo}/commits/{at}/status",
-            what,
-            needs="commit statuses: read",
-            inside="statuses",
+        said = await self._http.every(
+            f"{place}/status", what, needs="commit statuses: read", inside="statuses"
         )
         found = [_run_check(self._http.convert(row, _CheckRun, what)) for row in runs]
         found += [_status_check(self._http.convert(row, _Status, what)) for row in said]
@@ -785,7 +779,7 @@ class GitHub:
     async def reviews(self, number: int) -> tuple[Review, ...]:
         """Return the submitted reviews of others, with their remarks."""
         what, us = f"read the reviews of {number}", await self._us()
-        rows, _ = await self._http.pages(
+        rows = await self._http.every(
             f"{self._repo}/pulls/{number}/reviews", what, needs="pull requests: read"
         )
         found = [self._http.convert(row, _Review, what) for row in rows]
@@ -818,11 +812,9 @@ class GitHub:
 
     async def _remarks(self, number: int) -> list[_ReviewComment]:
         what = f"read the remarks on {number}"
-        rows, cut = await self._http.pages(
+        rows = await self._http.every(
             f"{self._repo}/pulls/{number}/comments", what, needs="pull requests: read"
         )
-        if cut:
-            raise ForgeInvalid(self.name, what, "it has too many remarks")
         return [self._http.convert(row, _ReviewComment, what) for row in rows]
 
     async def reply(self, comment: ReviewComment, body: str, key: str) -> None:

@@ -543,7 +543,7 @@ class GitLab:
         """Return jobs of pipelines and statuses of other systems."""
         what = f"read the checks of {commit[:12]}"
         path = f"{self._project}/repository/commits/{quote(commit, safe='')}/statuses"
-        rows, _ = await self._http.pages(path, what, needs=READ)
+        rows = await self._http.every(path, what, needs=READ)
         return worst_by_name(_check(self._http.convert(row, _Status, what)) for row in rows)
 
     async def check_log(self, check: Check) -> str:
@@ -565,7 +565,7 @@ class GitLab:
             self._place("pull", number),
         )
         head = (await self._raw_pull(number)).sha or ""
-        rows, _ = await self._http.pages(f"{place}/reviewers", what, needs=READ)
+        rows = await self._http.every(f"{place}/reviewers", what, needs=READ)
         given = [self._http.convert(row, _Reviewer, what) for row in rows]
         verdicts = {
             each.user.username: VERDICTS[each.state] for each in given if each.state in VERDICTS
@@ -600,9 +600,7 @@ class GitLab:
     async def _discussions(self, number: int) -> list[_Discussion]:
         what = f"read the remarks on {number}"
         path = f"{self._place('pull', number)}/discussions"
-        rows, cut = await self._http.pages(path, what, needs=READ)
-        if cut:
-            raise ForgeInvalid(self.name, what, "it has too many remarks")
+        rows = await self._http.every(path, what, needs=READ)
         return [self._http.convert(row, _Discussion, what) for row in rows]
 
     async def reply(self, comment: ReviewComment, body: str, key: str) -> None:

@@ -343,9 +343,21 @@ class ForgeClient:
             found += items
             link = _NEXT.search(answer.headers.get("link", "")[:8192])
             if link is None:
+                if len(items) >= PAGE:  # hosts need not say of an unchanged page what is next
+                    self._cache.drop(url)
                 return found, False
             url = self._same_origin(urljoin(url, link[1]), what)
         return found, True
+
+    async def every(self, path: str, what: str, *, needs: str = "", inside: str = "") -> list[Any]:
+        """Return the items of all pages. Raise `ForgeInvalid` if there are more than may be read.
+
+        For what decides: an objection on a page that is not read would be none.
+        """
+        found, cut = await self.pages(path, what, needs=needs, inside=inside)
+        if cut:
+            raise ForgeInvalid(self.name, what, f"there are more than {len(found)}")
+        return found
 
     def data(self, answer: Answer, what: str) -> Any:
         """Return the data of an answer. Raise `ForgeInvalid` if it is not JSON."""
@@ -493,7 +505,8 @@ class ForgeClient:
             self._note_limit(answer)
             if answer.status == 304 and cached is not None:
                 self._secondary = 0
-                return cached.answer
+                # A page that is unchanged may have got a next one, which only a header says.
+                return cached.answer._replace(headers={**cached.answer.headers, **answer.headers})
             if answer.status in (301, 302, 307, 308) and answer.headers.get("location"):
                 url = self._same_origin(urljoin(url, answer.headers["location"]), what)
                 continue
