@@ -133,6 +133,14 @@ def test_a_forged_place_does_not_make_a_short_log_long(place, monkeypatch):
     assert "hash" in rules(verified(place))
 
 
+def test_entries_that_cannot_be_counted_are_a_finding(place):
+    verified(place)
+    connection = sqlite3.connect(place)
+    connection.execute("ALTER TABLE events RENAME COLUMN hash TO digest")
+    connection.close()
+    assert rules(verified(place))
+
+
 def test_what_does_not_verify_is_not_written_down(place):
     alter(place, ALTER, 8)
     for _ in range(2):

@@ -352,6 +352,8 @@ def _verified_point(
         return None
     try:
         stored = reader.store.batches(point.commit - 1, 1)
+        # What the place says of the length can be forged with it, so the entries are counted.
+        short = len(reader.store.positions(limit=SKIPPED_MIN)) < SKIPPED_MIN
     except (LeadhandError, OverflowError):
         return None
     stands = [(batch.number, batch.last, batch.hash) for batch in stored]
@@ -362,8 +364,6 @@ def _verified_point(
         )
         verdict.problems.append(ChainProblem("", point.commit, "verified", message))
         return None
-    # What the place says of the length can be forged with it, so the entries are counted.
-    short = len(reader.store.positions(limit=SKIPPED_MIN)) < SKIPPED_MIN
     return None if full or short or point.position < SKIPPED_MIN else point
 
 
