@@ -3,6 +3,7 @@
 import asyncio
 import sys
 import textwrap
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -17,6 +18,7 @@ from leadhand.fleet.gate.gate import Gate, GateRules, GateTrouble
 from leadhand.fleet.governor import Governor
 from leadhand.fleet.merge.conductor import Conductor
 from leadhand.fleet.repository.git import GitFailed
+from leadhand.fleet.take_over import TakenTasks
 from leadhand.fleet.tasks import PlannedTask, wrong_with
 from leadhand.fleet.worker import CoderWorker
 from leadhand.fleet.workspace.capture import CapturedWork
@@ -25,7 +27,7 @@ from leadhand.fleet.workspace.slots import SetupFailed, Slots
 from leadhand.stores.memory import MemoryStore
 from leadhand.workers.processes.runner import Processes
 from leadhand.workers.sandbox.sandbox import choose
-from tests.fleet.places import run_git
+from tests.fleet.places import commit_all, run_git, write
 
 AGENT = textwrap.dedent(
     """
@@ -364,3 +366,20 @@ async def test_an_agent_whose_own_clocks_fail_is_ended_all_the_same(
     (failed,) = [e for e in events(store, outcome.run, "AttemptReported") if not e["met"]]
     assert failed["failure"]["class"] == "timeout"
     assert outcome.status == "succeeded", outcome
+
+
+async def test_only_the_commits_that_were_given_are_taken(tmp_path, user, hub):
+    """Somebody else's `fleet give` is refused, after it has written its own bundle."""
+    tasks = TakenTasks(tmp_path)
+    tasks.take("run", "task", "ann", ready=True, base=hub.main())
+    run_git(user, "checkout", "-q", "-b", "mine")
+    write(user, {"mine": "m\n"})
+    head = commit_all(user, "By hand")
+    taken = tasks.change("run", "task", given="main", head=head, author="Ann <ann@localhost>")
+    run_git(user, "bundle", "create", "-q", str(tasks.bundle_of(taken)), "HEAD", "--not", "main")
+    worker = CoderWorker.__new__(CoderWorker)
+    worker.shop = SimpleNamespace(hub=hub, taken=tasks)
+    attempt = SimpleNamespace(run="run", step="task", attempt=1)
+    assert (await worker._import(attempt, taken)).base == hub.main()
+    other = tasks.change("run", "task", head="0" * 40)
+    assert "no longer those that were given" in await worker._import(attempt, other)

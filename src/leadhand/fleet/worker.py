@@ -425,6 +425,8 @@ class CoderWorker:
         fetch = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--force")
         await hub.git(*fetch, str(bundle), f"HEAD:{ref}")
         head = await hub.resolve(ref)
+        if head != taken.head:  # the file is written before the fleet says whose task it is
+            return "the commits are no longer those that were given. Fix: give it again"
         base = (await hub.git("merge-base", hub.main(), head, codes=(0, 1))).text
         if not base:
             return "it has no commit in common with main. Fix: commit on the branch of the clone"
