@@ -94,16 +94,18 @@ def test_a_gate_that_is_red_every_other_time_is_found_by_a_second_run(project, t
     assert "[fleet] flaky" in twice.doc["problems"][0]["fix"]
 
 
-def test_a_host_that_set_up_may_not_reach_is_named(project, boxed):
-    """The proxy knows what it refused."""
+@pytest.mark.parametrize("allowed", [[], ["index.example.com"]])
+def test_a_host_that_set_up_may_not_reach_is_named(project, boxed, allowed):
+    """The proxy knows what it refused, also where nothing is allowed."""
     code = "import urllib.request as r; r.urlopen('http://packages.example.com:81/x', timeout=9)"
-    more = f'setup_hosts = ["index.example.com"]\nsetup = {json.dumps([["python3", "-c", code]])}'
+    setup = json.dumps([["python3", "-c", code]])
+    more = f"setup_hosts = {json.dumps(allowed)}\nsetup = {setup}"
     folder = project(f'{more}\ngate = ["true"]', sandbox=boxed)
     done = folder.run("fleet", "check", "--json", "--trust", "--no-coders")
     assert done.code == 1
     (problem,) = done.doc["problems"]
     assert problem["where"] == "setup"
-    assert '["index.example.com", "packages.example.com:81"]' in problem["fix"]
+    assert json.dumps([*allowed, "packages.example.com:81"]) in problem["fix"]
     assert done.doc["tests"] == ""
     assert done.doc["coders"] == []
 

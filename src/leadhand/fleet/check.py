@@ -193,7 +193,8 @@ async def check_repository(
         processes = await stack.enter_async_context(Processes("fleet-check", strict=True))
         pool = Slots(hub, place / "gates", 1, prefix="gate")
         made = sandbox.through(SETUP)
-        gate = Gate(hub, pool, config.gate, processes=processes, sandbox=made)
+        rules = replace(config.gate, setup_network=True)  # by its door, which refuses and tells
+        gate = Gate(hub, pool, rules, processes=processes, sandbox=made)
         gate.listener = Follower(result, list(map(shlex.join, fleet.setup)), say)
         say(f"sandbox: {sandbox.kind}")
         await _gate(result, gate, hub.main(), fleet, refused, again=again)
@@ -216,9 +217,12 @@ def _place(checkouts: Path) -> Path:
 
 
 def _doors(config: FleetConfig, settings: Settings, refused: list[str]) -> dict[str, Proxy]:
-    """Return the doors of the fleet; the one of set-up tells which hosts it refused."""
+    """Return the doors of the fleet; the one of set-up tells which hosts it refused.
+
+    Set-up gets a door also where no host is allowed, which refuses all: so each can be named.
+    """
     fleet, doors = fleet_of(settings), dict(config.doors)
-    if SETUP in doors:
+    if fleet.setup:
         out = way_out(settings, os.environ)
         doors[SETUP] = Proxy(fleet.setup_hosts, refused=refused.append, **out)
     return doors

@@ -526,10 +526,11 @@ def _print_decided(console: Console, state: State, choice: str, answer: Doc, wai
 
 
 def _say_way_on(console: Console, state: State, answer: Doc, what: str = "Continue with") -> None:
-    if answer["hosted"]:
-        return
     if what == "Continue with" and is_for_caller(state):
-        console.say(f"The agent that drives it asks for its step: {way_on(console, state)}")
+        way = way_on(console, state)
+        console.say(f"Tell the agent that drives it to go on; it asks for its step: {way}")
+        return
+    if answer["hosted"]:
         return
     console.say(f"No process is running it. {what}: {console.command(f'resume {state.run}')}")
 
