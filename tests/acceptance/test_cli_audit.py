@@ -36,6 +36,10 @@ def test_a_run_taken_off_the_end_shows(folder):
     assert "is gone: the log ended at entry" in done.out
     (folder.path / ".leadhand" / "leadhand.db.anchors").unlink()
     done = folder.run("verify", "--all")
+    assert done.code == 1, done  # the last verification was of a longer log
+    assert "that commit is no longer as it was" in done.out
+    (folder.path / ".leadhand" / "leadhand.db.verified").unlink()
+    done = folder.run("verify", "--all")
     assert done.code == 0, done
     assert "not proven: that the log was not truncated" in done.err
     assert "there is no anchor" in done.err

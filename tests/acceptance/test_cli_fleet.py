@@ -567,8 +567,11 @@ def test_a_task_that_is_given_back_to_an_agent_goes_on_with_the_message(folder):
         assert given.code == 0, given
         folder.until(lambda: status(folder)["tasks"] == {"landed": 1}, "it to land")
         assert status(folder)["recovery"]["failed"] == 0
+        words = ("log", "-1", "--format=%B", "leadhand/main")
+        folder.until(
+            lambda: "Assisted-by: scripted" in run_git(folder.path / "shop", *words),
+            "the branch of results to hold it",
+        )
     hub = folder.path / ".leadhand" / "fleet" / "hub" / "hub.git"
-    landed = run_git(folder.path / "shop", "rev-parse", "leadhand/main")
-    assert "Assisted-by: scripted" in run_git(hub, "log", "-1", "--format=%B", landed)
     kept = run_git(hub, "for-each-ref", "--format=%(refname)", "refs/leadhand/task").splitlines()
     assert any(run_git(hub, "show", f"{ref}:slow.py") == "half by hand" for ref in kept)

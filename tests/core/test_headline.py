@@ -12,7 +12,7 @@ ENDED = {
     "cancel": "Cancelled after 16s by ann: enough; 0 of 3 steps succeeded; 1 step was not started.",
     "chain": "Succeeded after 3s: all 3 steps succeeded.",
     "iterative": "Succeeded after 3s (2s working, 1s waiting): 3 of 4 steps succeeded; "
-    "1 was left out; 1 was replaced after step a failed.",
+    "1 was left out; 1 earlier step was replaced after step a failed.",
     "rejection": "Rejected: ann rejected revision 1: not today.",
     "reroute": "Failed after 0s: step a (other) failed 2 times: it broke; 1 step was not started.",
     "review": "Succeeded after 20m (0s working, 20m waiting): both steps succeeded.",

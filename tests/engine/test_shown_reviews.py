@@ -337,4 +337,4 @@ def test_times_on_documents_are_iso(tmp_path: Path) -> None:
     assert told.waiting_for
     assert told.waiting_for[0].since == since
     with pytest.raises(Conflict, match=r"nothing|not the one that was shown"):
-        asyncio.run(lead.answer(outcome.run, "review-1", "approve", shown="0" * 12))
+        asyncio.run(lead.answer(outcome.run, "review-1", "approve", shown="0" * 64))

@@ -74,7 +74,7 @@ TOLD = {
     "limits": {"wave": 3},
     "repository": {"guides": [], "files": 0, "map": [], "history": []},
     "why": "start",
-    **{key: [] for key in ("matters", "tasks", "record", "answers")},
+    **{key: [] for key in ("matters", "tasks", "record", "past", "answers")},
     "notes": "",
 }
 
