@@ -121,7 +121,7 @@ def test_a_living_server_takes_mended_workers_in_and_runs_no_swapped_code(tmp_pa
         said = client.post(f"/runs/{run}/review/approve", json=form)
         assert said.status_code == 409, said.text
         form = {"digest": client.get(f"/runs/{run}/review").json()["binding"]}
-        assert form["hash"] != shown["binding"]
+        assert form["digest"] != shown["binding"]
         said = client.post(f"/runs/{run}/review/approve", json=form)
         assert said.status_code == 200, said.text
         doc = until(run, "succeeded", "failed")

@@ -72,6 +72,20 @@ async def test_the_checkout_is_exactly_the_commit(hub, slots, make):
         assert (await gate.check(sha)).ok
 
 
+async def test_tests_that_main_gained_since_are_not_lost(hub, slots, make):
+    """A change is judged by the main that it was made on; the train judges it on today's."""
+    test = "import unittest\nclass T(unittest.TestCase):\n    def test_it(self):\n        pass\n"
+    gate = make(commands=(("python3", "-m", "unittest"),))
+    assert await hub.advance(await commit(hub, slots, {"test_a.py": test}), hub.main())
+    change = await commit(hub, slots, {"x.py": "x = 1\n"})
+    assert await hub.advance(await commit(hub, slots, {"test_b.py": test}), hub.main())
+    verdict = await gate.check(change)
+    assert verdict.ok, verdict.log
+    assert verdict.tests == "1 test passed"
+    gone = await commit(hub, slots, {"test_b.py": ""})
+    assert (await gate.check(gone)).removed == ("test_b.T.test_it",)
+
+
 async def test_the_gates_own_files_are_those_of_main(tmp_path, user, hub, slots, make):
     """Changed, removed or added by a change: main's copy counts."""
     sha = await commit(hub, slots, {"gate.sh": "test ! -e bad\n", "ci/helper": "1\n"})

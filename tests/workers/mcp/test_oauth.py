@@ -208,7 +208,7 @@ async def test_a_file_that_others_may_read_is_not_used(trial, signed_in):
     signed_in.token_file.path.chmod(0o644)
     report = await called(signed_in)
     assert "others may read or write this sign-in. Fix: chmod 600" in report.error.message
-    assert trial.asked == []
+    assert "CALL tools/call" not in trial.asked  # the sign-in before may still have listened
 
 
 async def test_another_project_signs_in_by_itself(trial, signed_in, tmp_path):

@@ -347,10 +347,13 @@ class Gate:
     ) -> GateVerdict:
         """Return whether a commit passes the acceptance commands and the gate.
 
+        It is judged by the tests of the main that it was made on: what main gained since then is
+        not in it, and is tested when the merge queue puts both together.
+
         `waived` are tests of main that a person has waived, by name. None: main's tests do not
         count, as for commits of people.
         """
-        main = self._hub.main()
+        main = await self._hub.base_on_main(sha)
         tree, mains = await self._hub.tree(sha), await self._hub.tree(main)
         if waived is None or waived:
             return await self._checked(sha, tree, main, mains, acceptance, waived)

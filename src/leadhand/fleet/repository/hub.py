@@ -284,6 +284,11 @@ class Hub:
                 self._note(commit)
         return found == new
 
+    async def base_on_main(self, sha: str) -> str:
+        """Return the last commit of main that `sha` holds; main itself if they have none."""
+        said = await self.git("merge-base", self._main, _sha(sha), codes=(0, 1))
+        return said.text or self._main
+
     def landed(self, run: str, task: str) -> str | None:
         """Return the commit on main with the work of a task, or None."""
         found = self.landing(run, task)
