@@ -193,7 +193,7 @@ async def try_turn(
         return tried
     fleet = fleet_of(settings)
     if fleet.sandbox == "none":
-        return tried  # it would use the login of whoever runs it
+        return tried  # it would use the login of the account that runs this
     env = {**environ, **({coder.key: PLACEHOLDER} if coder.key else {})}
     trial = msgspec.structs.replace(
         coder, url=coder.url or "http://127.0.0.1"

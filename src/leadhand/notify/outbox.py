@@ -7,7 +7,7 @@ no signed link, since a message is made anew for each try: what is no longer ask
 Several servers may share the file. Each try begins with a claim, written under a lock: while a
 claim lasts, and once the message was sent, no other process sends it. A process that dies in the
 middle of a try leaves its claim behind; when that ends, another process sends the message again,
-with the same id, since nobody knows whether it had arrived.
+with the same id, since the first may not have arrived.
 """
 
 from __future__ import annotations

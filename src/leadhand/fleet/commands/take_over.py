@@ -52,7 +52,7 @@ def _git(folder: Path, *words: str, check: bool = True) -> str:
     return done.stdout.strip() if not done.returncode else ""
 
 
-@command("take", "leadhand fleet take query\nleadhand fleet take query --to ~/work/query")
+@command("take", "leadhand fleet take query\nleadhand fleet take query --to ../query")
 @click.argument("task")
 @click.option(
     "--to",

@@ -14,11 +14,11 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from leadhand.fleet.forge.closing import Closing
 from leadhand.fleet.forge.context import ForgeContext
 from leadhand.fleet.forge.conversation import Conversation
 from leadhand.fleet.forge.delivery import Delivery
 from leadhand.fleet.forge.intake import IssueIntake
+from leadhand.fleet.forge.issue_closure import IssueClosure
 from leadhand.fleet.forge.people import People
 from leadhand.fleet.forge.remote import HostRepository
 from leadhand.fleet.forge.rules import issue_of
@@ -99,7 +99,7 @@ class ForgeFlow:
         self.delivery = Delivery(context, self.following.look, self._plan)
         self.intake = IssueIntake(context, known, begin, planned=planned)
         self.conversation = Conversation(context)
-        self.closing = Closing(context, self.delivery)
+        self.closing = IssueClosure(context, self.delivery)
 
     @property
     def told(self) -> dict[str, str]:

@@ -785,7 +785,7 @@ def current_pull(found: Sequence[PullRequest]) -> PullRequest | None:
 def pull_of_key(found: Sequence[PullRequest], key: str, base: str) -> PullRequest | None:
     """Return the pull request to use in place of a new one, None if there is none.
 
-    Ours with this key, whatever became of it; else an open one into `base`, whoever opened it.
+    Ours with this key, whatever became of it; else an open one into `base`, by any author.
     """
     theirs = (each for each in found if each.state == "open" and each.base == base)
     return current_pull([each for each in found if each.key == key]) or next(theirs, None)

@@ -295,7 +295,7 @@ def check_key(key: str) -> str:
 
 
 def quoted(text: str) -> str:
-    """Return text of others as a quotation that mentions nobody: it would be our mention.
+    """Return text of others as a quotation without mentions: they would count as ours.
 
     Other programs obey mentions ("@bot merge") of an account that has our rights.
     """

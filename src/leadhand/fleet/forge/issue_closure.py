@@ -22,7 +22,7 @@ PASSED = frozenset({"passed", "neutral"})
 WORDS_CHARS = 4_000
 
 
-class Closing:
+class IssueClosure:
     """Closes issues whose runs have ended well, and says when one ended otherwise."""
 
     def __init__(self, context: ForgeContext, delivery: Delivery) -> None:
