@@ -102,11 +102,18 @@ def test_everything_that_can_be_clicked_is_reached_by_tab(pages, deploy):
         assert wanted <= seen, f"{place}: {sorted(wanted - seen)}"
 
 
-def test_the_first_tab_skips_to_the_content(pages, deploy):
-    """The skip link is the first stop, and goes where it says."""
-    page = pages(deploy.entry)
+SLOW_FRAMES = """const soon = requestAnimationFrame.bind(window);
+    window.requestAnimationFrame = (then) => setTimeout(() => soon(then), 700);"""
+
+
+@pytest.mark.parametrize("frames", ["", SLOW_FRAMES], ids=["quick", "slow-frames"])
+def test_the_first_tab_skips_to_the_content(pages, deploy, frames):
+    """The skip link is the first stop, and goes where it says, however late a frame is drawn."""
+    page = pages()
+    page.add_init_script(frames)
+    page.goto(deploy.entry)
     expect(page.get_by_role("heading", name="Overview", level=1)).to_be_visible()
-    page.evaluate("document.activeElement.blur()")
+    page.wait_for_timeout(1000 if frames else 0)
     page.keyboard.press("Tab")
     assert focused(page) == "Skip to the content"
     page.keyboard.press("Enter")

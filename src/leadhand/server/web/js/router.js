@@ -1,12 +1,14 @@
 // Which screen is open stands in the address after `#`: it can be kept, sent and gone back to.
 import { signal } from "./lib.js";
 
+const TOKEN = /^#token=/; // the address that `leadhand serve` prints: a sign-in, no screen
+
 /**
  * @param {string} hash as in `#/runs/7kq3/plan?step=a`
  * @returns {{path: string[], query: Record<string, string>}}
  */
 export function parse(hash) {
-  const [path, search = ""] = hash.replace(/^#\/?/, "").split("?", 2);
+  const [path, search = ""] = (TOKEN.test(hash) ? "" : hash).replace(/^#\/?/, "").split("?", 2);
   const parts = path.split("/").filter(Boolean).map(decoded);
   return { path: parts.length ? parts : ["overview"], query: Object.fromEntries(new URLSearchParams(search)) };
 }
@@ -30,7 +32,7 @@ export const route = signal(parse(globalThis.location?.hash ?? ""));
 
 export function listen() {
   addEventListener("hashchange", () => {
-    if (location.hash === "#main" || /^#token=/.test(location.hash)) return;
+    if (location.hash === "#main" || TOKEN.test(location.hash)) return;
     route.value = parse(location.hash);
   });
 }
