@@ -1,11 +1,14 @@
 """What is kept is for the account that hosts it, whatever the umask says."""
 
+import contextlib
 import os
+import sqlite3
 import stat
 from pathlib import Path
 
 import pytest
 
+from leadhand.errors import StoreError
 from leadhand.stores.permissions import open_to_others
 from leadhand.stores.sqlite.lock import HostLock
 from leadhand.stores.sqlite.store import SqliteStore
@@ -63,6 +66,24 @@ async def test_what_was_open_is_tightened(tmp_path):
     store = SqliteStore(mine / "runs.db")
     await store.close()
     assert (mode(mine), mode(mine / "runs.db")) == (0o755, 0o600)
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "text"])
+def test_a_foreign_file_is_refused_and_unchanged(tmp_path, kind):
+    """Its rights, and the mode of its journal, are its owner's choice."""
+    file = tmp_path / "other.db"
+    if kind == "text":
+        file.write_text("notes\n" * 1000)
+    else:
+        with contextlib.closing(sqlite3.connect(file)) as other:
+            other.execute("CREATE TABLE of_others (x)")
+            other.commit()
+    file.chmod(0o644)
+    before = file.read_bytes()
+    with pytest.raises(StoreError, match=r"not one of Leadhand's|not a database"):
+        SqliteStore(file)
+    assert (mode(file), file.read_bytes()) == (0o644, before)
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["other.db"]
 
 
 @pytest.mark.usefixtures("umask")

@@ -63,8 +63,8 @@ def recovery_words(strategy: str, worker: str) -> str:
 
 
 def by(author: str) -> str:
-    """Return the origin of a plan, for people: "from the plan file", "by ann"."""
-    planners = {"document": "from the plan file", "goal": "by the goal planner"}
+    """Return the origin of a plan, for people: "as given", "by ann"."""
+    planners = {"document": "as given", "goal": "by the goal planner"}
     return planners.get(author) or f"by {author}"
 
 

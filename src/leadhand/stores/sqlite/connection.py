@@ -62,7 +62,10 @@ class NotBegun(UsageError):
 
 
 def open_writer(path: Path, *, synchronous: str, busy_s: float) -> sqlite3.Connection:
-    """Open a connection that may write; create the file and its folder if missing."""
+    """Open a connection that may write; create the file and its folder if missing.
+
+    A file that is not one of Leadhand's is refused before anything of it is changed.
+    """
     _prepare_folder(path)
     refuse_network(path)
     try:
@@ -76,6 +79,8 @@ def open_writer(path: Path, *, synchronous: str, busy_s: float) -> sqlite3.Conne
         raise explain(error, path) from error
     try:
         connection.execute("PRAGMA trusted_schema = OFF")
+        sql.version(connection, path)
+        tighten_store(path)
         mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
         if mode != "wal":
             raise StoreError(f"{path}: SQLite cannot use a write-ahead log here ({mode}).")
@@ -205,7 +210,6 @@ def _prepare_folder(path: Path) -> None:
             raise refused
         if create_private(path):  # SQLite gives its write-ahead log the mode of the file
             sync_folder(path.parent)
-        tighten_store(path)
     except OSError as error:
         raise explain_os(error, path.parent) from error
 

@@ -175,7 +175,7 @@ export function strategy(name) {
   return name === "ask" ? "ask a person" : words(name);
 }
 
-const AUTHORS = { document: "plan file", goal: "goal planner", epic: "epic planner" };
+const AUTHORS = { document: "given plan", goal: "goal planner", epic: "epic planner" };
 
 /** The author of a revision; those that are no persons by what they are. */
 export function authorName(name) {
