@@ -5,6 +5,7 @@ import contextlib
 import errno
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,7 +24,7 @@ from leadhand.fleet.repository.git import (
     printable_name,
     trailers_of,
 )
-from leadhand.fleet.repository.hub import MAIN, Hub, ref_of
+from leadhand.fleet.repository.hub import MAIN, SEAL, SEAL_KEY, Hub, ref_of
 from leadhand.fleet.repository.user_repository import User
 from leadhand.fleet.workspace.slots import Slots
 from tests.fleet.places import commit_all, every_byte, files_of, make_repo, run_git, write
@@ -297,7 +298,56 @@ async def test_what_has_landed_is_found_by_its_trailers(tmp_path, user, hub, slo
     assert again.landed("r1", "t1") == sha
     assert again.landed("r1", "stolen") is None
     assert [commit.sha for commit in await again.commits()] == [sha]
-    assert (await again.commits())[0].trailers == TRAILERS
+    trailers = dict((await again.commits())[0].trailers)
+    assert trailers.pop(SEAL)
+    assert trailers == TRAILERS
+
+
+async def test_trailers_that_others_wrote_land_nothing(tmp_path, user, hub, slots):
+    """Made up, with a seal copied from another change, for another task, on other parents."""
+    head = await change(hub, slots, {"a.txt": "x\n"})
+    own = await hub.commit(await hub.tree(head), (hub.main(),), "Do", TRAILERS)
+    await hub.advance(own, hub.main())
+    (commit,) = await hub.commits()
+    seal = commit.trailers[SEAL]
+    forged = [
+        {**TRAILERS, "Leadhand-Task": "t2"},
+        {**TRAILERS, "Leadhand-Task": "t2", SEAL: "0" * 32},
+        {**TRAILERS, "Leadhand-Task": "t2", SEAL: seal},
+        {**TRAILERS, "Leadhand-Attempt": "9", SEAL: seal},
+        {**TRAILERS, SEAL: seal},
+    ]
+    for trailers in forged:
+        text = message_of("I did it", trailers)
+        tree = await hub.tree(hub.main())
+        said = await hub.git("commit-tree", tree, "-p", hub.main(), stdin=text.encode())
+        assert await hub.advance(said.text, hub.main())
+        assert hub.landed("r1", "t2") is None
+        assert hub.landing("r1", "t1").sha == own
+    hub.close()
+    async with await Hub.open(tmp_path / "fleet", user) as again:
+        assert again.landed("r1", "t2") is None
+        assert again.landing("r1", "t1").sha == own
+    assert (tmp_path / "fleet" / SEAL_KEY).stat().st_mode & 0o077 == 0
+    looking = await Hub.look(tmp_path / "fleet")
+    assert looking.landed("r1", "t1") == own
+
+
+async def test_a_lost_repository_is_found_in_the_published_history(tmp_path, user, hub, slots):
+    """The key outlives the hub's repository; without the key nothing is believed."""
+    head = await change(hub, slots, {"a.txt": "x\n"})
+    own = await hub.commit(await hub.tree(head), (hub.main(),), "Do", TRAILERS)
+    await hub.advance(own, hub.main())
+    run_git(user, "fetch", "-q", str(hub.git.folder), "main")
+    run_git(user, "reset", "-q", "--hard", "FETCH_HEAD")
+    hub.close()
+    shutil.rmtree(hub.git.folder)
+    async with await Hub.open(tmp_path / "fleet", user) as again:
+        assert again.landed("r1", "t1") == own
+    shutil.rmtree(hub.git.folder)
+    (tmp_path / "fleet" / SEAL_KEY).unlink()
+    async with await Hub.open(tmp_path / "fleet", user) as again:
+        assert again.landed("r1", "t1") is None
     again.close()
 
 

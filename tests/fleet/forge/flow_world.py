@@ -1,9 +1,9 @@
-"""A team on a stand-in of GitHub, with a fleet beside it: an issue, its CI, a reviewer.
+"""A team on a stand-in of GitHub or GitLab, with a fleet beside it: an issue, its CI, a reviewer.
 
 CI wants a blue module and says so; the reviewer wants navy. The agent does what it is told, and
 nothing it is not told: it learns of blue from the log of a red check, of navy from a review.
 
-    python -m tests.fleet.forge.flow_world FOLDER URL    a fleet in a process of its own
+    python -m tests.fleet.forge.flow_world FOLDER URL KIND    a fleet in a process of its own
 """
 
 import asyncio
@@ -16,12 +16,15 @@ from leadhand.core.policy import Policy
 from leadhand.fleet.agents.template import TemplateCoder
 from leadhand.fleet.context import AttemptLimits
 from leadhand.fleet.forge.github import GitHub
+from leadhand.fleet.forge.gitlab import GitLab
 from leadhand.fleet.forge.http import Pace, TokenCredential
 from leadhand.fleet.forge.rules import ForgeRules, ForgeSetup
 from leadhand.fleet.gate.gate import GateRules
 from leadhand.fleet.service import Fleet, FleetConfig
+from tests.fleet.forge.standin import gitlab as gitlab_standin
 from tests.fleet.forge.standin.git_host import BareGit
 from tests.fleet.forge.standin.github import TOKEN, GitHubStandIn
+from tests.fleet.forge.standin.gitlab import GitLabStandIn
 from tests.fleet.places import make_repo
 
 LABEL = "leadhand"
@@ -45,57 +48,110 @@ GATE = "import pathlib, runpy; [runpy.run_path(str(p)) for p in pathlib.Path('sr
 
 
 class Team:
-    """People and CI on the host; `act` does what is due."""
+    """People and CI on a stand-in of GitHub; `act` does what is due."""
+
+    kind = "github"
+    looks_before = 0
+    """How often the fleet must have asked for reviews of a good head before it is approved."""
 
     def __init__(self, folder, *, asks=True, merges=False):
         make_repo(folder / "user", {"src/b.py": "B = 1\n", "README.md": "A shop.\n"})
         self.git = BareGit(folder / "host.git", folder / "user")
-        self.host = GitHubStandIn(self.git)
+        self.host = self.make_host()
         self.host.late = 0
-        self.host.access |= {"ann": "write", "rev": "maintain", "eve": "read"}
         self.asks, self.merges, self.asked, self.approved = asks, merges, "", set()
-        self.tested = set()
+        self.tested, self.since = set(), {}
+
+    def make_host(self):
+        host = GitHubStandIn(self.git)
+        host.access |= {"ann": "write", "rev": "maintain", "eve": "read"}
+        return host
 
     def colour(self, commit):
         return self.git.git("show", f"{commit}:src/colour.py").partition("'")[2].rstrip("'\n ")
 
     def act(self):
         """Test what is new, review what is green, merge what is approved."""
-        host = self.host
-        with host.lock:
+        with self.host.lock:
             main = self.git.head("main")
-            for number, pull in host.pulls.items():
-                if pull["state"] != "open":
-                    continue
-                head = host._head(number)
-                if self.git.is_merged(head, "main"):  # GitHub notices a push that merges it
-                    pull |= {"state": "closed", "merged_at": host.time(), "merge_commit_sha": main}
+            for number, head in self.open_pulls():
+                if self.git.is_merged(head, "main"):  # the host notices a push that merges it
+                    self.pushed_to_main(number, main)
                     continue
                 self._test(head)
                 colour = self.colour(head)
                 if colour == "blue" and self.asks and not self.asked:
                     self.asked = head
-                    remark = ("src/colour.py", 1, "Make it navy, please.")
-                    host.review(number, "CHANGES_REQUESTED", "Nearly.", "rev", (remark,))
+                    self.ask(number, "src/colour.py", 1, "Make it navy, please.")
                 wanted = "navy" if self.asks else "blue"
-                if colour == wanted and head not in self.approved:
+                if colour == wanted and head not in self.approved and self._looked(head):
                     self.approved.add(head)
-                    host.review(number, "APPROVED", "Good.", "rev")
+                    self.approve(number)
                 if self.merges and head in self.approved:
-                    host._merge(number, "squash", pull["title"])
-            if host.queue:
-                host.merge_from_queue()
+                    self.merge(number)
+            self.serve_queue()
             if main not in self.tested:
                 self.tested.add(main)
-                host.set_check(main, "ci", "success")
+                self.set_check(main, red=False)
+
+    def _looked(self, head):
+        """Return whether the fleet asked for reviews often enough since this head was seen."""
+        asked = sum(path.endswith(self.reviews_path) for _, path, _ in self.host.log)
+        return asked - self.since.setdefault(head, asked) >= self.looks_before
 
     def _test(self, head):
         if head not in self.tested:
             self.tested.add(head)
             colour = self.colour(head)
             red = colour not in ("blue", "navy")
-            log = f"AssertionError: expected blue, got {colour}\n" if red else ""
-            self.host.set_check(head, "ci", "failure" if red else "success", log)
+            self.set_check(head, red=red, log=f"AssertionError: expected blue, got {colour}\n")
+
+    # --- the host ---
+
+    reviews_path = "/reviews"
+
+    def open_pulls(self):
+        """Return number and head of each open pull request."""
+        found = [number for number, each in self.host.pulls.items() if each["state"] == "open"]
+        return [(number, self.host._head(number)) for number in found]
+
+    def pushed_to_main(self, number, main):
+        made = {"state": "closed", "merged_at": self.host.time(), "merge_commit_sha": main}
+        self.host.pulls[number] |= made
+
+    def set_check(self, commit, *, red, log=""):
+        self.host.set_check(commit, "ci", "failure" if red else "success", log if red else "")
+
+    def ask(self, number, path, line, words):
+        self.host.review(number, "CHANGES_REQUESTED", "Nearly.", "rev", ((path, line, words),))
+
+    def approve(self, number):
+        self.host.review(number, "APPROVED", "Good.", "rev")
+
+    def merge(self, number):
+        self.host._merge(number, "squash", self.host.pulls[number]["title"])
+
+    def serve_queue(self):
+        if self.host.queue:
+            self.host.merge_from_queue()
+
+    def is_open(self, number):
+        return self.host.issues[number]["state"] == "open"
+
+    def said(self, number=1):
+        """Return the comments on an issue."""
+        rows = list(self.host.comments.values())
+        return [each["body"] for each in rows if each["number"] == number]
+
+    def pulls(self):
+        """Return each pull request: whether it is merged, and its title and text."""
+        return [
+            {"merged": bool(each["merged_at"]), "title": each["title"], "body": each["body"]}
+            for each in self.host.pulls.values()
+        ]
+
+    def replies(self):
+        return [each["body"] for each in self.host.remarks.values() if "Reworked" in each["body"]]
 
     async def acting(self):
         while True:
@@ -106,29 +162,116 @@ class Team:
 
     def is_done(self, number=1):
         """Return whether the issue is closed, with its evidence."""
-        said = [each for each in list(self.host.comments.values()) if each["number"] == number]
-        return any("Done: main is green" in each["body"] for each in said)
+        return any("Done: main is green" in each for each in self.said(number))
 
     def judge(self, number=1):
         """Check the laws: one pull request, one merge, one close, nothing said twice."""
-        host = self.host
-        assert len(set(host.made)) == len(host.made), f"made twice: {host.made}"
-        assert host.issues[number]["state"] == "closed"
-        assert len(host.pulls) == 1
-        (pull,) = host.pulls.values()
-        assert pull["merged_at"], "merged"
+        made = self.host.made
+        assert len(set(made)) == len(made), f"made twice: {made}"
+        assert not self.is_open(number)
+        (pull,) = self.pulls()
+        assert pull["merged"]
         landed = self.git.git("log", "--format=%s", "--first-parent", "main").splitlines()
         assert len(landed) == 2, f"merged once: {landed}"
         wanted = "navy" if self.asks else "blue"
         assert self.colour("main") == wanted
-        said = [each["body"] for each in host.comments.values() if each["number"] == number]
+        said = self.said(number)
         assert sum("works on this issue" in each for each in said) == 1
         assert sum("Done: main is green" in each for each in said) == 1
-        assert not [each for each in host.pulls if each in host.issues]
 
 
-def flow_fleet(folder, url, *, rules=None, clock=None, **more):
-    """A fleet on the stand-in; call it again to open it again."""
+class GitLabTeam(Team):
+    """The same people on a stand-in of GitLab; a change is asked for by an open thread.
+
+    One of them approves the first version, whatever it is: GitLab keeps that approval.
+    """
+
+    kind = "gitlab"
+    reviews_path = "/approvals"
+    looks_before = 3
+
+    def make_host(self):
+        host = GitLabStandIn(self.git)
+        host.members |= {"ann": 30, "rev": 40, "hasty": 30, "eve": 10}
+        for name in host.members:
+            host.person(name)
+        host.only_resolved = True
+        return host
+
+    def open_pulls(self):
+        found = [
+            (number, self.host._shown(kind, number)["sha"])
+            for (kind, number), each in self.host.items.items()
+            if kind == "merge_requests" and each["state"] == "opened"
+        ]
+        for number, _head in found:
+            if "hasty" not in self.host.approved.get(number, {}):
+                self.host.approve(number, "hasty")
+        return found
+
+    def pushed_to_main(self, number, main):
+        made = {"state": "merged", "merge_commit_sha": main}
+        self.host.items["merge_requests", number] |= made
+
+    def set_check(self, commit, *, red, log=""):
+        self.host.set_status(commit, "ci", "failed" if red else "success", log if red else "")
+
+    def ask(self, number, path, line, words):
+        self.thread = self.host.remark(number, path, line, words, "rev")
+
+    def approve(self, number):
+        if self.asked:
+            self.host.resolve(number, self.thread)
+        self.host.approve(number, "rev")
+
+    def merge(self, number):
+        self.host.merge(number, self.host.items["merge_requests", number]["title"], "squash")
+
+    def serve_queue(self):
+        return
+
+    def is_open(self, number):
+        return self.host.items["issues", number]["state"] == "opened"
+
+    def said(self, number=1):
+        notes = list(self.host.notes.get(("issues", number), ()))
+        return [each["body"] for each in notes if not each["system"]]
+
+    def pulls(self):
+        return [
+            {
+                "merged": each["state"] == "merged",
+                "title": each["title"],
+                "body": each["description"],
+            }
+            for (kind, _number), each in self.host.items.items()
+            if kind == "merge_requests"
+        ]
+
+    def replies(self):
+        threads = [each for rows in self.host.threads.values() for each in rows]
+        notes = [note["body"] for each in threads for note in each["notes"]]
+        return [each for each in notes if "Reworked" in each]
+
+    def judge(self, number=1):
+        super().judge(number)
+        assert self.approved, "merged on the approval of an earlier version"
+
+
+TEAMS = {"github": Team, "gitlab": GitLabTeam}
+
+
+def connected(kind, url, pace):
+    """Return a client for a stand-in."""
+    if kind == "gitlab":
+        signed = TokenCredential(lambda: gitlab_standin.TOKEN, "private-token")
+        return GitLab(gitlab_standin.PROJECT, signed, api=url, pace=pace)
+    signed = TokenCredential(lambda: TOKEN, "authorization", "Bearer {}")
+    return GitHub("acme/shop", signed, api=url, pace=pace, log_hosts=("localhost",))
+
+
+def flow_fleet(folder, url, *, kind="github", rules=None, clock=None, **more):
+    """A fleet on a stand-in; call it again to open it again."""
     agent, log = folder / "agent.py", folder / "agents.jsonl"
     agent.write_text(AGENT)
     words = ["{task}", "{attempt}", "{brief_file}", "{session}", str(log)]
@@ -141,8 +284,7 @@ def flow_fleet(folder, url, *, rules=None, clock=None, **more):
     def connect():
         times = {"pause_s": 0.02, "pause_max_s": 0.1, "settle_s": 0.02, "write_pause_s": 0.0}
         pace = Pace(**times, **({"now": clock.now, "sleep": clock.sleep} if clock else {}))
-        signed = TokenCredential(lambda: TOKEN, "authorization", "Bearer {}")
-        return GitHub("acme/shop", signed, api=url, pace=pace, log_hosts=("localhost",))
+        return connected(kind, url, pace)
 
     given = {"checks": ("ci",), "merge": "host", "look_s": 0.1, "writes": ("src/**",)}
     config = {
@@ -165,7 +307,7 @@ def agents(folder):
     return [json.loads(each) for each in place.read_text().splitlines()] if place.exists() else []
 
 
-async def until(condition, fleet=None, time_s=90.0):
+async def until(condition, fleet=None, time_s=240.0):
     """Wait until a condition holds."""
     end = time.monotonic() + time_s
     while not condition():
@@ -175,12 +317,12 @@ async def until(condition, fleet=None, time_s=90.0):
         await asyncio.sleep(0.05)
 
 
-async def serve(folder, url):
+async def serve(folder, url, kind):
     """Work until somebody ends the process."""
-    async with flow_fleet(folder, url):
+    async with flow_fleet(folder, url, kind=kind):
         (folder / "open").touch()
         await asyncio.Event().wait()
 
 
 if __name__ == "__main__":
-    asyncio.run(serve(Path(sys.argv[1]), sys.argv[2]))
+    asyncio.run(serve(Path(sys.argv[1]), *sys.argv[2:]))

@@ -1,7 +1,8 @@
 """Kill a fleet at points of the flow, start it again, and judge what the host shows.
 
-    python -m tests.fleet.forge.kills            all 30 points
-    python -m tests.fleet.forge.kills 3 17       these
+    python -m tests.fleet.forge.kills                 all 30 points on GitHub
+    python -m tests.fleet.forge.kills gitlab          the same on GitLab
+    python -m tests.fleet.forge.kills gitlab 3 17     these
 
 A point is a request to the host: the fleet is killed (SIGKILL) when the host has done what was
 asked, and before the answer leaves. So the fleet never knows that it happened.
@@ -17,7 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.fleet.forge.flow_world import LABEL, Team, agents
+from tests.fleet.forge.flow_world import LABEL, TEAMS, agents
 
 POINTS = 30
 WRITES = 11
@@ -53,9 +54,9 @@ def points():
     ]
 
 
-def start(folder, url):
+def start(folder, url, kind):
     """A fleet in a process group of its own, so that nothing of it outlives it."""
-    words = [sys.executable, "-m", "tests.fleet.forge.flow_world", str(folder), url]
+    words = [sys.executable, "-m", "tests.fleet.forge.flow_world", str(folder), url, kind]
     with (folder / "fleet.log").open("ab") as log:
         return subprocess.Popen(words, stdout=log, stderr=log, start_new_session=True)
 
@@ -66,21 +67,21 @@ def end(process):
     process.wait()
 
 
-async def killed_at(folder, point):
+async def killed_at(folder, point, kind="github"):
     """Play the flow with one kill; return where it was and how many agents worked."""
-    team, killer = Team(folder), Killer(point)
+    team, killer = TEAMS[kind](folder), Killer(point)
     with team.host.serving():
         number = team.host.add_issue("Add a colour", "The shop needs a colour.", "ann")
         team.host.label_issue(number, LABEL, "ann")
         team.host.on_handled = killer
-        killer.process = process = start(folder, team.host.url)
+        killer.process = process = start(folder, team.host.url, kind)
         deadline = time.monotonic() + TIME_S
         try:
             while not team.is_done(number):
                 team.act()
                 if process.poll() is not None:
                     end(process)
-                    process = start(folder, team.host.url)
+                    process = start(folder, team.host.url, kind)
                 if time.monotonic() > deadline:
                     log = (folder / "fleet.log").read_text()[-3000:]
                     log += (folder / "fleet" / "journal.jsonl").read_text()[-2000:]
@@ -98,12 +99,15 @@ async def killed_at(folder, point):
 
 def main():
     """Play the points, and print one line for each."""
-    chosen = [points()[int(each)] for each in sys.argv[1:]] or points()
+    kind, *named = (
+        sys.argv[1:] if sys.argv[1:2] and sys.argv[1] in TEAMS else ["github", *sys.argv[1:]]
+    )
+    chosen = [points()[int(each)] for each in named] or points()
     failed = 0
     for point in chosen:
         with tempfile.TemporaryDirectory(prefix="kills-") as folder:
             try:
-                where, count = asyncio.run(killed_at(Path(folder), point))
+                where, count = asyncio.run(killed_at(Path(folder), point, kind))
                 print(f"{point:>5}  ok      {count} agents  {where}", flush=True)
             except AssertionError as error:
                 failed += 1

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from leadhand.fleet.forge.errors import ForgeConflict, ForgeNotFound
 from leadhand.fleet.forge.port import (
     AccessLevel,
+    Act,
     Capability,
     Check,
     GitAccess,
@@ -58,7 +59,8 @@ class MemoryForge:
         self.replies: dict[str, list[IssueComment]] = {}
         self.queue: list[int] = []
         self.access: dict[str, AccessLevel] = {US: "write"}
-        self.actors: dict[tuple[int, str], str] = {}
+        self.actors: dict[tuple[int, str], Act] = {}
+        self.edits_of: dict[int, list[Act]] = {}
         self.branches: dict[str, str] = {}
         self.trouble: Callable[[str, Moment], None] = lambda _method, _moment: None
         self.writes: list[str] = []
@@ -81,7 +83,7 @@ class MemoryForge:
 
     def label_issue(self, number: int, label: str, by: str = "ann") -> None:
         old = self.issue_of[number]
-        self.actors[number, label] = by
+        self.actors[number, label] = Act(by=by, at=self.now())
         self._set_issue(replace(old, labels=(*old.labels, label)))
 
     def say(self, number: int, body: str, author: str = "ann", on: Place = "issue") -> IssueComment:
@@ -130,8 +132,11 @@ class MemoryForge:
             raise ForgeNotFound(self.name, "read an issue", f"there is no issue {number}")
         return self.issue_of[number]
 
-    async def actor_of(self, number: int, *, label: str = "", assignee: str = "") -> str:
-        return self.actors.get((number, label or assignee), "")
+    async def given(self, number: int, *, label: str = "", assignee: str = "") -> Act:
+        return self.actors.get((number, label or assignee), Act())
+
+    async def edits(self, number: int) -> tuple[Act, ...]:
+        return tuple(self.edits_of.get(number, ()))
 
     async def comments(
         self, number: int, *, on: Place = "issue", since: str = ""

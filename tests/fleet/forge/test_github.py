@@ -25,7 +25,7 @@ from leadhand.fleet.forge.errors import (
 )
 from leadhand.fleet.forge.github import AppCredential, GitHub
 from leadhand.fleet.forge.http import Pace, TokenCredential, checked_api, checked_token
-from leadhand.fleet.forge.port import LOG_MAX, TEXT_MAX, Forge, with_marker
+from leadhand.fleet.forge.port import LOG_MAX, TEXT_MAX, Act, Forge, with_marker
 from tests.fleet.forge.standin.git_host import BareGit, MemoryGit
 from tests.fleet.forge.standin.github import OWNER, REPO, TOKEN, US, GitHubStandIn
 from tests.fleet.forge.standin.server import Faults, Stop, VirtualTime
@@ -74,10 +74,16 @@ async def test_issues_come_by_label_assignee_and_time(host, forge, clock):
     assert (found.number, found.body, found.author) == (wanted, "", "ann")
     assert found.labels == ("leadhand",)
     assert found.assignees == (US,)
-    assert await forge.actor_of(wanted, label="leadhand") == "mia"
-    assert await forge.actor_of(wanted, assignee=US) == "bo"
-    assert await forge.actor_of(wanted, label="Leadhand") == "mia"  # one label to GitHub
-    assert await forge.actor_of(plain, label="leadhand") == ""
+    assert (await forge.given(wanted, label="leadhand")).by == "mia"
+    assert (await forge.given(wanted, assignee=US)).by == "bo"
+    assert (await forge.given(wanted, label="Leadhand")).by == "mia"  # one label to GitHub
+    assert await forge.given(plain, label="leadhand") == Act()
+    assert await forge.edits(plain) == ()
+    host.edit_issue(plain, "eve", title="Other")
+    await clock.sleep(5)
+    host.edit_issue(plain, "mia", body="Other")
+    host.edited[plain]["editor"] = None
+    assert [each.by for each in await forge.edits(plain)] == ["eve", ""]
     await clock.sleep(100)
     seen, before = found.updated_at, host.time()
     await forge.close_issue(wanted, "done", "c1")

@@ -56,8 +56,8 @@ async def test_issues_their_actors_and_permissions(host, forge):
     assert (found.number, found.state, found.labels) == (wanted, "open", ("leadhand",))
     assert found.updated_at.endswith("Z")
     assert "." not in found.updated_at
-    assert await forge.actor_of(wanted, label="leadhand") == "mia"
-    assert await forge.actor_of(wanted, assignee=US) == "bo"
+    assert (await forge.given(wanted, label="leadhand")).by == "mia"
+    assert (await forge.given(wanted, assignee=US)).by == "bo"
     host.members |= {"mia": 40, "tom": 20}
     for name in ("mia", "tom", "eve"):
         host.person(name)
@@ -118,10 +118,10 @@ async def test_a_merge_request_from_its_beginning_to_its_end(host, forge):
     assert await forge.check_log(found["test"]) == "Traceback"
     thread = host.remark(pull.number, "a.py", 7, "why?")
     host.reviewers[pull.number] = {"rev": "requested_changes", "quiet": "unreviewed"}
-    host.approved[pull.number] = ["mia"]
+    host.approve(pull.number, "mia")
     approved, wanted = await forge.reviews(pull.number)
-    assert (approved.author, approved.verdict) == ("mia", "approved")
-    assert (wanted.author, wanted.verdict, wanted.commit) == ("rev", "changes_requested", pull.head)
+    assert (approved.author, approved.verdict, approved.commit) == ("mia", "approved", pull.head)
+    assert (wanted.author, wanted.verdict) == ("rev", "changes_requested")
     (remark,) = wanted.comments
     assert (remark.path, remark.line, remark.body) == ("a.py", 7, "why?")
     for _ in range(2):
@@ -151,6 +151,49 @@ async def test_a_merge_request_of_a_fork_is_not_taken_for_ours(host, forge):
     assert await forge.pull_of("leadhand/x") is None
     ours = await forge.open_pull("leadhand/x", "main", "Ours", "B", "p1")
     assert (ours.number != theirs, ours.title) == (True, "Ours")
+
+
+@pytest.mark.parametrize("times", [True, False])
+async def test_an_approval_is_for_the_version_that_was_there(host, forge, times):
+    """GitLab keeps approvals after a push; by its times or by its notes, old ones do not count."""
+    host.times_of_approvals = times
+    host.git.push("leadhand/x")
+    pull = await forge.open_pull("leadhand/x", "main", "T", "B", "p")
+    host.approve(pull.number)
+    host.say(pull.number, "approved this merge request", "eve", "merge_requests")
+    (review,) = await forge.reviews(pull.number)
+    assert (review.verdict, review.commit) == ("approved", pull.head)
+    new = host.git.push("leadhand/x")
+    (review,) = await forge.reviews(pull.number)
+    assert (review.verdict, review.commit) == ("approved", pull.head)
+    host.approve(pull.number)
+    (review,) = await forge.reviews(pull.number)
+    assert (review.verdict, review.commit) == ("approved", new)
+    host.notes["merge_requests", pull.number].clear()  # when it was given is not known then
+    (review,) = await forge.reviews(pull.number)
+    assert review.commit == (new if times else "")
+
+
+async def test_an_open_thread_asks_for_a_change(host, forge):
+    """Until it is resolved, or its author approves the version of now; not if approved before."""
+    host.git.push("leadhand/x")
+    pull = await forge.open_pull("leadhand/x", "main", "T", "B", "p")
+
+    async def verdict():
+        return [each.verdict for each in await forge.reviews(pull.number)]
+
+    host.approve(pull.number)
+    host.git.push("leadhand/x")
+    thread = host.remark(pull.number, "a.py", 7, "why?")
+    assert await verdict() == ["changes_requested"]
+    host.approve(pull.number)
+    assert await verdict() == ["approved"]
+    host.git.push("leadhand/x")
+    assert await verdict() == ["changes_requested"]
+    host.resolve(pull.number, thread)
+    assert await verdict() == ["approved"]
+    host.reviewers[pull.number] = {"rev": "requested_changes"}
+    assert await verdict() == ["changes_requested"]
 
 
 async def test_a_merge_that_is_refused_says_why(host, forge):
@@ -238,7 +281,7 @@ async def test_plain_git_says_what_it_does_not_have():
     remark = ReviewComment(id="1", pull=1, path="a", body="b")
     for asked in (
         forge.account(), forge.permission("a"), forge.issues(), forge.issue(1),
-        forge.actor_of(1), forge.comments(1), forge.comment(1, "b", "k"),
+        forge.given(1), forge.edits(1), forge.comments(1), forge.comment(1, "b", "k"),
         forge.close_issue(1, "b", "k"), forge.pull(1), forge.pull_of("b"),
         forge.open_pull("b", "m", "t", "b", "k"), forge.checks("c"),
         forge.check_log(Check(name="n", status="passed")), forge.reviews(1),

@@ -5,8 +5,9 @@ A question has a code of its own, and an answer names it:
     /answer q3f9a1c2 retry Use the blue one.
 
 So an answer belongs to one question, and is used once: an answered question is no longer open.
-Only people who may start work are heard. What needs an approval (plans, protected files, held
-steps) is not answered by a comment: a comment has no signature and shows no diff.
+Only people who may start work are heard, and not by a comment that was edited. What needs an
+approval (plans, protected files, held steps) is not answered by a comment: a comment has no
+signature and shows no diff.
 """
 
 from __future__ import annotations
@@ -106,6 +107,9 @@ class Conversation:
                 continue
             if not await self._people.may(comment.author):
                 self._ignore(comment, "its author may not answer")
+                continue
+            if comment.is_edited:  # another account may have changed it
+                self._ignore(comment, "it was edited; answer by a new comment")
                 continue
             if await self._answer(run, question, comment, found[2]):
                 codes.pop(found[1])

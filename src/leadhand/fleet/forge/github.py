@@ -36,7 +36,9 @@ from leadhand.fleet.forge.http import (
 from leadhand.fleet.forge.port import (
     ACCESS,
     LOG_MAX,
+    UNKNOWN_TIME,
     AccessLevel,
+    Act,
     Capability,
     Check,
     CheckStatus,
@@ -106,6 +108,9 @@ MERGE_STATES: dict[str, tuple[ConflictReason, str]] = {
     "behind": ("behind", "its branch must be brought up to its base first"),
     "draft": ("draft", "it is a draft"),
 }
+EDIT_QUERY = """query($owner: String!, $name: String!, $number: Int!) {
+  repository(owner: $owner, name: $name) { issue(number: $number) {
+    lastEditedAt editor { login } } } }"""
 QUEUE_QUERY = """query($owner: String!, $name: String!, $number: Int!) {
   repository(owner: $owner, name: $name) { pullRequest(number: $number) {
     id headRefOid mergeQueueEntry { position state } } } }"""
@@ -137,6 +142,7 @@ class _Issue(msgspec.Struct):
     assignees: list[_User] | None = None
     state: IssueState = "open"
     html_url: str | None = ""
+    created_at: str | None = ""
     updated_at: str | None = ""
     pull_request: Any = None
 
@@ -227,6 +233,7 @@ class _Event(msgspec.Struct):
     assigner: _User | None = None
     assignee: _User | None = None
     label: _Label | None = None
+    created_at: str | None = ""
 
 
 class _Annotation(msgspec.Struct):
@@ -469,22 +476,42 @@ class GitHub:
         data = await self._http.read(f"{self._repo}/issues/{number}", what, needs="issues: read")
         return _issue(self._http.convert(data, _Issue, what))
 
-    async def actor_of(self, number: int, *, label: str = "", assignee: str = "") -> str:
-        """Return the account that gave the issue its label or its assignee last."""
+    async def _events(self, number: int) -> tuple[list[_Event], bool]:
         what = f"read the events of issue {number}"
         path = f"{self._repo}/issues/{number}/events"
         rows, cut = await self._http.pages(path, what, needs="issues: read")
-        found = ""
-        for event in (self._http.convert(row, _Event, what) for row in rows):
+        return [self._http.convert(row, _Event, what) for row in rows], cut
+
+    async def given(self, number: int, *, label: str = "", assignee: str = "") -> Act:
+        """Return which account gave the issue its label or its assignee last, and when."""
+        events, cut = await self._events(number)
+        found = Act()
+        for event in events:
             named = (event.label.name or "") if event.label else ""
             who = event.assignee.login if event.assignee else ""
             # GitHub's names of labels and accounts are the same in any case.
             if event.event == "labeled" and label and named.lower() == label.lower():
-                found = event.actor.login if event.actor else ""
+                found = _act(event.actor, event.created_at)
             elif event.event == "assigned" and assignee and who.lower() == assignee.lower():
-                by = event.assigner or event.actor
-                found = by.login if by else ""
-        return "" if cut else found
+                found = _act(event.assigner or event.actor, event.created_at)
+        return Act() if cut else found
+
+    async def edits(self, number: int) -> tuple[Act, ...]:
+        """Return the changes of the title, and the last one of the text (by GraphQL)."""
+        what = f"read the changes of issue {number}"
+        events, cut = await self._events(number)
+        found = [_act(each.actor, each.created_at) for each in events if each.event == "renamed"]
+        given = {"owner": self._owner, "name": self._short, "number": number}
+        data = await self._query(EDIT_QUERY, given, what)
+        issue = (data.get("repository") or {}).get("issue")
+        if not isinstance(issue, dict):
+            raise ForgeNotFound(self.name, what, "there is no such issue")
+        if at := issue.get("lastEditedAt"):
+            login = (issue.get("editor") or {}).get("login") or ""
+            found.append(Act(by=clean_text(str(login), 200), at=utc_time(str(at))))
+        if cut:  # a change of the title may be among the rest
+            found.append(Act(at=UNKNOWN_TIME))
+        return tuple(sorted(found, key=lambda each: each.at))
 
     async def comments(
         self, number: int, *, on: Place = "issue", since: str = ""
@@ -706,14 +733,17 @@ class GitHub:
 
     async def _queue_state(self, number: int, what: str) -> dict[str, Any]:
         given = {"owner": self._owner, "name": self._short, "number": number}
-        try:
-            data = await self._graphql(QUEUE_QUERY, given, what)
-        except AnswerLost:  # a query writes nothing
-            raise self._http.transient(what, "it did not answer") from None
+        data = await self._query(QUEUE_QUERY, given, what)
         pull = (data.get("repository") or {}).get("pullRequest")
         if not isinstance(pull, dict):
             raise ForgeNotFound(self.name, what, "there is no such pull request")
         return pull
+
+    async def _query(self, query: str, given: Mapping[str, Any], what: str) -> dict[str, Any]:
+        try:
+            return await self._graphql(query, given, what)
+        except AnswerLost:  # a query writes nothing
+            raise self._http.transient(what, "it did not answer") from None
 
     async def _graphql(self, query: str, given: Mapping[str, Any], what: str) -> dict[str, Any]:
         path = self._http.api.removesuffix("/v3") + "/graphql"
@@ -887,6 +917,10 @@ def _login(user: _User | None) -> str:
     return clean_text(user.login, 200) if user is not None else "ghost"
 
 
+def _act(user: _User | None, at: str | None) -> Act:
+    return Act(by=clean_text(user.login, 200) if user is not None else "", at=utc_time(at))
+
+
 def _issue(each: _Issue) -> Issue:
     labels = (label if isinstance(label, str) else label.name or "" for label in each.labels)
     return Issue(
@@ -899,6 +933,7 @@ def _issue(each: _Issue) -> Issue:
         assignees=tuple(_login(user) for user in each.assignees or ()),
         state=each.state,
         url=each.html_url or "",
+        created_at=utc_time(each.created_at),
         updated_at=utc_time(each.updated_at),
     )
 

@@ -2,12 +2,14 @@
 
 A pull request is a merge request; issues and merge requests have numbers and notes of their own. A
 check is a job of a pipeline or a status of another system. A review is what one account said of a
-merge request: its approval or request for changes, and its open threads. Of merge methods only
-squashing can be chosen; the rest is a setting of the project.
+merge request: its approval or request for changes, and its open threads, which ask for a change
+until they are resolved. An approval is for the commit that was there when it was given. Of merge
+methods only squashing can be chosen; the rest is a setting of the project.
 """
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote
 
@@ -30,7 +32,9 @@ from leadhand.fleet.forge.http import (
     worst_by_name,
 )
 from leadhand.fleet.forge.port import (
+    UNKNOWN_TIME,
     AccessLevel,
+    Act,
     Capability,
     Check,
     CheckStatus,
@@ -100,10 +104,14 @@ MERGE_STATES: dict[str, tuple[ConflictReason, str]] = {
 }
 """By `detailed_merge_status`; every other word but `mergeable` is something that is missing."""
 VERDICTS: dict[str, Verdict] = {
-    "approved": "approved",
     "requested_changes": "changes_requested",
     "reviewed": "commented",
 }
+"""By the state of a reviewer; approvals are read elsewhere, with their time."""
+EDITED = ("changed the description", "changed title from", "marked the checklist item")
+"""How the system's notes about changes of an issue's title and text begin."""
+APPROVED = "approved this merge request"
+"""The system's note about an approval, for servers whose approvals have no time."""
 
 
 class _User(msgspec.Struct):
@@ -120,6 +128,7 @@ class _Issue(msgspec.Struct):
     assignees: list[_User] | None = None
     state: str = "opened"
     web_url: str | None = ""
+    created_at: str | None = ""
     updated_at: str | None = ""
 
 
@@ -138,6 +147,7 @@ class _Note(msgspec.Struct):
     system: bool = False
     created_at: str | None = ""
     updated_at: str | None = ""
+    resolvable: bool | None = False
     resolved: bool | None = False
     position: _Position | None = None
 
@@ -187,14 +197,21 @@ class _Reviewer(msgspec.Struct):
 
 class _Approval(msgspec.Struct):
     user: _User
+    approved_at: str | None = None
 
 
 class _Approvals(msgspec.Struct):
     approved_by: list[_Approval] | None = None
 
 
+class _Version(msgspec.Struct):
+    head_commit_sha: str | None = ""
+    created_at: str | None = ""
+
+
 class _LabelEvent(msgspec.Struct):
     user: _User | None = None
+    created_at: str | None = ""
     label: dict[str, Any] | None = None
     action: str = ""
 
@@ -302,21 +319,32 @@ class GitLab:
         data = await self._http.read(f"{self._project}/issues/{number}", what, needs=READ)
         return _issue(self._http.convert(data, _Issue, what))
 
-    async def actor_of(self, number: int, *, label: str = "", assignee: str = "") -> str:
-        """Return the account that gave the issue its label or its assignee last."""
-        what, found = f"read the events of issue {number}", ""
+    async def given(self, number: int, *, label: str = "", assignee: str = "") -> Act:
+        """Return which account gave the issue its label or its assignee last, and when."""
+        what, found = f"read the events of issue {number}", Act()
         path = f"{self._project}/issues/{number}"
         if label:
             rows, cut = await self._http.pages(f"{path}/resource_label_events", what, needs=READ)
             for event in (self._http.convert(row, _LabelEvent, what) for row in rows):
                 if event.action == "add" and (event.label or {}).get("name") == label:
-                    found = _name(event.user)
-            return "" if cut else found
+                    found = Act(by=_name(event.user), at=utc_time(event.created_at))
+            return Act() if cut else found
         notes, cut = await self._notes("issue", number)
         for note in notes:  # people cannot write system notes
             if note.system and f"assigned to @{assignee} " in f"{note.body} ":
-                found = _name(note.author)
-        return "" if cut else found
+                found = Act(by=_name(note.author), at=utc_time(note.created_at))
+        return Act() if cut else found
+
+    async def edits(self, number: int) -> tuple[Act, ...]:
+        """Return the changes of an issue's title and text, by the notes that GitLab writes."""
+        notes, cut = await self._notes("issue", number)
+        found = [
+            Act(by=_name(note.author), at=utc_time(note.created_at))
+            for note in notes
+            if note.system and (note.body or "").startswith(EDITED)
+        ]
+        # Without the last notes, the text may have been changed at any time.
+        return (*found, Act(at=UNKNOWN_TIME)) if cut else tuple(found)
 
     def _place(self, on: Place, number: int) -> str:
         kind = "issues" if on == "issue" else "merge_requests"
@@ -564,38 +592,68 @@ class GitLab:
             await self._us(),
             self._place("pull", number),
         )
-        head = (await self._raw_pull(number)).sha or ""
         rows = await self._http.every(f"{place}/reviewers", what, needs=READ)
         given = [self._http.convert(row, _Reviewer, what) for row in rows]
         verdicts = {
             each.user.username: VERDICTS[each.state] for each in given if each.state in VERDICTS
         }
-        data = await self._http.read(f"{place}/approvals", what, needs=READ)
-        approvals = self._http.convert(data, _Approvals, what).approved_by or []
-        verdicts |= {each.user.username: "approved" for each in approvals}
+        approved = await self._approved(number)
+        head = (await self._raw_pull(number)).sha or ""
         remarks: dict[str, list[ReviewComment]] = {}
         newest: dict[str, _Note] = {}
         for each in await self._discussions(number):
             first = each.notes[0] if each.notes else None
-            if first is None or first.position is None or first.system or first.resolved:
+            if first is None or first.system or first.resolved:
+                continue
+            if first.position is None and not first.resolvable:
                 continue
             author = _name(first.author)
             newest[author] = first
             remarks.setdefault(author, []).append(_remark(number, each.id, first))
+        for author in {*remarks, *approved}:
+            # An open thread asks for a change until it is resolved, or its author approves.
+            asks = author in remarks or verdicts.get(author) == "changes_requested"
+            agrees = author in approved and (approved[author] == head or not asks)
+            verdicts[author] = "approved" if agrees else "changes_requested"
         return tuple(
             Review(
                 # A new remark or another verdict makes another review.
-                id=f"{author}:{verdicts.get(author, 'commented')}:{newest[author].id}"
-                if author in newest
-                else f"{author}:{verdicts[author]}:0",
+                id=f"{author}:{verdicts[author]}:{newest[author].id if author in newest else 0}",
                 author=author,
-                verdict=verdicts.get(author, "commented"),
-                commit=head,
+                verdict=verdicts[author],
+                commit=approved.get(author, ""),
                 submitted_at=utc_time(newest[author].created_at) if author in newest else "",
                 comments=tuple(remarks.get(author, ())),
             )
-            for author in sorted({*verdicts, *remarks} - {us.username})
+            for author in sorted(verdicts.keys() - {us.username})
         )
+
+    async def _approved(self, number: int) -> dict[str, str]:
+        """Return for each account that approves the commit that it approved; "" if unknown.
+
+        GitLab keeps approvals when commits are pushed, and does not say what was approved. It is
+        the last version that was there before the approval.
+        """
+        what, place = f"read the approvals of {number}", self._place("pull", number)
+        data = await self._http.read(f"{place}/approvals", what, needs=READ)
+        given = self._http.convert(data, _Approvals, what).approved_by or []
+        if not given:
+            return {}
+        notes, cut = await self._notes("pull", number)
+        # An approval that was taken back and given again has several notes: the last is its own.
+        said = {
+            _name(note.author): note.created_at
+            for note in notes
+            if note.system and (note.body or "").strip() == APPROVED and not cut
+        }
+        rows = await self._http.every(f"{place}/versions", what, needs=READ)
+        versions = [self._http.convert(row, _Version, what) for row in rows]
+        return {
+            each.user.username: _version_at(
+                versions, each.approved_at or said.get(each.user.username)
+            )
+            for each in given
+        }
 
     async def _discussions(self, number: int) -> list[_Discussion]:
         what = f"read the remarks on {number}"
@@ -636,6 +694,25 @@ def _name(user: _User | None) -> str:
     return clean_text(user.username, 200) if user is not None else "ghost"
 
 
+def _version_at(versions: list[_Version], at: str | None) -> str:
+    """Return the head of the last version before a time; "" if it is not sure."""
+    until = _moment(at)
+    times = [(_moment(each.created_at), each.head_commit_sha or "") for each in versions]
+    if until is None or any(time is None for time, _ in times):
+        return ""
+    before = [(time, sha) for time, sha in times if time is not None and time < until]
+    return max(before)[1] if before else ""
+
+
+def _moment(text: str | None) -> datetime | None:
+    """Return a time with its fraction of a second; None if it is none."""
+    try:
+        at = datetime.fromisoformat(text or "")
+    except ValueError:
+        return None
+    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+
+
 def _key(us: _User, note: _Note) -> str:
     """Return the key of a note; only one of our own account has one."""
     ours = note.author is not None and note.author.id == us.id and not note.system
@@ -667,6 +744,7 @@ def _issue(each: _Issue) -> Issue:
         assignees=tuple(_name(user) for user in each.assignees or ()),
         state="open" if each.state == "opened" else "closed",
         url=each.web_url or "",
+        created_at=utc_time(each.created_at),
         updated_at=utc_time(each.updated_at),
     )
 

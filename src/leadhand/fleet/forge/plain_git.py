@@ -10,6 +10,7 @@ from leadhand.fleet.forge.port import GitAccess, RateLimit
 if TYPE_CHECKING:
     from leadhand.fleet.forge.port import (
         AccessLevel,
+        Act,
         Capability,
         Check,
         Issue,
@@ -59,9 +60,13 @@ class PlainGit:
         """Raise `ForgeNotOffered`."""
         self._none("read an issue")
 
-    async def actor_of(self, number: int, *, label: str = "", assignee: str = "") -> str:
+    async def given(self, number: int, *, label: str = "", assignee: str = "") -> Act:
         """Raise `ForgeNotOffered`."""
         self._none("read the events of an issue")
+
+    async def edits(self, number: int) -> tuple[Act, ...]:
+        """Raise `ForgeNotOffered`."""
+        self._none("read the changes of an issue")
 
     async def comments(
         self, number: int, *, on: Place = "issue", since: str = ""

@@ -42,6 +42,8 @@ TEXT_MAX = 100_000
 """The longest text of a host that is kept, in characters."""
 BODY_MAX = 60_000
 """The longest text that is written, in characters; GitHub takes 65,536."""
+UNKNOWN_TIME = "9999-12-31T00:00:00Z"
+"""The time of an act that a host did not show: it may have been after all others."""
 LOG_MAX = 64 * 1024
 """The most of a check's log that is returned, in characters: its end."""
 
@@ -66,7 +68,15 @@ class Issue(msgspec.Struct, frozen=True, kw_only=True):
     assignees: tuple[str, ...] = ()
     state: IssueState = "open"
     url: str = ""
+    created_at: str = ""
     updated_at: str = ""
+
+
+class Act(msgspec.Struct, frozen=True, kw_only=True):
+    """That an account did something; `by` and `at` are empty if the host does not say."""
+
+    by: str = ""
+    at: str = ""
 
 
 class IssueComment(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,6 +93,11 @@ class IssueComment(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: str = ""
     url: str = ""
     key: str = ""
+
+    @property
+    def is_edited(self) -> bool:
+        """Whether it was changed after it was written; a host does not always say by whom."""
+        return self.updated_at != self.created_at
 
 
 class PullRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,7 +152,10 @@ class ReviewComment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Review(msgspec.Struct, frozen=True, kw_only=True):
-    """A submitted review of a pull request; `commit` is the head that was reviewed."""
+    """A submitted review of a pull request; `commit` is the head that was reviewed.
+
+    It is empty if the host does not say: an approval then counts for no commit.
+    """
 
     id: str
     author: str
@@ -216,8 +234,14 @@ class Forge(Protocol):
     async def issue(self, number: int) -> Issue:
         """Return one issue."""
 
-    async def actor_of(self, number: int, *, label: str = "", assignee: str = "") -> str:
-        """Return the account that gave the issue its label or its assignee last, "" if unknown."""
+    async def given(self, number: int, *, label: str = "", assignee: str = "") -> Act:
+        """Return which account gave the issue its label or its assignee last, and when."""
+
+    async def edits(self, number: int) -> tuple[Act, ...]:
+        """Return the changes of an issue's title and text that the host knows, the oldest first.
+
+        Of the changes of a text the last one may be the only one.
+        """
 
     async def comments(
         self, number: int, *, on: Place = "issue", since: str = ""

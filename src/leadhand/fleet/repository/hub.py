@@ -9,7 +9,8 @@ Laws
     4. Merging needs no files: trees in, a tree out. A conflict is what has conflicted entries;
        whatever else goes wrong is trouble of the machine, never the change's fault.
     5. The log says what was meant to happen, git says what has landed: ``landed`` finds it by the
-       trailers of the commits on main, whatever this process remembers.
+       trailers of the commits on main, whatever this process remembers. Anybody can write trailers;
+       they count on a commit with the hub's own seal (``seal_of``) only.
     6. The user's repository is read by fetching and given results by ``publish``
        (``user_repository.py``).
 
@@ -26,9 +27,12 @@ change touches are the paths it lands on.
 import asyncio
 import contextlib
 import fcntl
+import hashlib
+import hmac
 import json
 import os
 import re
+import secrets
 import shutil
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
@@ -48,6 +52,7 @@ from leadhand.fleet.repository.git import (
     name_of,
     raw_of,
     read_log,
+    trailers_of,
 )
 from leadhand.fleet.repository.user_repository import Fetched, User
 
@@ -125,6 +130,46 @@ async def make(hub: Git, user: User, main: str, refs: Iterable[str]) -> None:
     half.rename(hub.folder)
 
 
+# The seal of commits that the fleet made: trailers alone could be written by anybody.
+
+
+SEAL = "Leadhand-Seal"
+SEAL_KEY = "seal.key"
+KEY_BYTES = 32
+_SEALED = ("Leadhand-Run", "Leadhand-Task", "Leadhand-Attempt")
+
+
+def seal_of(key: bytes, trailers: Mapping[str, str], tree: str, parents: Sequence[str]) -> str:
+    """Return the seal of a commit: it binds run, task and attempt to one tree on its parents.
+
+    Without the key it can neither be made nor moved to another change.
+    """
+    parts = [*(trailers.get(name, "") for name in _SEALED), tree, *parents]
+    return hmac.new(key, json.dumps(parts).encode(), hashlib.sha256).hexdigest()[:KEY_BYTES]
+
+
+def seal_key(path: Path) -> bytes:
+    """Return the key of a hub's seals; make it the first time.
+
+    It is kept beside the repository, where neither agents nor slots see it. Raise `StoreCorrupt` if
+    it is too short.
+    """
+    place = path / SEAL_KEY
+    if not place.exists():
+        fresh = path / f"{SEAL_KEY}.new"
+        fresh.unlink(missing_ok=True)
+        fresh.touch(mode=0o600, exist_ok=False)
+        with fresh.open("wb") as file:
+            file.write(secrets.token_hex(KEY_BYTES).encode())
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(place)
+    key = place.read_bytes().strip()
+    if len(key) < KEY_BYTES:
+        raise StoreCorrupt(f"{place}: it is cut. Fix: put back its copy, or remove it")
+    return key
+
+
 MAIN = "refs/heads/main"
 START = "refs/leadhand/start"
 OLDER_MAX = 5_000
@@ -169,6 +214,7 @@ class Hub:
         self._moving, self._keeping = asyncio.Lock(), asyncio.Lock()
         self._trees: dict[str, str] = {}
         self._landed: dict[tuple[str, str], Commit] = {}
+        self._key = b""
 
     # --- opening ---------------------------------------------------------------------------
 
@@ -200,6 +246,7 @@ class Hub:
                 )
             await asyncio.to_thread(tidy, path, git.folder)
             await user.record(git)
+            hub._key = await asyncio.to_thread(seal_key, path)
             await hub._read()
         except BaseException:
             os.close(lock)
@@ -211,6 +258,8 @@ class Hub:
         """Open a hub that another process may own, for reading only."""
         path = Path.cwd() / path
         hub = cls(path, Git(path / "hub.git", path / "gitconfig"), None, -1)
+        with contextlib.suppress(FileNotFoundError):
+            hub._key = (path / SEAL_KEY).read_bytes().strip()
         await hub._read()
         return hub
 
@@ -313,8 +362,15 @@ class Hub:
 
     def _note(self, commit: Commit) -> None:
         said = commit.trailers
-        if "Leadhand-Run" in said and "Leadhand-Task" in said:
+        if "Leadhand-Run" in said and "Leadhand-Task" in said and self._is_ours(commit):
             self._landed[said["Leadhand-Run"], said["Leadhand-Task"]] = commit
+
+    def _is_ours(self, commit: Commit) -> bool:
+        """Return whether the fleet made a commit, by its seal."""
+        if not self._key:
+            return False
+        wanted = seal_of(self._key, commit.trailers, commit.tree, commit.parents)
+        return hmac.compare_digest(commit.trailers.get(SEAL, "").encode(), wanted.encode())
 
     def keep_all_lines(self, patterns: Iterable[str]) -> None:
         """Let merges of these files keep the lines of both sides, instead of a conflict."""
@@ -380,14 +436,21 @@ class Hub:
         trailers: Mapping[str, str] | None = None,
         author: str = "Leadhand <leadhand@localhost>",
     ) -> str:
-        """Make a commit of a tree, on no branch yet, and return its name."""
+        """Make a commit of a tree, on no branch yet, and return its name.
+
+        With the trailers of a run and a task it gets a seal: on main it is that task, landed.
+        """
+        said = dict(trailers or {})
+        if self._key and {"Leadhand-Run", "Leadhand-Task"} <= said.keys():
+            read = trailers_of(message_of("", said))  # as they are read back
+            said[SEAL] = seal_of(self._key, read, tree, parents)
         name, _, email = author.partition("<")
         env = {
             "GIT_AUTHOR_NAME": re.sub(r"[<>\n\0]", " ", name).strip() or "Leadhand",
             "GIT_AUTHOR_EMAIL": re.sub(r"[<>\s\0]", "", email) or "leadhand@localhost",
         }
         before = [word for parent in parents for word in ("-p", _sha(parent))]
-        text = message_of(message, trailers or {}).encode("utf-8", "replace")
+        text = message_of(message, said).encode("utf-8", "replace")
         return (await self.git("commit-tree", _sha(tree), *before, stdin=text, env=env)).text
 
     async def entries(self, a: str, b: str) -> list[TreeEntry]:

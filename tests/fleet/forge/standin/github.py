@@ -8,7 +8,6 @@ another host; reviews whose remarks are listed apart; a merge queue by GraphQL; 
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import hmac
 import itertools
@@ -17,8 +16,17 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from tests.fleet.forge.standin.git_host import BareGit, GitHost, MemoryGit
-from tests.fleet.forge.standin.server import Json, Request, Response, StandIn, Stop, VirtualTime
+from tests.fleet.forge.standin.git_host import GitHost, MemoryGit
+from tests.fleet.forge.standin.server import (
+    Json,
+    Request,
+    Response,
+    StandIn,
+    Stop,
+    VirtualTime,
+    basic_password,
+    git_over_http,
+)
 
 OWNER, REPO = "acme", "shop"
 US, TOKEN = "leadhand-bot", "ghp_standin0000000000000000000000000001"
@@ -39,6 +47,8 @@ class GitHubStandIn(StandIn):
         """Permissions that the token lacks, by the first part of a route, as in `issues: write`."""
         self.issues: dict[int, Json] = {}
         self.events: dict[int, list[Json]] = {}
+        self.edited: dict[int, Json] = {}
+        """The last change of an issue's text: when and by whom."""
         self.comments: dict[int, Json] = {}
         self.pulls: dict[int, Json] = {}
         self.reviews: dict[int, list[Json]] = {}
@@ -72,6 +82,7 @@ class GitHubStandIn(StandIn):
                 "number": number, "title": title, "body": body, "user": self.person(author),
                 "author_association": "CONTRIBUTOR", "labels": [], "assignees": [],
                 "state": "open", "state_reason": None, "updated_at": self.time(),
+                "created_at": self.time(),
                 "html_url": f"{self.url}/{OWNER}/{REPO}/issues/{number}",
             }  # fmt: skip
             self._hook("issues", {"action": "opened", "issue": {"number": number}})
@@ -83,6 +94,27 @@ class GitHubStandIn(StandIn):
             self.issues[number]["labels"].append({"name": label})
             self._touch(number)
             self._hook("issues", {"action": "labeled", "issue": {"number": number}})
+
+    def unlabel_issue(self, number: int, label: str, by: str = "ann") -> None:
+        with self.lock:
+            self._event(number, "unlabeled", actor=self.person(by), label={"name": label})
+            kept = [each for each in self.issues[number]["labels"] if each["name"] != label]
+            self.issues[number]["labels"] = kept
+            self._touch(number)
+
+    def edit_issue(self, number: int, by: str, *, title: str = "", body: str = "") -> None:
+        with self.lock:
+            if title:
+                self.issues[number]["title"] = title
+                self._event(number, "renamed", actor=self.person(by))
+            if body:
+                self.issues[number]["body"] = body
+                self.edited[number] = {"lastEditedAt": self.time(), "editor": {"login": by}}
+            self._touch(number)
+
+    def edit_comment(self, ident: int, body: str) -> None:
+        with self.lock:
+            self.comments[ident] |= {"body": body, "updated_at": self.time()}
 
     def assign_issue(self, number: int, to: str, by: str = "ann") -> None:
         with self.lock:
@@ -203,7 +235,7 @@ class GitHubStandIn(StandIn):
     def user_of(self, token: str) -> str | None:
         if self.app_key is not None and token.count(".") == 2:
             return self._app_user(token)
-        if token not in self.tokens and (name := _basic(token)):
+        if token not in self.tokens and (name := basic_password(token)):
             return self.tokens.get(name)
         return super().user_of(token)
 
@@ -295,7 +327,8 @@ class GitHubStandIn(StandIn):
         return Response(rows=self.events.get(int(number), []))
 
     def _event(self, number: int, event: str, **more: Json) -> None:
-        self.events.setdefault(number, []).append({"id": next(self._ids), "event": event, **more})
+        about = {"id": next(self._ids), "event": event, "created_at": self.time()}
+        self.events.setdefault(number, []).append({**about, **more})
 
     def _touch(self, number: int) -> None:
         for kept in (self.issues, self.pulls):
@@ -533,6 +566,10 @@ class GitHubStandIn(StandIn):
             entry = {"mergeQueueEntry": self._entry(number)}
             return Response(200, {"data": {"enqueuePullRequest": entry}})
         number = given["number"]
+        if "lastEditedAt" in request.body["query"]:
+            never = {"lastEditedAt": None, "editor": None}
+            found = self.edited.get(number, never) if number in self.issues else None
+            return Response(200, {"data": {"repository": {"issue": found}}})
         if number not in self.pulls:
             error = {"type": "NOT_FOUND", "message": "Could not resolve to a PullRequest"}
             return Response(200, {"data": {"repository": None}, "errors": [error]})
@@ -550,17 +587,7 @@ class GitHubStandIn(StandIn):
     # --- git, and webhooks ---
 
     def _git(self, request: Request, service: str = "info/refs") -> Response:
-        if not isinstance(self.git, BareGit):
-            raise Stop(404, "Not Found")
-        query = "&".join(f"{name}={value}" for name, value in request.query.items())
-        kind = request.headers.get("content-type", "")
-        coding = request.headers.get("content-encoding", "")
-        said = self.git.over_http(f"/{service}", query, request.method, kind, request.data, coding)
-        head, _, body = said.partition(b"\r\n\r\n")
-        rows = [line.decode().partition(": ") for line in head.split(b"\r\n")]
-        headers = {name: value for name, _, value in rows}
-        status = int(headers.pop("Status", "200").split()[0])
-        return Response(status, body, headers)
+        return git_over_http(self.git, request, service)
 
     def _hook(self, event: str, doc: Json) -> None:
         body = json.dumps({**doc, "repository": {"full_name": f"{OWNER}/{REPO}"}}).encode()
@@ -570,11 +597,3 @@ class GitHubStandIn(StandIn):
     def signature(self, secret: str, body: bytes) -> dict[str, str]:
         digest = hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
         return {"x-hub-signature-256": f"sha256={digest}"}
-
-
-def _basic(token: str) -> str:
-    """Return the password of Basic sign-in, "" if it is none."""
-    try:
-        return base64.b64decode(token, validate=True).decode().partition(":")[2]
-    except ValueError:
-        return ""

@@ -1,18 +1,29 @@
-"""A stand-in for GitLab: one project. Smaller than that for GitHub; the behaviours that differ.
+"""A stand-in for GitLab: one project.
 
 Issues and merge requests have numbers of their own, notes belong to one of them, a second merge
 request of a branch is 409, whether one can be merged is `checking` for a while, and notes whose
-lines begin with a slash are obeyed as commands.
+lines begin with a slash are obeyed as commands. An approval survives a push; when it was given
+stands in the approvals of newer servers, and in a system note of all.
 """
 
 from __future__ import annotations
 
 import itertools
 import re
+from datetime import UTC, datetime
 from typing import Any
 
 from tests.fleet.forge.standin.git_host import GitHost, MemoryGit
-from tests.fleet.forge.standin.server import Json, Request, Response, StandIn, Stop, VirtualTime
+from tests.fleet.forge.standin.server import (
+    Json,
+    Request,
+    Response,
+    StandIn,
+    Stop,
+    VirtualTime,
+    basic_password,
+    git_over_http,
+)
 
 US, TOKEN = "leadhand-bot", "glpat-standin00000000000001"
 PROJECT = "acme/tools/shop"
@@ -38,12 +49,18 @@ class GitLabStandIn(StandIn):
         self.threads: dict[int, list[Json]] = {}
         self.label_events: dict[int, list[Json]] = {}
         self.reviewers: dict[int, dict[str, str]] = {}
-        self.approved: dict[int, list[str]] = {}
+        self.approved: dict[int, dict[str, str]] = {}
+        """When which account approved."""
+        self.versions: dict[int, list[Json]] = {}
+        self.times_of_approvals = True
+        """Whether approvals say when they were given."""
         self.statuses: dict[str, list[Json]] = {}
         self.traces: dict[int, str] = {}
         self.train: list[int] = []
         self.late = 1
         self.merge_status = "mergeable"
+        self.only_resolved = False
+        """Whether merge requests with open threads cannot be merged."""
         self.scopes = "api"
         self.commands: list[str] = []
         """Quick actions that were obeyed."""
@@ -60,14 +77,37 @@ class GitLabStandIn(StandIn):
             self.items["issues", number] = {
                 "iid": number, "title": title, "description": body, "author": self.person(author),
                 "labels": [], "assignees": [], "state": "opened",
-                "updated_at": self.time().replace("Z", ".123Z"), "web_url": "",
+                "created_at": self.time(), "updated_at": self.time().replace("Z", ".123Z"),
+                "web_url": f"{self.url}/{PROJECT}/-/issues/{number}",
             }  # fmt: skip
             return number
+
+    def edit_issue(self, number: int, by: str, *, title: str = "", body: str = "") -> None:
+        with self.lock:
+            given = {"title": title, "description": body}
+            self.items["issues", number] |= {key: text for key, text in given.items() if text}
+            words = [f"changed title from **{{-a-}}** to **{title}**"] if title else []
+            words += ["changed the description"] if body else []
+            for each in words:
+                self._add_note("issues", number, each, by)["system"] = True
+
+    def approve(self, number: int, by: str = "rev") -> None:
+        """Approve what is there now."""
+        with self.lock:
+            self._shown("merge_requests", number)
+            self.approved.setdefault(number, {})[by] = self.exact_time()
+            note = self._add_note("merge_requests", number, "approved this merge request", by)
+            note |= {"system": True, "created_at": self.exact_time()}
+
+    def exact_time(self) -> str:
+        """Return the time to the microsecond, as GitLab writes it to the millisecond."""
+        return datetime.fromtimestamp(self.now(), UTC).isoformat()
 
     def label_issue(self, number: int, label: str, by: str = "ann") -> None:
         with self.lock:
             self.items["issues", number]["labels"].append(label)
             event = {"user": self.person(by), "label": {"name": label}, "action": "add"}
+            event["created_at"] = self.time()
             self.label_events.setdefault(number, []).append(event)
 
     def assign_issue(self, number: int, to: str, by: str = "ann") -> None:
@@ -84,9 +124,16 @@ class GitLabStandIn(StandIn):
         with self.lock:
             place = {"new_path": path, "new_line": line}
             note = {**self._note(body, author), "type": "DiffNote", "position": place}
+            note["resolvable"] = True
             thread = {"id": f"t{next(self._ids)}", "notes": [note]}
             self.threads.setdefault(number, []).append(thread)
             return thread["id"]
+
+    def resolve(self, number: int, thread: str) -> None:
+        with self.lock:
+            for each in self.threads[number]:
+                if each["id"] == thread:
+                    each["notes"][0]["resolved"] = True
 
     def set_status(self, commit: str, name: str, status: str, log: str = "", **more: Any) -> None:
         with self.lock:
@@ -113,6 +160,9 @@ class GitLabStandIn(StandIn):
             ),
             ("GET", f"{PREFIX}/merge_requests/{{number}}/reviewers", self._list_reviewers),
             ("GET", f"{PREFIX}/merge_requests/{{number}}/approvals", self._approvals),
+            ("GET", f"{PREFIX}/merge_requests/{{number}}/versions", self._list_versions),
+            ("GET", f"/{PROJECT}.git/info/refs", self._git),
+            ("POST", f"/{PROJECT}.git/{{service}}", self._git),
             ("PUT", f"{PREFIX}/merge_requests/{{number}}/merge", self._put_merge),
             ("POST", f"{PREFIX}/merge_requests", self._post_merge_request),
             ("GET", f"{PREFIX}/merge_trains/merge_requests/{{number}}", self._in_train),
@@ -130,7 +180,15 @@ class GitLabStandIn(StandIn):
             self.route(method, path, handler)
 
     def token_of(self, request: Request) -> str:
-        return request.headers.get("private-token", "")
+        signed = request.headers.get("authorization", "").partition(" ")[2]
+        return request.headers.get("private-token", "") or basic_password(signed)
+
+    def _git(self, request: Request, service: str = "info/refs") -> Response:
+        said = git_over_http(self.git, request, service)
+        for kind, number in self.items:
+            if kind == "merge_requests":
+                self._shown(kind, number)
+        return said
 
     def limit_headers(self) -> dict[str, str]:
         return {
@@ -201,7 +259,13 @@ class GitLabStandIn(StandIn):
             head = self.git.head(item["source_branch"])
             if head != item["sha"]:
                 item |= {"sha": head, "looks": self.late}
+            if head not in [each["head_commit_sha"] for each in self.versions.get(number, ())]:
+                version = {"head_commit_sha": head, "created_at": self.exact_time()}
+                self.versions.setdefault(number, []).insert(0, version)
             item["detailed_merge_status"] = "checking" if item["looks"] > 0 else self.merge_status
+            threads = [each["notes"][0] for each in self.threads.get(number, ())]
+            if self.only_resolved and not all(each["resolved"] for each in threads):
+                item["detailed_merge_status"] = "discussions_not_resolved"
             if self.git.conflicts(head, item["target_branch"]) and item["looks"] <= 0:
                 item["detailed_merge_status"] = "conflict"
             item["looks"] -= int(whole)
@@ -276,6 +340,7 @@ class GitLabStandIn(StandIn):
             "author": self.person(request.user), "state": "opened", "draft": False,
             "sha": self.git.head(body["source_branch"]), "looks": self.late,
             "merge_commit_sha": None, "squash_commit_sha": None, "updated_at": self.time(),
+            "web_url": f"{self.url}/{PROJECT}/-/merge_requests/{number}",
         }  # fmt: skip
         self.made.append(f"merge request {body['source_branch']}")
         return Response(201, self._shown("merge_requests", number))
@@ -292,10 +357,17 @@ class GitLabStandIn(StandIn):
             raise Stop(409, "SHA does not match HEAD of source branch")
         squash = request.body.get("squash")
         text = request.body["squash_commit_message" if squash else "merge_commit_message"]
-        made = self.git.merge(item["sha"], item["target_branch"], "merge", text)
-        item |= {"state": "merged", "merge_commit_sha": made}
-        self.made.append(f"merge {number}")
+        self.merge(int(number), text, "squash" if squash else "merge")
         return Response(200, dict(item))
+
+    def merge(self, number: int, text: str, method: str = "merge") -> None:
+        """Merge, whatever is missing; a squash has no merge commit where the project says so."""
+        item = self.items["merge_requests", number]
+        made = self.git.merge(item["sha"], item["target_branch"], method, text)
+        squashed = method == "squash"
+        item |= {"state": "merged", "squash_commit_sha": made if squashed else None}
+        item["merge_commit_sha"] = None if squashed else made
+        self.made.append(f"merge {number}")
 
     def _in_train(self, _request: Request, number: str) -> Response:
         if int(number) not in self.train:
@@ -323,8 +395,15 @@ class GitLabStandIn(StandIn):
         return Response(rows=rows)
 
     def _approvals(self, _request: Request, number: str) -> Response:
-        names = self.approved.get(int(number), [])
-        return Response(200, {"approved_by": [{"user": self.person(name)} for name in names]})
+        rows = [
+            {"user": self.person(name), **({"approved_at": at} if self.times_of_approvals else {})}
+            for name, at in self.approved.get(int(number), {}).items()
+        ]
+        return Response(200, {"approved_by": rows})
+
+    def _list_versions(self, _request: Request, number: str) -> Response:
+        self._shown("merge_requests", int(number))
+        return Response(rows=self.versions.get(int(number), []))
 
     def _list_threads(self, _request: Request, number: str) -> Response:
         return Response(rows=self.threads.get(int(number), []))

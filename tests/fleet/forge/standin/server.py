@@ -6,6 +6,7 @@ reset, answers that fail after the work was done, and webhooks. People act by me
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import hashlib
 import json
@@ -19,6 +20,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlencode, urlsplit
+
+from tests.fleet.forge.standin.git_host import BareGit
 
 Json = Any
 
@@ -322,3 +325,26 @@ class StandIn:
 def _post(request: urllib.request.Request) -> None:
     with contextlib.suppress(OSError):
         urllib.request.urlopen(request, timeout=10).close()
+
+
+def git_over_http(git: object, request: Request, service: str) -> Response:
+    """Let git answer, if the stand-in has a real repository."""
+    if not isinstance(git, BareGit):
+        raise Stop(404, "Not Found")
+    query = "&".join(f"{name}={value}" for name, value in request.query.items())
+    kind = request.headers.get("content-type", "")
+    coding = request.headers.get("content-encoding", "")
+    said = git.over_http(f"/{service}", query, request.method, kind, request.data, coding)
+    head, _, body = said.partition(b"\r\n\r\n")
+    rows = [line.decode().partition(": ") for line in head.split(b"\r\n")]
+    headers = {name: value for name, _, value in rows}
+    status = int(headers.pop("Status", "200").split()[0])
+    return Response(status, body, headers)
+
+
+def basic_password(token: str) -> str:
+    """Return the password of Basic sign-in, "" if it is none."""
+    try:
+        return base64.b64decode(token, validate=True).decode().partition(":")[2]
+    except ValueError:
+        return ""
