@@ -1,11 +1,17 @@
 """A trial of the fleet through the command line: all land, nothing twice, nothing red."""
 
+import contextlib
 import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
 
 from leadhand.fleet.governor import Needs
-from tests.support.cli import Folder
+from tests.support.cli import Folder, environment
 
 pytestmark = [pytest.mark.slow, pytest.mark.real]
 
@@ -99,3 +105,38 @@ def test_what_nobody_can_do_is_a_question_not_a_loss(tmp_path):
     assert found["recovery_rate"] < 1.0
     failed = found["recovery_by_class"]["criteria_unmet"]
     assert 0 < failed["recovered"] < failed["times"]
+
+
+def test_a_trial_that_is_ended_leaves_no_folder_and_no_process(tmp_path):
+    room = tmp_path / "room"
+    room.mkdir()
+    argv = [sys.executable, "-m", "leadhand.cli", "fleet", "simulate", "--tasks", "4"]
+    env = environment(tmp_path, TMPDIR=str(room))
+    trial = subprocess.Popen(
+        [*argv, "--work-seconds", "300"], cwd=tmp_path, env=env, stderr=subprocess.DEVNULL
+    )
+    try:
+        until = time.monotonic() + 240
+        while not _with(room, "scripted_agent.py"):
+            assert trial.poll() is None, "it ended by itself"
+            assert time.monotonic() < until, "no agent is at work"
+            time.sleep(0.1)
+        assert _with(room, "fleet_process")
+        trial.send_signal(signal.SIGTERM)
+        assert trial.wait(timeout=240) == 128 + signal.SIGTERM
+    finally:
+        trial.kill()
+        trial.wait()
+    assert list(room.iterdir()) == []
+    assert _with(room, "") == []
+
+
+def _with(room, word):
+    """Return the processes whose arguments name a file in `room`, and this word."""
+    found = []
+    for each in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            argv = each.read_bytes()
+            if os.fsencode(room) in argv and word.encode() in argv:
+                found.append(each.parent.name)
+    return found

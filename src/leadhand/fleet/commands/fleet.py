@@ -10,6 +10,7 @@ import msgspec
 
 from leadhand.cli.console import Console
 from leadhand.cli.group import CommandGroup, command
+from leadhand.cli.signals import Signals
 from leadhand.errors import UsageError
 from leadhand.fleet.commands.capacity import capacity
 from leadhand.fleet.commands.check import check
@@ -20,7 +21,7 @@ from leadhand.fleet.commands.status import report, status
 from leadhand.fleet.commands.take_over import give, take
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Coroutine, Iterator
 
     from leadhand.core.plan.model import Doc
 
@@ -156,10 +157,13 @@ def simulate(console: Console, **options: Any) -> int:
 
     locks = ("price", "exclusive") if options["locks"] == "both" else (options["locks"],)
     trials = [msgspec.structs.replace(trial, exclusive=each == "exclusive") for each in locks]
-    runs = {
-        each: asyncio.run(tried(trial, told, console.say))
-        for each, trial in zip(locks, trials, strict=True)
-    }
+    runs: dict[str, Doc] = {}
+    for each, one in zip(locks, trials, strict=True):
+        found = asyncio.run(_unless_ended(tried(one, told, console.say)))
+        if isinstance(found, int):
+            console.say("ended before its time: the trial's folder and processes are removed")
+            return 128 + found
+        runs[each] = found
     if console.json:
         console.document(runs if len(runs) > 1 else runs[locks[0]])
     else:
@@ -168,6 +172,21 @@ def simulate(console: Console, **options: Any) -> int:
     if wrong:
         console.say("wrong: " + ", ".join(name.replace("_", " ") for name in wrong))
     return 1 if wrong else 0
+
+
+async def _unless_ended(trial: Coroutine[Any, Any, Doc]) -> Doc | int:
+    """Return the figures of a trial, or the number of the signal that ended it.
+
+    The trial then removes what it made, as at its own end.
+    """
+    doing = asyncio.ensure_future(trial)
+    with Signals(lambda _number: doing.cancel(), lambda: None) as signals:
+        try:
+            return await doing
+        except asyncio.CancelledError:
+            if not signals.number:
+                raise
+            return signals.number
 
 
 def _show(console: Console, runs: dict[str, Doc]) -> None:

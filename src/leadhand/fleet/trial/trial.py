@@ -60,6 +60,8 @@ PATIENCE_S = 20.0
 """An engine that stops rather than guess what was written does so within this time after."""
 TAKEN_S = 240.0
 """How long a person's commit may take to be on main, behind everybody else's."""
+END_S = 60.0
+"""How long an engine may take to end its agents when the trial is ended."""
 LINE_BYTES = 16 << 20
 DEATHS_MAX = 3
 
@@ -95,10 +97,22 @@ class Desk:
         finally:
             looking.cancel()
             await asyncio.gather(looking, return_exceptions=True)
-            if self._engine is not None and self._engine.returncode is None:
-                self._engine.kill()
-                await self._engine.wait()
+            await self._end()
         return time.monotonic() - began
+
+    async def _end(self) -> None:
+        """End an engine that is still at work: first by itself, with its agents."""
+        engine = self._engine
+        if engine is None or engine.returncode is not None:
+            return
+        if engine.stdin is not None:
+            engine.stdin.close()
+        try:
+            async with asyncio.timeout(END_S):
+                await asyncio.gather(self._listen(engine), self._hear(engine), engine.wait())
+        except TimeoutError:
+            engine.kill()
+            await engine.wait()
 
     async def _lives(self) -> None:
         deaths = 0
@@ -107,7 +121,7 @@ class Desk:
             pipe = asyncio.subprocess.PIPE
             self._engine = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "leadhand.fleet.trial.fleet_process", str(self._places.root),
-                stdin=asyncio.subprocess.DEVNULL, stdout=pipe, stderr=pipe, limit=LINE_BYTES,
+                stdin=pipe, stdout=pipe, stderr=pipe, limit=LINE_BYTES,
             )  # fmt: skip
             await asyncio.gather(self._listen(self._engine), self._hear(self._engine))
             code = await self._engine.wait()
