@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadhand.fleet.boundaries import Boundaries, Sharing
+from leadhand.fleet.edit_history import CommitEdits, EditHistory, Hunk, Merges
 from leadhand.fleet.epics import EpicTask, in_turn
 from leadhand.fleet.overlap_price import (
     LIKELY,
     FileShape,
     MergeRecord,
-    Merges,
     OverlapPrice,
     any_of,
     file_chance,
@@ -66,6 +66,33 @@ def test_a_larger_file_and_a_better_record_lower_the_chance(lines, more, met, co
     assert file_chance(FileShape(large), seen, same=False) <= file_chance(
         FileShape(large), seen, same=True
     )
+
+
+@given(st.integers(1, 10_000), COUNT, COUNT, CHANCE, CHANCE)
+def test_a_past_with_more_conflicts_raises_the_chance(lines, met, conflicts, usual, more):
+    def chance(past, usual=0.0, seen=Merges()):  # noqa: B008 - a constant
+        return file_chance(FileShape(lines), seen, past=past, usual=usual)
+
+    past = Merges(met + conflicts, conflicts)
+    assert chance(past) <= chance(Merges(met + conflicts, conflicts + met))
+    low, high = sorted((usual, more))
+    assert 0.0 <= chance(past, low) <= chance(past, high) <= 1.0
+    firm = Merges(10_000, 0)
+    assert chance(past, seen=firm) < 0.01, "the fleet's own record outweighs the past"
+
+
+def test_the_history_of_a_file_counts():
+    def commit(name, path, line):
+        return CommitEdits(name, {path: [Hunk(line, line, 1)]}, {})
+
+    apart = [commit(f"a{n}", "apart.py", 10 + 20 * n) for n in range(12)]
+    same = [commit(f"s{n}", "same.py", 10) for n in range(12)]
+    price = OverlapPrice(SHARING, (), EditHistory([*apart, *same]))
+    price.shapes = dict.fromkeys(("apart.py", "same.py", "new.py"), FileShape(400))
+    chances = [price.chance([path], "", [path], "") for path in ("apart.py", "new.py", "same.py")]
+    assert chances == sorted(chances)
+    assert chances[0] < 0.1
+    assert chances[2] > 0.8
 
 
 def test_files_that_cannot_be_merged_stay_exclusive():

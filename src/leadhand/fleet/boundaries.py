@@ -67,6 +67,13 @@ class Sharing(NamedTuple):
         """Return the paths that count when tasks overlap: all but files that only grow."""
         return [path for path in writes if not within(path, self.append)]
 
+    def learning(self, files: Iterable[str]) -> Sharing:
+        """Return it with further files that only grow, but for those declared `exclusive`."""
+        known = (*self.append, *self.exclusive)
+        plain = (path for path in files if not set(path) & set("*?[\\"))
+        more = [path for path in plain if not within(path, known)]
+        return self._replace(append=(*self.append, *more))
+
     def ordered(self, writes: Iterable[str]) -> list[str]:
         """Return the paths for which a plan puts tasks in order, whatever waiting costs."""
         found = self.reserved(writes)

@@ -5,9 +5,10 @@ A conflict costs the work of redoing one of the two; waiting costs the time unti
 landed. A task starts beside others when the first is expected to be less than the second.
 
     chance      that the task conflicts with one of those ahead of it: by the size of the files that
-                both may write (a small file leaves no room for two edits), by the symbols that both
-                goals name, by how often such a file is touched when a task names its folder only,
-                and by this repository's own record, which outweighs the guesses as it grows
+                both may write (a small file leaves no room for two edits), by how often edits of
+                them met in the history of main (`edit_history.py`), by the symbols that both goals
+                name, by how often such a file is touched when a task names its folder only, and by
+                this fleet's own record, which outweighs the guesses as it grows
     loss        the chance, times the cost of redoing, which rises with the share of changes that
                 had to be redone of late
     waiting     the tasks ahead, as far as they are still to be done
@@ -30,6 +31,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from leadhand.core import paths
 from leadhand.errors import LeadhandError
 from leadhand.fleet.boundaries import Sharing, clash, within
+from leadhand.fleet.edit_history import EditHistory, Merges
 from leadhand.fleet.planning.map_history import history_of, read_commits
 from leadhand.fleet.repository.git import name_of
 
@@ -45,7 +47,9 @@ SAME_SYMBOL = 0.6
 OTHER_SYMBOLS = 0.5
 """What is left of the chance when both goals name symbols, and none in common."""
 GUESS_WEIGHT = 5.0
-"""Merges of a file that count as much as the guess from its size."""
+"""Merges of a file that count as much as the guess before them."""
+PAST_MAX = 30
+"""Pairs of past edits of a file that count: the fleet's own record must outweigh them."""
 LIKELY = 0.35
 """The chance of a conflict from which on a task waits, whatever waiting costs."""
 REDO = 1.4
@@ -64,6 +68,9 @@ PATHS_AT_ONCE = 200
 _CODE = re.compile(r"[A-Za-z_]\w{3,}")
 
 
+NONE = Merges()
+
+
 # The decision. Pure.
 
 
@@ -74,22 +81,25 @@ class FileShape(NamedTuple):
     binary: bool = False
 
 
-class Merges(NamedTuple):
-    """How often changes of a file met others' changes of it, and how often in conflict."""
-
-    met: int = 0
-    conflicts: int = 0
-
-
-def file_chance(shape: FileShape | None, seen: Merges, *, same: bool | None = None) -> float:
+def file_chance(
+    shape: FileShape | None,
+    seen: Merges,
+    *,
+    past: Merges = NONE,
+    usual: float = 0.0,
+    same: bool | None = None,
+) -> float:
     """Return the chance that two edits of one file conflict.
 
-    `shape` is None for a file that is not there: both would create it. `same`: whether the goals
-    name a symbol in common; None where one of them names none.
+    `shape` is None for a file that is not there: both would create it. `past` are edits of the file
+    in the history of main, `usual` is the share of such pairs that touch in all files. `same`:
+    whether the goals name a symbol in common; None where one of them names none.
     """
     if shape is None or shape.binary:
         return 1.0
-    guess = min(1.0, REACH / max(shape.lines, 1))
+    guess = min(1.0, max(usual, REACH / max(shape.lines, 1)))
+    counted = min(1.0, PAST_MAX / max(past.met, 1))
+    guess = (guess * GUESS_WEIGHT + past.conflicts * counted) / (GUESS_WEIGHT + past.met * counted)
     if same is not None:
         guess = max(guess, SAME_SYMBOL) if same else guess * OTHER_SYMBOLS
     return (guess * GUESS_WEIGHT + seen.conflicts) / (GUESS_WEIGHT + max(seen.met, seen.conflicts))
@@ -148,9 +158,15 @@ class MergeRecord:
 class OverlapPrice:
     """The price of starting a task beside others, from what is known of the repository."""
 
-    def __init__(self, sharing: Sharing, notes: Iterable[Mapping[str, Any]] = ()) -> None:
+    def __init__(
+        self,
+        sharing: Sharing,
+        notes: Iterable[Mapping[str, Any]] = (),
+        history: EditHistory | None = None,
+    ) -> None:
         """`notes` are those of the journal: the record of earlier fleets."""
         self.sharing = sharing
+        self._history = history
         self.shapes: dict[str, FileShape] = {}
         self.churn: Mapping[str, int] = {}
         self.record = MergeRecord()
@@ -173,9 +189,14 @@ class OverlapPrice:
             for path, touched in self._shared(one, two):
                 if clash([path], self.sharing.exclusive):
                     return 1.0
-                shape = self.shapes.get(path)
-                found.append(touched * file_chance(shape, self.record.of(path), same=same))
+                found.append(touched * self._file_chance(path, same=same))
         return any_of(found)
+
+    def _file_chance(self, path: str, *, same: bool | None) -> float:
+        shape, seen, history = self.shapes.get(path), self.record.of(path), self._history
+        if history is None:
+            return file_chance(shape, seen, same=same)
+        return file_chance(shape, seen, past=history.of(path), usual=history.usual, same=same)
 
     def _shared(self, one: str, two: str) -> Iterator[tuple[str, float]]:
         """Yield the files that two paths mean, and the chance that both tasks touch each."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
 
 from leadhand.app.lead import Lead
@@ -29,6 +29,7 @@ from leadhand.fleet.background import stop, watch
 from leadhand.fleet.boundaries import EXCLUSIVE, Boundaries, Sharing
 from leadhand.fleet.budget import DailyBudget, Noting
 from leadhand.fleet.context import AttemptLimits, FleetContext
+from leadhand.fleet.edit_history import EditHistory, edits_of
 from leadhand.fleet.epic_folder import HandedIn, Intake, refuse_unplanned, submit, submit_text
 from leadhand.fleet.forge.flow import ForgeFlow, forge_context
 from leadhand.fleet.gate.gate import Gate, GateRules, Soundness
@@ -198,6 +199,9 @@ class Fleet:
         hub = await stack.enter_async_context(
             await Hub.open(config.folder / "hub", config.repo, config.branch)
         )
+        history = EditHistory(await edits_of(hub.git, hub.main()))
+        sharing = config.sharing.learning(history.append_files())
+        config = self.config = replace(config, sharing=sharing)
         hub.keep_all_lines(config.sharing.append)
         await kill_leftovers(mark)  # the hub is ours: what still runs was left by a killed fleet
         if config.publish:
@@ -223,7 +227,8 @@ class Fleet:
         noting = Noting(journal, before)
         for killed in left_behind(config.folder):  # it was paid for all the same
             noting.note("lost", **killed)
-        self.shop = self._shop(hub, gate, conductor, sandbox, noting, before)
+        price = OverlapPrice(config.sharing, before, history) if config.sharing.price else None
+        self.shop = self._shop(hub, gate, conductor, sandbox, noting, price)
         if config.forge is not None:
             self.shop.forge = self._flow(config.forge, journal.note)
             stack.push_async_callback(self.shop.forge.aclose)
@@ -280,10 +285,9 @@ class Fleet:
         conductor: Conductor,
         sandbox: Sandbox,
         noting: Noting,
-        before: Iterable[Mapping[str, Any]],
+        price: OverlapPrice | None,
     ) -> FleetContext:
         config = self.config
-        price = OverlapPrice(config.sharing, before) if config.sharing.price else None
 
         def spent() -> str:
             return noting.spending.over(config.daily, self.running_cost())

@@ -31,8 +31,8 @@ def good(task: str, claim: str, edits: list[tuple[str, int]]) -> None:
     for path, number in edits:
         text, end = Path(path).read_text(encoding="utf-8"), f"    ]  # end {number:03}\n"
         write(path, text.replace(end, f"        '{task}',\n{end}"))
-        module = path.removesuffix(".py").replace("/", ".")
-        check += f"\nfrom {module} import f{number:03}\n\nassert '{task}' in f{number:03}()\n"
+        module, name = path.removesuffix(".py").replace("/", "."), f"{Path(path).stem}_{number:03}"
+        check += f"\nfrom {module} import {name}\n\nassert '{task}' in {name}()\n"
     write(f"checks/{task}.py", check)
 
 

@@ -37,6 +37,10 @@ SHARED = 12
 """Further files that several tasks edit."""
 FUNCTIONS = 100
 """Functions of a shared file; two tasks that edit the same one conflict."""
+HISTORY = 60
+"""Earlier commits of a repository with shared files, with edits as those of the tasks."""
+NAMED = 0.5
+"""The share of tasks with shared files whose goals name the functions that they edit."""
 TRIES = 60
 """Attempts of one task that faults are drawn for; later ones go right."""
 GATE = (
@@ -140,7 +144,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
         return draw.choice(kinds) if kinds and draw.random() < self.faults else ""
 
     def edits(self, task: str) -> list[tuple[str, int]]:
-        """Return the shared files that a task edits, each with the function that it edits.
+        """Return the shared files that a task, or an earlier commit, edits: with the function each.
 
         Functions at the head of a file are edited more often, as in real histories.
         """
@@ -156,6 +160,13 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
             for path, share in shares.items()
             if draw.random() < share
         ]
+
+    def goal(self, task: str) -> str:
+        """Return what a task is to do."""
+        draw = random.Random(f"{self.seed}/{task}/goal")  # noqa: S311 - words, not secrets
+        names = [symbol(path, number) for path, number in self.edits(task)]
+        also = f" and extend {', '.join(names)}" if names and draw.random() < NAMED else ""
+        return f"write the module {task} and its check{also}"
 
     def writes(self, task: str) -> list[str]:
         """Return the paths that a task may write."""
@@ -174,12 +185,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
         return count
 
     def claim(self, task: str) -> str:
-        """Return what both tasks of a pair claim; both are at work at the same time.
-
-        Where tasks share files there are none: what is redone is then the price of sharing.
-        """
-        if self.overlap:
-            return ""
+        """Return what both tasks of a pair claim; both are at work at the same time."""
         pair, whole = int(task[1:]) // 2, int(task[1:]) | 1 < self.tasks
         return f"pair{pair}" if whole and pair % CLAIMED == 0 else ""
 
@@ -230,8 +236,7 @@ async def lay_out(places: Places, trial: Trial) -> None:
     places.outside.write_text("no agent writes here\n")
     await _repository(places, trial)
     lines = [
-        f"  - {{id: {name}, goal: write the module {name} and its check,"
-        f" writes: [{', '.join(trial.writes(name))}]}}"
+        f'  - {{id: {name}, goal: "{trial.goal(name)}", writes: [{", ".join(trial.writes(name))}]}}'
         for name in trial.names
     ]
     epics = places.fleet / "epics"
@@ -247,19 +252,50 @@ async def _repository(places: Places, trial: Trial) -> None:
     (repo / "README.md").write_text("A repository on trial.\n")
     (repo / "modules" / "__init__.py").write_text("")
     (repo / "checks" / "claims.py").write_text(CLAIMS)
-    for path in sorted({path for task in trial.names for path, _function in trial.edits(task)}):
+    past = [f"h{number:04}" for number in range(HISTORY if trial.overlap else 0)]
+    named = {path for task in (*trial.names, *past) for path, _function in trial.edits(task)}
+    shared = {
+        path: "\n\n".join(_function(path, number) for number in range(FUNCTIONS))
+        for path in sorted(named)
+    }
+    for path, text in shared.items():
         (repo / path).parent.mkdir(exist_ok=True)
-        (repo / path).write_text("\n\n".join(map(_function, range(FUNCTIONS))))
+        (repo / path).write_text(text)
     git = git_of(places)
     await git("init", "--quiet", "--initial-branch=main", str(repo))
     await git("--work-tree", str(repo), "add", "--all")
     await git("--work-tree", str(repo), "commit", "--quiet", "--message", "The beginning")
+    if past:
+        stream = b"".join(_earlier(name, trial.edits(name), shared) for name in past)
+        await git("fast-import", "--quiet", stdin=stream)
+        await git("--work-tree", str(repo), "reset", "--quiet", "--hard")
 
 
-def _function(number: int) -> str:
+def _earlier(name: str, edits: list[tuple[str, int]], shared: dict[str, str]) -> bytes:
+    """Return an earlier commit for `git fast-import`, and make its edits in `shared`."""
+    by = b"Trial <trial@localhost> 1700000000 +0000"
+    parts = [b"commit refs/heads/main\ncommitter %s\n" % by, _data(f"Earlier work {name}")]
+    parts.append(b"from refs/heads/main^0\n" if name == "h0000" else b"")
+    for path, number in edits:
+        end = f"    ]  # end {number:03}\n"
+        shared[path] = shared[path].replace(end, f"        '{name}',\n{end}")
+        parts += [f"M 100644 inline {path}\n".encode(), _data(shared[path])]
+    return b"".join(parts)
+
+
+def _data(text: str) -> bytes:
+    return b"data %d\n%s\n" % (len(text.encode()), text.encode())
+
+
+def symbol(path: str, number: int) -> str:
+    """Return the name of a function of a shared file."""
+    return f"{Path(path).stem}_{number:03}"
+
+
+def _function(path: str, number: int) -> str:
+    name = symbol(path, number)
     return (
-        f"def f{number:03}() -> list[str]:\n    return [\n        'f{number:03}',\n"
-        f"    ]  # end {number:03}\n"
+        f"def {name}() -> list[str]:\n    return [\n        '{name}',\n    ]  # end {number:03}\n"
     )
 
 
