@@ -180,7 +180,11 @@ async def _unless_ended(trial: Coroutine[Any, Any, Doc]) -> Doc | int:
     The trial then removes what it made, as at its own end.
     """
     doing = asyncio.ensure_future(trial)
-    with Signals(lambda _number: doing.cancel(), lambda: None) as signals:
+
+    def first(_number: int) -> None:
+        doing.cancel()
+
+    with Signals(first, lambda: None) as signals:
         try:
             return await doing
         except asyncio.CancelledError:
