@@ -268,8 +268,11 @@ def test_200_readers_one_stalled(tmp_path, monkeypatch):
     monkeypatch.setattr(events, "STALL_S", 3.0)
     project(tmp_path)
     limits = RequestLimits(streams=220)
-    with served(tmp_path, limits) as server, server.client("operator") as client:
-        stalled = Stalled(server.url)
+    with (
+        served(tmp_path, limits) as server,
+        server.client("operator") as client,
+        contextlib.closing(Stalled(server.url)),
+    ):
         runs = [client.post("/runs", json={"plan": many(150)}).json()["run"] for _ in range(4)]
 
         async def read_all():
@@ -277,7 +280,7 @@ def test_200_readers_one_stalled(tmp_path, monkeypatch):
             pool = httpx2.Limits(max_connections=None)
             found = [[] for _ in range(199)]
             async with httpx2.AsyncClient(
-                base_url=server.api, headers=bearer, timeout=120, limits=pool
+                base_url=server.api, headers=bearer, timeout=480, limits=pool
             ) as reader:
                 for run in runs:
                     while (await reader.get(f"/runs/{run}")).json()["status"] == "running":
@@ -294,11 +297,10 @@ def test_200_readers_one_stalled(tmp_path, monkeypatch):
             assert len(each) >= len(everything) - 1
         assert grown < 150, f"{grown:.0f} MB for 199 readers and their clients"
         hub, gate = server.up.app_state.hub, server.up.gate
-        until = time.monotonic() + 30
+        until = time.monotonic() + 120
         while gate.streams and time.monotonic() < until:
             time.sleep(0.1)
         assert (gate.streams, hub.readers) == (0, 0), "the stalled reader is still there"
-        stalled.close()
 
 
 def test_nothing_is_made_for_nobody(server):
@@ -308,7 +310,7 @@ def test_nothing_is_made_for_nobody(server):
         lines = response.iter_lines()  # kept: letting go of it would end the stream
         next(lines)
         assert hub.readers >= 1
-    until = time.monotonic() + 10
+    until = time.monotonic() + 120
     while (hub.readers or hub._follower) and time.monotonic() < until:
         time.sleep(0.02)
     assert (hub.readers, hub._follower, hub._ring) == (0, None, {})

@@ -61,7 +61,7 @@ def browser() -> Iterator[Any]:
     need(npm_assets.ready(), "the page's third-party files: `leadhand doctor --fix` fetches them")
     from playwright.sync_api import expect, sync_playwright
 
-    expect.set_options(timeout=20_000)  # a busy machine is slow, and nothing else
+    expect.set_options(timeout=60_000)  # a busy machine is slow, and nothing else
     with sync_playwright() as driver:
         found = driver.chromium.launch(executable_path=path, headless=True, args=FLAGS)
         yield found
@@ -80,7 +80,7 @@ class Pages:
     def __call__(self, url: str = "", *, context: Any = None, **options: Any) -> Any:
         if context is None:
             context = self.browser.new_context(**({"viewport": WIDE} | options))
-            context.set_default_timeout(20_000)
+            context.set_default_timeout(60_000)
             self.open.append(context)
         page = context.new_page()
         page.on("pageerror", lambda error: self.problems.append(f"{error}\n{error.stack}"))

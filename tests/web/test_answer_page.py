@@ -27,7 +27,7 @@ def server(tmp_path_factory):
 def opened(pages, url, theme, size, **more):
     need(AXE.exists(), "axe-core, which `make test` fetches by npm")
     context = pages.browser.new_context(viewport=size, color_scheme=theme, **more)
-    context.set_default_timeout(20_000)
+    context.set_default_timeout(60_000)
     context.add_init_script(path=AXE)
     pages.open.append(context)
     return pages(url, context=context)
@@ -74,7 +74,7 @@ def test_it_works_without_scripts_and_by_keyboard(pages, server):
     token = person.link(run)
     person.http.close()
     context = pages.browser.new_context(viewport=SMALL, java_script_enabled=False)
-    context.set_default_timeout(20_000)
+    context.set_default_timeout(60_000)
     pages.open.append(context)
     shown = pages(f"{server.url}/answer/{token}", context=context)
     shown.get_by_label("Comment").focus()

@@ -124,7 +124,7 @@ def fleet(tmp_path_factory):
 
 def opened(pages, fleet, theme="light", size="wide"):
     context = pages.browser.new_context(viewport=SIZES[size], color_scheme=theme)
-    context.set_default_timeout(20_000)
+    context.set_default_timeout(60_000)
     if AXE.exists():
         context.add_init_script(path=AXE)
     pages.open.append(context)

@@ -101,7 +101,7 @@ def ready(pages):
 
     def opened(url, theme, size):
         context = pages.browser.new_context(viewport=SIZES[size], color_scheme=theme)
-        context.set_default_timeout(20_000)
+        context.set_default_timeout(60_000)
         context.add_init_script(path=AXE)
         pages.open.append(context)
         return pages(url, context=context)

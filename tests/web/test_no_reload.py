@@ -207,7 +207,7 @@ def tabs(house, browser):
     """Open tabs of one browser, signed in once; nothing goes wrong in them unseen."""
     made = Pages(browser)
     context = browser.new_context(viewport=WIDE)
-    context.set_default_timeout(20_000)
+    context.set_default_timeout(60_000)
     first = made(house.entry, context=context)
     expect(first.get_by_role("navigation").first).to_be_visible()
 
