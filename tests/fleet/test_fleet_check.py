@@ -71,6 +71,34 @@ def test_it_runs_set_up_and_gate_once_and_leaves_the_checkout_alone(project, tmp
     assert [each.name for each in (tmp_path / "leadhand-checkouts").iterdir()] == [".gitignore"]
 
 
+def test_downloads_of_set_up_are_found_by_the_gate(project):
+    """Package managers are led to one folder of the checkout; `env` of the settings comes first."""
+    setup = ["sh", "-c", 'mkdir -p "$CARGO_HOME" && echo crate > "$CARGO_HOME/held"']
+    gate = ["sh", "-c", 'cat .leadhand-downloads/cargo/held; echo "$GOMODCACHE" "$MAVEN_OPTS"']
+    more = 'env = {GOMODCACHE = "/elsewhere"}'
+    folder = project(f"setup = [{json.dumps(setup)}]\ngate = [{json.dumps(gate)}]\n{more}")
+    done = folder.run("fleet", "check", "--json", "--trust")
+    assert done.code == 0, done.err
+    assert "| crate" in done.err
+    assert "| /elsewhere -Dmaven.repo.local=" in done.err
+
+
+def test_live_output_is_for_people(project):
+    """Without colours, and of `go test -json` the words of the tests."""
+    lines = [
+        "\\033[32mgreen\\033[0m",
+        '{"Time":"t","Action":"run","Test":"TestA"}',
+        '{"Time":"t","Action":"output","Output":"=== RUN   TestA\\\\n"}',
+        '{"Time":"t","Action":"output","Output":"--- PASS: TestA\\\\n"}',
+        '{"Time": broken',
+    ]
+    gate = json.dumps([["printf", "%b\\n", *lines]])
+    done = project(f"gate = {gate}").run("fleet", "check", "--trust")
+    assert done.code == 0, done.err
+    shown = [line.strip() for line in done.err.splitlines() if line.startswith("  |")]
+    assert shown == ["| green", "| --- PASS: TestA", '| {"Time": broken']
+
+
 def test_a_red_gate_is_one_problem_with_its_fix(project):
     folder = project('gate = [["sh", "-c", "echo the reason; exit 3"]]')
     done = folder.run("fleet", "check", "--trust")

@@ -7,7 +7,12 @@ import tomllib
 
 import pytest
 
-from leadhand.fleet.commands.init import SurveyedRepository, settings_lines
+from leadhand.fleet.commands.init import (
+    SurveyedRepository,
+    ToolPlaces,
+    settings_lines,
+    tool_places,
+)
 from leadhand.fleet.repository.toolchain import (
     TEXT_BYTES_MAX,
     CommitFiles,
@@ -71,6 +76,18 @@ REPOSITORIES = {
         "deploy/prod.yaml": "replicas: 1\n",
         ".gitlab-ci.yml": "test:\n  script:\n    - make check\n",
     },
+    "maven": {
+        "pom.xml": "<project/>\n",
+        "mvnw": "#!/bin/sh\n",
+        "src/main/java/shop/Shop.java": "package shop;\n",
+        "src/test/java/shop/TestData.java": "package shop;\nclass TestData {}\n",
+        "src/test/java/shop/TestShop.java": "package shop;\nclass TestShop { @Test void a() {} }\n",
+    },
+    "gradle": {
+        "build.gradle.kts": "plugins { java }\n",
+        "gradlew": "#!/bin/sh\n",
+        "src/test/java/shop/ShopTest.java": "package shop;\nclass ShopTest {}\n",
+    },
 }
 GATES = {
     "python": [["-m", "ruff", "check", "."], ["-m", "pytest", "-q"]],
@@ -78,6 +95,10 @@ GATES = {
     "go": [["go", "vet", "./..."], ["go", "test", "-json", "./..."]],
     "rust": [["cargo", "test", "--locked"]],
     "make": [["make", "check"]],
+    "maven": [["mvn", "-B", "-ntp", "-o", "test"]],
+    "gradle": [
+        ["./gradlew", "--no-daemon", "--console=plain", "--offline", "test", "--rerun-tasks"]
+    ],
 }
 SETUP = {
     "python": [["python3", "-m", "venv", ".venv"], ["-m", "pip", "install", "-e", "./[dev]"]],
@@ -85,6 +106,14 @@ SETUP = {
     "go": [["go", "mod", "download"]],
     "rust": [["cargo", "fetch", "--locked"]],
     "make": [],
+    "maven": [
+        [
+            *("mvn", "-B", "-ntp", "-Dtest=TestShop", "-DfailIfNoTests=false"),
+            *("-Dsurefire.failIfNoSpecifiedTests=false", "-Dmaven.test.failure.ignore=true"),
+            "test",
+        ]
+    ],
+    "gradle": [["./gradlew", "--no-daemon", "--console=plain", "test"]],
 }
 PROTECTED = {
     "python": [".github/**"],
@@ -92,7 +121,12 @@ PROTECTED = {
     "go": ["go.sum"],
     "rust": ["Cargo.lock"],
     "make": [".gitlab-ci.yml", "db/migrations/**", "deploy/**"],
+    "maven": [],
+    "gradle": [],
 }
+
+
+RUST_HOME = "stable-x86_64-unknown-linux-gnu"
 
 
 def commit(files):
@@ -119,7 +153,7 @@ def problems(done):
 
 @pytest.mark.parametrize("kind", REPOSITORIES)
 @pytest.mark.real
-def test_settings_of_five_kinds_of_repositories_are_accepted(tmp_path, kind):
+def test_settings_of_seven_kinds_of_repositories_are_accepted(tmp_path, kind):
     """Doctor is green, or names exactly the programs that this machine lacks."""
     make_repo(tmp_path / "shop", REPOSITORIES[kind])
     before = every_byte(tmp_path / "shop")
@@ -239,7 +273,14 @@ def test_settings_are_those_that_a_fleet_reads(tmp_path):
 
 @pytest.mark.parametrize(
     ("kind", "program"),
-    [("python", "pip"), ("node", "npm"), ("go", "go"), ("rust", "cargo")],
+    [
+        ("python", "pip"),
+        ("node", "npm"),
+        ("go", "go"),
+        ("rust", "cargo"),
+        ("maven", "Maven"),
+        ("gradle", "Gradle"),
+    ],
 )
 def test_hosts_of_a_set_up_are_left_to_the_person(kind, program):
     """Neither a public index nor a text of the repository opens the network of the sandbox."""
@@ -338,3 +379,70 @@ def test_groups_of_dependencies_are_installed_by_a_pip_that_knows_them():
     words = [list(each.argv) for each in found.setup]
     assert short(words)[1] == ["-m", "pip", "install", "pip>=25.1"]
     assert short(words)[2] == ["-m", "pip", "install", "--group", "pyproject.toml:dev"]
+
+
+def test_tests_of_java_are_counted_by_their_reports():
+    """Maven and Gradle leave JUnit XML, in each module's folder."""
+    assert written(REPOSITORIES["maven"])[0]["fleet"]["reports"] == [
+        "**/target/surefire-reports/TEST-*.xml"
+    ]
+    assert written(REPOSITORIES["gradle"])[0]["fleet"]["reports"] == [
+        "**/build/test-results/test/TEST-*.xml"
+    ]
+
+
+def test_scripts_around_tests_that_ask_a_registry_are_left_out_of_the_gate():
+    scripts = {"test": "tape test", "pretest": "eslint .", "posttest": "npx aud --production"}
+    held, text = written({"package.json": json.dumps({"scripts": scripts})})
+    assert held["fleet"]["gate"] == [["npm", "test", "--ignore-scripts"]]
+    assert "left out: posttest, which would need the network" in text
+    del scripts["posttest"]
+    held, _ = written({"package.json": json.dumps({"scripts": scripts})})
+    assert held["fleet"]["gate"] == [["npm", "test"]]
+
+
+def rustup(home):
+    """A home with rustup: its programs are links to rustup itself, which picks the toolchain."""
+    tools = home / ".rustup" / "toolchains" / RUST_HOME / "bin"
+    proxies = home / ".cargo" / "bin"
+    for folder in (tools, proxies):
+        folder.mkdir(parents=True)
+        shutil.copy("/bin/true", folder / "cargo")
+    (home / ".rustup" / "settings.toml").write_text(f'default_toolchain = "{RUST_HOME}"\n')
+    return tools, proxies
+
+
+def test_a_toolchain_of_a_version_manager_is_shown_to_the_sandbox(tmp_path, monkeypatch):
+    """For Rust that of rustup, for a link the folder of its version; the system's needs nothing."""
+    monkeypatch.setattr("leadhand.fleet.commands.init.PATH", str(tmp_path / "system"))
+    tools, proxies = rustup(tmp_path)
+    node = tmp_path / "node" / "v22" / "bin"
+    node.mkdir(parents=True)
+    shutil.copy("/bin/true", node / "npm-real")
+    (proxies / "npm").symlink_to(node / "npm-real")
+    environ = {"HOME": str(tmp_path), "PATH": str(proxies)}
+    found = tool_places(["cargo", "npm", "mvn", "./gradlew"], environ)
+    assert found.folders == (str(tools), str(node))
+    assert found.readable == (str(tools.parent), str(node.parent))
+    assert (found.names, found.missing) == (("cargo", "npm"), ("mvn",))
+    surveyed = SurveyedRepository("../a", "main", "so", detect(commit({})), False, found)
+    text = "\n".join(settings_lines(surveyed))
+    held = tomllib.loads(text)["fleet"]
+    assert held["readable"] == list(found.readable)
+    assert held["env"]["PATH"].split(":")[:2] == list(found.folders)
+    assert "# TODO: mvn is not installed on this machine" in text
+    (tmp_path / "system").mkdir()
+    for name in ("cargo", "npm", "mvn"):
+        shutil.copy("/bin/true", tmp_path / "system" / name)
+    assert tool_places(["cargo", "npm", "mvn"], environ) == ToolPlaces()
+
+
+@pytest.mark.parametrize("settings", ["", "default_toolchain = 3\n", "[[[", 'version = "12"\n'])
+def test_a_rustup_without_a_readable_choice_is_a_program_like_others(
+    tmp_path, monkeypatch, settings
+):
+    monkeypatch.setattr("leadhand.fleet.commands.init.PATH", str(tmp_path / "system"))
+    _, proxies = rustup(tmp_path)
+    (tmp_path / ".rustup" / "settings.toml").write_text(settings)
+    environ = {"HOME": str(tmp_path), "PATH": str(proxies)}
+    assert tool_places(["cargo"], environ).folders == (str(proxies),)

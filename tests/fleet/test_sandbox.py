@@ -402,3 +402,13 @@ def test_doctor_is_told_what_is_there(kind):
     assert "bubblewrap: " in said
     assert "landlock: " in said
     assert "\n" not in said
+
+
+def test_java_is_led_to_the_door_since_it_reads_no_variable_of_proxies(slot, tmp_path):
+    """And only where there is a door: without a network nothing is set."""
+    sandbox = Sandbox(kind="landlock", proxy=tmp_path / "door.sock")
+    env = sandbox.wrap(["true"], slot, home=tmp_path / "home", network=True).env
+    assert env["HTTPS_PROXY"] == "http://127.0.0.1:3128"
+    assert "-Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=3128" in env["JAVA_TOOL_OPTIONS"]
+    closed = sandbox.wrap(["true"], slot, home=tmp_path / "home").env
+    assert "JAVA_TOOL_OPTIONS" not in closed

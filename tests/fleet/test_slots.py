@@ -14,6 +14,7 @@ import pytest
 
 from leadhand.fleet.repository.git import printable_name
 from leadhand.fleet.repository.hub import Hub, ref_of
+from leadhand.fleet.repository.toolchain import DOWNLOADS
 from leadhand.fleet.workspace.capture import CaptureLimits
 from leadhand.fleet.workspace.slots import SlotGone, Slots
 from tests.fleet.places import commit_all, every_byte, files_of, make_repo, run_git, write
@@ -443,6 +444,19 @@ async def test_what_the_setup_made_is_not_the_agents(tmp_path, hub):
         assert (await slot.take()).changed == {}
         write(slot.path, {"mine": "x\n", "made/two": "changed\n"})
         assert (await slot.take()).changed == {"mine": "A", "made/two": "A"}
+
+
+async def test_what_package_managers_downloaded_is_never_the_agents(tmp_path, hub):
+    """Also when a build of the agent has written there; a folder of that name elsewhere is."""
+
+    async def setup(slot):
+        write(slot.path, {f"{DOWNLOADS}/cargo/index": "1\n"})
+
+    slots = Slots(hub, tmp_path / "slots", 1, setup=setup)
+    async with slots.lease(hub.main()) as slot:
+        write(slot.path, {f"{DOWNLOADS}/cargo/index": "2\n", f"{DOWNLOADS}/go/new": "x\n"})
+        write(slot.path, {f"inner/{DOWNLOADS}/mine": "x\n"})
+        assert (await slot.take()).changed == {f"inner/{DOWNLOADS}/mine": "A"}
 
 
 async def test_pools_do_not_get_in_each_others_way(tmp_path, hub):

@@ -12,6 +12,7 @@ Each problem comes with a fix, as far as output, exit code and refused hosts tel
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import shlex
@@ -150,9 +151,25 @@ class Follower:
         return "setup" if command in self._setup else "gate"
 
     def _line(self, line: bytes) -> None:
-        text = line.rpartition(b"\r")[2].decode("utf-8", "replace").rstrip()
+        text = line.rpartition(b"\r")[2].decode("utf-8", "replace")
+        text = _go_output(_COLOUR.sub("", text)).rstrip()
         if text:
             self._say(f"  | {scrub(text)}")
+
+
+_COLOUR = re.compile(r"\x1b\[[0-9;]*[mK]")
+
+
+def _go_output(line: str) -> str:
+    """Return what a line of `go test -json` holds for people; any other line as it is."""
+    if not line.startswith('{"Time":'):
+        return line
+    try:
+        told = json.loads(line)
+    except ValueError:
+        return line
+    said = told.get("Output", "") if isinstance(told, dict) else line
+    return said if isinstance(said, str) and not said.startswith("=== RUN") else ""
 
 
 def _ended(code: int) -> str:
@@ -362,7 +379,7 @@ def _program_fix(program: str, fleet: FleetSettings, part: str) -> str:
 
 
 def _tail(text: str) -> str:
-    words = scrub(" ".join(text.split()))
+    words = scrub(" ".join(_COLOUR.sub("", text).split()))
     cut = f"… {words[-OUTPUT_CHARS:]}" if len(words) > OUTPUT_CHARS else words
     return cut or "no output"
 

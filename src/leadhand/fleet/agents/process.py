@@ -38,6 +38,7 @@ from leadhand.fleet.agents.base import (
     Workspace,
 )
 from leadhand.fleet.gate.gate import OURS
+from leadhand.fleet.repository.toolchain import download_folders
 from leadhand.fleet.workspace.clean_up import remove
 from leadhand.fleet.workspace.process_limits import TreeLimits, excess
 from leadhand.models.reset_times import wait_s
@@ -819,7 +820,7 @@ class ProcessCoder:
                 slot.path,
                 home=home,
                 network=launch.network,
-                env={**GIT, **launch.env, **self._env},
+                env={**GIT, **download_folders(slot.path.resolve()), **launch.env, **self._env},
                 readable=launch.readable,
             )
             return await attendance.attend(self._processes, wrapped, launch.stdin)

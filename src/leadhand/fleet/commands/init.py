@@ -8,10 +8,12 @@ is the working folder.
 from __future__ import annotations
 
 import asyncio
+import glob
 import json
 import os
 import shlex
 import shutil
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -24,9 +26,10 @@ from leadhand.cli.rendering.text import clean
 from leadhand.errors import Conflict, UsageError
 from leadhand.fleet.repository.git import Git, name_of, printable_name
 from leadhand.settings.trust import trust_written
+from leadhand.workers.sandbox.sandbox import PATH
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from leadhand.cli.console import Console
     from leadhand.fleet.repository.toolchain import CommitFiles, Toolchain
@@ -34,6 +37,19 @@ if TYPE_CHECKING:
 FILE = "leadhand.toml"
 NEXT = ("leadhand fleet check", "leadhand fleet submit EPIC.md", "leadhand fleet start")
 WIDTH = 100
+
+
+class ToolPlaces(NamedTuple):
+    """Folders of programs that are installed outside of the system, as in somebody's home.
+
+    `folders` go to `PATH`, `readable` is what the programs need besides; `names` says which
+    programs these are for, `missing` which ones are installed nowhere.
+    """
+
+    folders: tuple[str, ...] = ()
+    readable: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
 
 
 class SurveyedRepository(NamedTuple):
@@ -46,6 +62,8 @@ class SurveyedRepository(NamedTuple):
     tools: Toolchain
     inside: bool
     """Whether the settings are written into the repository."""
+    places: ToolPlaces = ToolPlaces()
+    """Where this machine keeps programs that the sandbox does not show by itself."""
 
 
 @command("init", "leadhand fleet init --repo ../shop\nleadhand fleet init --print")
@@ -87,6 +105,7 @@ def init(console: Console, repo: Path | None, *, only_print: bool) -> int:
                 "todo": [
                     *found.tools.todo,
                     *map(_host_todo, found.tools.downloads),
+                    *map(_missing_todo, found.places.missing),
                     *found.tools.unreadable,
                 ],
                 "next": list(NEXT),
@@ -105,13 +124,24 @@ def _host_todo(download: str) -> str:
     return f"{download}: name the hosts of its package index in setup_hosts"
 
 
+def _missing_todo(program: str) -> str:
+    """Return what a person must do for a program that is installed nowhere on this machine."""
+    return f"{program} is not installed on this machine: install it, or change the commands"
+
+
 def _report(console: Console, found: SurveyedRepository) -> None:
     console.say(f"wrote {FILE} ({', '.join(found.tools.languages) or 'no known language'})")
     for each in found.tools.gate:
         console.say(f"  gate   {shlex.join(each.argv)} ({_inline(each.why)})")
     for each in found.tools.setup:
         console.say(f"  setup  {shlex.join(each.argv)} ({_inline(each.why)})")
-    for line in (*found.tools.todo, *map(_host_todo, found.tools.downloads)):
+    if found.places.names:
+        console.say(f"  env    PATH with the folders of {', '.join(found.places.names)}")
+    for line in (
+        *found.tools.todo,
+        *map(_host_todo, found.tools.downloads),
+        *map(_missing_todo, found.places.missing),
+    ):
         console.say(f"  TODO   {clean(line)}")
     for line in found.tools.unreadable:
         console.say(f"  TODO   could not be read: {clean(line)}")
@@ -139,7 +169,47 @@ async def survey_repository(repo: Path, here: Path) -> SurveyedRepository:
     tools = detect(await _files(user.git, f"refs/heads/{branch}" if branch else "HEAD"))
     top = _top(repo, user.git.folder)
     inside = here == top or top in here.parents
-    return SurveyedRepository(_relative(top, here), branch, why, tools, inside)
+    programs = dict.fromkeys(each.argv[0] for each in (*tools.setup, *tools.gate))
+    places = tool_places(programs, os.environ)
+    return SurveyedRepository(_relative(top, here), branch, why, tools, inside, places)
+
+
+def tool_places(programs: Iterable[str], environ: Mapping[str, str]) -> ToolPlaces:
+    """Find the programs of the commands that are not where the sandbox looks for them.
+
+    A program of a version manager is a link into the folder of a version (`X/bin/node`), which is
+    shown as a whole; for Rust it is the toolchain that rustup would choose.
+    """
+    folders: dict[str, None] = {}
+    readable: dict[str, None] = {}
+    names, missing = [], []
+    for program in programs:
+        if "/" in program or shutil.which(program, path=PATH):
+            continue
+        found = shutil.which(program, path=environ.get("PATH"))
+        if found is None:
+            missing.append(program)
+            continue
+        real = _rust_toolchain(environ) if program == "cargo" else None
+        real = real or Path(found).resolve().parent
+        top = real.parent if real.name == "bin" else real
+        folders[str(real)] = None
+        readable[str(top)] = None
+        names.append(program)
+    return ToolPlaces(tuple(folders), tuple(readable), tuple(names), tuple(missing))
+
+
+def _rust_toolchain(environ: Mapping[str, str]) -> Path | None:
+    """Return the folder of programs of rustup's default toolchain; None without rustup."""
+    home = Path(environ.get("RUSTUP_HOME") or Path(environ.get("HOME", "/")) / ".rustup")
+    try:
+        told = tomllib.loads((home / "settings.toml").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    name = environ.get("RUSTUP_TOOLCHAIN") or str(told.get("default_toolchain", ""))
+    found = [home / "toolchains" / name / "bin"]
+    found += sorted((home / "toolchains").glob(f"{glob.escape(name)}-*/bin"))
+    return next((each for each in found if name and (each / "cargo").exists()), None)
 
 
 def _relative(path: Path, here: Path) -> str:
@@ -217,6 +287,7 @@ def settings_lines(found: SurveyedRepository) -> Iterator[str]:
     yield ""
     yield from _gate_lines(tools)
     yield from _setup_lines(tools)
+    yield from _place_lines(found.places)
     yield from _protected_lines(found)
     yield "# Limits."
     yield "agents = 2                          # at once; `leadhand doctor` says how many fit"
@@ -246,6 +317,11 @@ def _gate_lines(tools: Toolchain) -> Iterator[str]:
             yield _comment(f"found, and no test: {_list(each.argv)} ({each.why})")
     for name, line in tools.ci:
         yield _comment(f"{name} runs: {line}")
+    if tools.gate and tools.reports:
+        yield "reports = ["
+        for path in tools.reports:
+            yield f"    {_text(path.pattern)},  # {_inline(path.why)}"
+        yield "]"
     yield ""
 
 
@@ -264,6 +340,17 @@ def _setup_lines(tools: Toolchain) -> Iterator[str]:
         yield _comment(f"TODO: {_host_todo(line)}")
     yield '# setup_hosts = ["index.example.com"]   # without hosts they have no network'
     yield ""
+
+
+def _place_lines(places: ToolPlaces) -> Iterator[str]:
+    for program in places.missing:
+        yield _comment(f"TODO: {_missing_todo(program)}")
+    if places.names:
+        yield _comment(f"Programs outside of the system's folders: {', '.join(places.names)}.")
+        yield f"env = {{PATH = {_text(':'.join((*places.folders, PATH)))}}}"
+        yield f"readable = {_list(places.readable)}"
+    if places != ToolPlaces():
+        yield ""
 
 
 def _protected_lines(found: SurveyedRepository) -> Iterator[str]:

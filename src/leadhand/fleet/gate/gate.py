@@ -60,6 +60,7 @@ from leadhand.fleet.gate.test_runs import (
 )
 from leadhand.fleet.merge.same_change import TreeEntry
 from leadhand.fleet.repository.hub import Hub
+from leadhand.fleet.repository.toolchain import download_folders
 from leadhand.fleet.workspace.clean_up import remove
 from leadhand.fleet.workspace.process_limits import TreeLimits, excess
 from leadhand.fleet.workspace.slots import Slot, Slots
@@ -531,7 +532,7 @@ class Gate:
         reports: Reports | None,
     ) -> tuple[int, str]:
         shown = [self._hub.git.folder / "objects", *([REPORTER] if reports else [])]
-        env = {**GIT, **self.rules.env}
+        env = {**GIT, **download_folders(slot.path), **self.rules.env}
         env = env if reports is None else reports.env(env)
         running = self.running.get(slot.path)
 

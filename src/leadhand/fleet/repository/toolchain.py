@@ -4,6 +4,9 @@ Only names and texts of files are read, out of one commit; nothing of the reposi
 and no link is followed. What is found is a proposal for `leadhand.toml`, each part with the file
 that it comes from. A text of the repository never becomes a command: commands are those of this
 module, and a path is put into one only if it has nothing but letters, digits and `._/@+-`.
+
+What package managers download for a checkout goes to a folder of the checkout (`download_folders`):
+set-up, gate and agent have different homes, and each must find it.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 SAFE_PATH = re.compile(r"(?!-)[A-Za-z0-9._@+][A-Za-z0-9._/@+-]*")
@@ -37,7 +41,17 @@ CI_FILES = (
     ".travis.yml",
     "bitbucket-pipelines.yml",
 )
-MANIFESTS = ("package.json", "go.mod", "Cargo.toml", "pyproject.toml", "setup.py", "setup.cfg")
+GRADLE_BUILDS = ("build.gradle", "build.gradle.kts", "settings.gradle", "settings.gradle.kts")
+MANIFESTS = (
+    "package.json",
+    "go.mod",
+    "Cargo.toml",
+    "pyproject.toml",
+    "setup.py",
+    "setup.cfg",
+    "pom.xml",
+    *GRADLE_BUILDS,
+)
 LOCKFILES = {
     "uv.lock": "Python",
     "poetry.lock": "Python",
@@ -87,10 +101,33 @@ DEPLOYMENT = (
 )
 MIGRATIONS = ("migrations", "migrate")
 TEST_PY = re.compile(r"(?:.*/)?(?:test_[^/]*|[^/]*_test)\.py")
+TEST_JAVA = re.compile(
+    r"(?:.*/)?src/test/(?:java|kotlin)/(?:.*/)?((?:Test[^/]*|[^/]*Tests?|[^/]*TestCase))\.(?:java|kt)"
+)
+"""The classes that Maven takes for tests by their names."""
 TEST_JS = re.compile(r"(?:.*/)?[^/]*\.(?:test|spec)\.[cm]?[jt]sx?|(?:.*/)?__tests__/[^/]+")
 NO_TEST = re.compile(r"|true|:|exit 0|echo\b[^&|;]{0,200}|echo\b.{0,200}no test specified.{0,200}")
 """Scripts of package.json that cannot fail, and the one that `npm init` writes."""
+NETWORK_SCRIPT = re.compile(r"\b(?:npx|audit|aud|publish|codecov|coveralls)\b")
+"""Words of scripts that ask a registry or a service, which a gate cannot reach."""
 LINE_CHARS_MAX = 2_000
+DOWNLOADS = ".leadhand-downloads"
+"""The folder of a checkout that holds what its package managers downloaded; no work of an agent."""
+
+
+def download_folders(checkout: Path) -> dict[str, str]:
+    """Return the environment that leads downloads of package managers into a checkout.
+
+    Those that install into the checkout anyway (npm, a virtual environment) need nothing.
+    """
+    folder = checkout / DOWNLOADS
+    return {
+        "CARGO_HOME": str(folder / "cargo"),
+        "GOFLAGS": "-modcacherw",  # else the modules could not be removed
+        "GOMODCACHE": str(folder / "go"),
+        "GRADLE_USER_HOME": str(folder / "gradle"),
+        "MAVEN_OPTS": f"-Dmaven.repo.local={folder / 'maven'}",
+    }
 
 
 class ToolCommand(NamedTuple):
@@ -100,8 +137,8 @@ class ToolCommand(NamedTuple):
     why: str
 
 
-class ProtectedPath(NamedTuple):
-    """A pattern of paths whose changes a person should see, and why."""
+class PathPattern(NamedTuple):
+    """A pattern of paths, and why it is proposed."""
 
     pattern: str
     why: str
@@ -119,7 +156,9 @@ class Toolchain:
     checks: list[ToolCommand] = field(default_factory=list)
     """Lint and type checks."""
     tests: list[ToolCommand] = field(default_factory=list)
-    protected: list[ProtectedPath] = field(default_factory=list)
+    protected: list[PathPattern] = field(default_factory=list)
+    reports: list[PathPattern] = field(default_factory=list)
+    """JUnit XML that the tests write."""
     ci: list[tuple[str, str]] = field(default_factory=list)
     """Commands of CI files, as they stand there: for a comment, never to be executed."""
     notes: list[str] = field(default_factory=list)
@@ -137,6 +176,7 @@ class Toolchain:
         if tests:
             self.checks += other.checks
             self.tests += other.tests
+            self.reports += [each for each in other.reports if each not in self.reports]
             self.todo += other.todo
 
     @property
@@ -174,6 +214,7 @@ def wanted_texts(sizes: Mapping[str, int]) -> list[str]:
     """Return the files whose text `detect` looks at, the most important ones first."""
     named = {*MAKEFILES, *JUSTFILES, *MANIFESTS, *CI_FILES, "tox.ini", "pytest.ini", ".pytest.ini"}
     named |= {"ruff.toml", ".ruff.toml", "mypy.ini", "noxfile.py", "package-lock.json"}
+    named |= {"rust-toolchain", "rust-toolchain.toml"}
     ranked: list[tuple[int, str]] = []
     samples: Counter[str] = Counter()
     for name, size in sizes.items():
@@ -182,7 +223,7 @@ def wanted_texts(sizes: Mapping[str, int]) -> list[str]:
             continue
         if depth <= DEPTH_MAX and (base in named or _is_requirements(base) or _is_workflow(name)):
             ranked.append((depth, name))
-        elif TEST_PY.fullmatch(name) or base.endswith(".rs"):
+        elif TEST_PY.fullmatch(name) or base.endswith(".rs") or TEST_JAVA.fullmatch(name):
             kind = base.rpartition(".")[2]
             samples[kind] += 1
             if samples[kind] <= SAMPLES_MAX:
@@ -196,7 +237,7 @@ def detect(files: CommitFiles) -> Toolchain:
     _root(files, found)
     if not found.tests and not found.checks:
         for folder in _sub_projects(files):
-            for part in (_node, _go, _rust, _python):
+            for part in (_node, _go, _rust, _java, _python):
                 found.take(part(files, folder))
     found.protected = list(_protected(files))
     found.ci = list(_ci(files))
@@ -208,7 +249,7 @@ def detect(files: CommitFiles) -> Toolchain:
 def _root(files: CommitFiles, found: Toolchain) -> None:
     """Look at the root: the targets of make or just come before what languages propose."""
     made = _make(files)
-    for part in (_node, _go, _rust, _python):
+    for part in (_node, _go, _rust, _java, _python):
         found.take(part(files, ""), tests=not made.tests)
     if made.setup:
         found.setup = made.setup
@@ -321,6 +362,10 @@ def _node(files: CommitFiles, folder: str) -> Toolchain:
     if _is_script(test):
         words = ("run", "test") if manager == "bun" else ("test",)
         why = f'{file} has the script "test"'
+        around = [n for n in ("pretest", "posttest") if NETWORK_SCRIPT.search(str(scripts.get(n)))]
+        if around and manager == "npm":
+            words = (*words, "--ignore-scripts")
+            why = f"{why}; left out: {' and '.join(around)}, which would need the network"
         found.tests.append(ToolCommand((manager, *where, *words), why))
     elif test is not None:
         found.todo.append(f'the script "test" of {file} tests nothing')
@@ -392,6 +437,63 @@ def _rust(files: CommitFiles, folder: str) -> Toolchain:
     if own or any("#[test]" in files.text(name) for name in sources):
         why = f"{file}; tests are not counted by name, so exit codes decide"
         found.tests.append(ToolCommand(("cargo", "test", *where, *locked), why))
+    return found
+
+
+# Java.
+
+
+def _java(files: CommitFiles, folder: str) -> Toolchain:
+    """Look at a build by Maven, else by Gradle."""
+    classes = {
+        found[1]: "@Test" in files.text(name)
+        for name in sorted(files.below(folder))
+        if (found := TEST_JAVA.fullmatch(name))
+    }
+    if pom := files.first(("pom.xml",), folder):
+        return _maven(files, folder, pom, classes)
+    if build := files.first(GRADLE_BUILDS, folder):
+        return _gradle(files, folder, build, classes)
+    return Toolchain()
+
+
+def _maven(files: CommitFiles, folder: str, pom: str, classes: Mapping[str, bool]) -> Toolchain:
+    """Propose Maven; `classes` says of each test class whether it was seen to hold a test."""
+    found = Toolchain()
+    start = ("mvn", "-B", "-ntp", *(("-f", pom) if folder else ()))
+    # The engine of the tests is loaded when a test runs, which `dependency:go-offline` does not do:
+    # so set-up runs one test, whatever becomes of it.
+    named = (name for name, is_test in classes.items() if is_test)
+    safe = next((name for name in named if re.fullmatch(r"[A-Za-z0-9_]+", name)), "")
+    one = (f"-Dtest={safe}", "-DfailIfNoTests=false", "-Dsurefire.failIfNoSpecifiedTests=false")
+    ignore = "-Dmaven.test.failure.ignore=true"
+    why = f"{pom}; one test is run, since that loads what tests need"
+    found.setup.append(ToolCommand((*start, *(one if safe else ()), ignore, "test"), why))
+    found.downloads.append(f"Maven downloads plugins and libraries ({pom})")
+    if files.first(("mvnw",), folder):
+        found.notes.append("mvn of this machine is used: mvnw would download Maven itself")
+    if classes:
+        found.tests.append(ToolCommand((*start, "-o", "test"), f"{pom}, src/test"))
+        reports = join(folder, "**/target/surefire-reports/TEST-*.xml")
+        found.reports.append(PathPattern(reports, "Surefire's reports: tests are counted by name"))
+    return found
+
+
+def _gradle(files: CommitFiles, folder: str, build: str, classes: Mapping[str, bool]) -> Toolchain:
+    found = Toolchain()
+    wrapper = files.first(("gradlew",), folder)
+    where = ("-p", folder) if folder else ()
+    start = (f"./{wrapper}" if wrapper else "gradle", *where, "--no-daemon", "--console=plain")
+    why = f"{build}; the tests are run, since that loads what they need"
+    found.setup.append(ToolCommand((*start, "test"), why))
+    found.downloads.append(f"Gradle downloads plugins and libraries ({build})")
+    if wrapper:
+        found.notes.append(f"{wrapper} downloads Gradle itself")
+    if classes:
+        argv = (*start, "--offline", "test", "--rerun-tasks")
+        found.tests.append(ToolCommand(argv, f"{build}, src/test; not taken from set-up's run"))
+        reports = join(folder, "**/build/test-results/test/TEST-*.xml")
+        found.reports.append(PathPattern(reports, "Gradle's reports: tests are counted by name"))
     return found
 
 
@@ -534,15 +636,15 @@ def _is_requirements(base: str) -> bool:
 # Protected paths and CI.
 
 
-def _protected(files: CommitFiles) -> Iterator[ProtectedPath]:
+def _protected(files: CommitFiles) -> Iterator[PathPattern]:
     """Yield the paths whose changes a person should see; only such as exist."""
     if any(map(_is_workflow, files.sizes)):
-        yield ProtectedPath(".github/**", "CI: GitHub Actions run with the repository's secrets")
+        yield PathPattern(".github/**", "CI: GitHub Actions run with the repository's secrets")
     for name in CI_FILES:
         if name in files.sizes:
-            yield ProtectedPath(name, "CI runs with the repository's secrets")
+            yield PathPattern(name, "CI runs with the repository's secrets")
     if name := files.first(("CODEOWNERS", "docs/CODEOWNERS")):
-        yield ProtectedPath(name, "says who reviews what")
+        yield PathPattern(name, "says who reviews what")
     folders = {name.rpartition("/")[0] for name in files.sizes}
     parents = {
         "/".join(parts[: n + 1])
@@ -554,19 +656,19 @@ def _protected(files: CommitFiles) -> Iterator[ProtectedPath]:
         if not SAFE_PATH.fullmatch(folder) or depth > DEPTH_MAX or "node_modules" in folder:
             continue
         if depth == 0 and base in DEPLOYMENT:
-            yield ProtectedPath(f"{folder}/**", "deployment")
+            yield PathPattern(f"{folder}/**", "deployment")
         if base in MIGRATIONS:
-            yield ProtectedPath(f"{folder}/**", "migrations of a database")
+            yield PathPattern(f"{folder}/**", "migrations of a database")
     for name in sorted(files.sizes):
         base = name.rpartition("/")[2]
         if name.count("/") > DEPTH_MAX or not SAFE_PATH.fullmatch(name) or "node_modules" in name:
             continue
         if base in LOCKFILES:
-            yield ProtectedPath(name, f"lockfile: which packages {LOCKFILES[base]} installs")
+            yield PathPattern(name, f"lockfile: which packages {LOCKFILES[base]} installs")
         elif "/" not in name and re.fullmatch(
             r"(?:Dockerfile|docker-compose|compose)(?:[.-].*)?", base
         ):
-            yield ProtectedPath(name, "how the image is built or started")
+            yield PathPattern(name, "how the image is built or started")
 
 
 def _is_workflow(name: str) -> bool:

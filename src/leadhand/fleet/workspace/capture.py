@@ -30,6 +30,7 @@ from typing import IO, Protocol, Self
 from leadhand.fleet.background import finish_despite_cancel
 from leadhand.fleet.repository.git import GitFailed, GitResult, lines_of, name_of, raw_of
 from leadhand.fleet.repository.hub import Hub
+from leadhand.fleet.repository.toolchain import DOWNLOADS
 from leadhand.fleet.workspace.clean_up import open_all, remove, unblock
 
 # Safe access to files of a folder that an agent may change: no link is followed.
@@ -422,7 +423,7 @@ class _Reader:
 
     async def _new(self, folder: Path) -> list[str]:
         """Files that are neither of the base nor ignored; a repository in the slot is files too."""
-        listing = ("ls-files", "-z", "--others", "--exclude-standard")
+        listing = ("ls-files", "-z", "--others", "--exclude-standard", f"--exclude=/{DOWNLOADS}/")
         said = await self._git(*listing, files=folder)
         if UNREADABLE in said.err:
             await finish_despite_cancel(asyncio.to_thread(open_all, folder))

@@ -50,6 +50,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal
+from urllib.parse import urlsplit
 
 from leadhand.errors import LeadhandError
 
@@ -70,11 +71,16 @@ ETC = (
     "debian_version",
     "group",
     "hosts",
+    "java-*/*.cfg",
+    "java-*/*.properties",
+    "java-*/security",
     "ld.so.cache",
     "ld.so.conf",
     "ld.so.conf.d",
     "localtime",
     "magic",
+    "maven/logging",
+    "maven/m2.conf",
     "mime.types",
     "nsswitch.conf",
     "os-release",
@@ -91,8 +97,8 @@ ETC = (
     "terminfo",
     "timezone",
 )
-"""Of /etc only what programs need: it holds secrets too (private keys beside the certificates), and
-root may read them."""
+"""Of /etc only what programs need: it holds secrets too (private keys beside the certificates,
+passwords of servers in Maven's settings), and root may read them."""
 TMP_BYTES = 1 << 30
 TRIAL_S_MAX = 20.0
 FIX = (
@@ -206,7 +212,8 @@ class Sandbox:
             return {}
         names = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
         proxied = {spelled: self.gateway for name in names for spelled in (name, name.lower())}
-        return {**proxied, "NO_PROXY": "127.0.0.1,localhost", "no_proxy": "127.0.0.1,localhost"}
+        proxied |= {"NO_PROXY": "127.0.0.1,localhost", "no_proxy": "127.0.0.1,localhost"}
+        return {**proxied, "JAVA_TOOL_OPTIONS": _java_proxy(self.gateway)}
 
     def _spec(self, forward: str, **landlock: list[str]) -> str:
         limits = self.limits
@@ -216,6 +223,18 @@ class Sandbox:
             "landlock": landlock or None,
         }
         return json.dumps(spec, separators=(",", ":"))
+
+
+def _java_proxy(gateway: str) -> str:
+    """Return the options that lead Java through a proxy: it reads none of the variables."""
+    found = urlsplit(gateway)
+    words = [
+        f"-D{scheme}.proxy{key}={value}"
+        for scheme in ("http", "https")
+        for key, value in (("Host", found.hostname), ("Port", found.port))
+    ]
+    # Maven from 3.9 on takes the options of Java only if it is told to.
+    return " ".join([*words, "-Daether.connector.http.useSystemProperties=true"])
 
 
 def choose(
@@ -363,7 +382,7 @@ def _system() -> list[str]:
 
 
 def _etc() -> list[str]:
-    return [f"/etc/{name}" for name in ETC if Path("/etc", name).exists()]
+    return [str(path) for name in ETC for path in sorted(Path("/etc").glob(name)) if path.exists()]
 
 
 def _shown(paths: Sequence[Path]) -> list[Path]:
