@@ -177,6 +177,9 @@ def test_what_has_no_data_is_not_measured():
     landing = Landing("f" * 40, "epic-a", "a", 1, NOW - HOUR, "", "write a")
     found = delivery(Sources([facts], [], [landing], NOW, NOW - WEEK), None).period.figures
     assert (found["merged"].value, found["lead_hours_median"].value) == (1, 2.0)
+    facts.asked_at = NOW - 6 * HOUR  # its issue waited before the fleet took it
+    asked = delivery(Sources([facts], [], [landing], NOW, NOW - WEEK), None).period.figures
+    assert asked["lead_hours_median"].value == 5.0
     unknown = ("spend", "cost_per_merged", "merged_per_week", "recovery_rate", "rework_share")
     assert {found[name].value for name in (*unknown, "changes")} == {None}
     assert (found["human_minutes"].value, found["without_person_share"].value) == (0.0, 1.0)

@@ -7,9 +7,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from leadhand.core.calendar import from_iso
 from leadhand.core.report import Failure
 from leadhand.fleet.agents import brief
 from leadhand.fleet.forge.delivery import rework_of
+from leadhand.fleet.forge.origin import issue_of
+from leadhand.fleet.status.figures import facts_of
 from leadhand.fleet.tasks import PlannedTask
 from tests.fleet.forge import kills
 from tests.fleet.forge.flow_world import LABEL, TEAMS, agents, flow_fleet, until
@@ -50,6 +53,9 @@ async def test_an_issue_becomes_a_merged_pull_request(tmp_path, kind):
         async with flow_fleet(tmp_path, team.host.url, kind=kind) as fleet:
             await until(closed(team), fleet)
             await until(lambda: fleet.open_epics == 0, fleet)
+            (run,) = fleet._runs.values()
+            written = from_iso(issue_of(run.state)["created_at"])
+            assert 0 < facts_of(run.state, fleet.events(run.id)).asked_at == written
     team.judge(number)
     rows = agents(tmp_path)
     assert [row["colour"] for row in rows] == ["red", "blue", "navy"]

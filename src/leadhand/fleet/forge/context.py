@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -31,3 +32,19 @@ class ForgeContext:
     """Where records of pull requests are kept."""
     note: Callable[..., None]
     """Writes into the fleet's journal."""
+
+
+def write_durably(place: Path, data: bytes) -> None:
+    """Replace a file so that a kill or a loss of power leaves the old one or the new one."""
+    place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fresh = place.with_suffix(".new")
+    with fresh.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(place)
+    folder = os.open(place.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -19,7 +19,8 @@ from leadhand.core import commands
 from leadhand.errors import LeadhandError
 from leadhand.fleet.forge.description import quoted
 from leadhand.fleet.forge.intake import plain_text
-from leadhand.fleet.forge.rules import issue_of, key_for
+from leadhand.fleet.forge.origin import issue_of
+from leadhand.fleet.forge.rules import key_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -21,7 +21,6 @@ Laws
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -30,6 +29,7 @@ import msgspec
 
 from leadhand.errors import LeadhandError
 from leadhand.fleet.agents.brief import pull_in
+from leadhand.fleet.forge.context import write_durably
 from leadhand.fleet.forge.description import body_of, message_of, shown_trailers, title_of
 from leadhand.fleet.forge.errors import ForgeConflict, ForgeError, ForgeTransient
 from leadhand.fleet.forge.remote import Moved
@@ -199,14 +199,7 @@ class Delivery:
         return self._folder / "pulls" / run / f"{task}.json"
 
     def _save(self, record: PullRecord) -> None:
-        place = self._place(record.run, record.task)
-        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fresh = place.with_suffix(".new")
-        with fresh.open("wb") as file:
-            file.write(msgspec.json.encode(record))
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(place)
+        write_durably(self._place(record.run, record.task), msgspec.json.encode(record))
 
     # --- the way to main ---
 

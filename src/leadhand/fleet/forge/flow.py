@@ -19,9 +19,9 @@ from leadhand.fleet.forge.conversation import Conversation
 from leadhand.fleet.forge.delivery import Delivery
 from leadhand.fleet.forge.intake import IssueIntake
 from leadhand.fleet.forge.issue_closure import IssueClosure
+from leadhand.fleet.forge.origin import issue_of
 from leadhand.fleet.forge.people import People
 from leadhand.fleet.forge.remote import HostRepository
-from leadhand.fleet.forge.rules import issue_of
 from leadhand.fleet.merge.conductor import Ejected, QueuedChange
 
 if TYPE_CHECKING:

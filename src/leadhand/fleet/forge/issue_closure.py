@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from leadhand.fleet.forge.context import write_durably
 from leadhand.fleet.forge.description import one_line, quoted
 from leadhand.fleet.forge.errors import ForgeConflict
-from leadhand.fleet.forge.rules import issue_of, key_for
+from leadhand.fleet.forge.origin import issue_of
+from leadhand.fleet.forge.rules import key_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -54,10 +56,7 @@ class IssueClosure:
 
     def _over(self, run: str) -> None:
         self._done.add(run)
-        self._place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fresh = self._place.with_suffix(".new")
-        fresh.write_bytes(msgspec.json.encode(sorted(self._done)))
-        fresh.replace(self._place)
+        write_durably(self._place, msgspec.json.encode(sorted(self._done)))
 
     async def _close(self, state: State, number: int) -> bool:
         tip = await self._remote.tip(self._rules.base)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from leadhand.fleet.forge.port import ACCESS
 
@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
-    from leadhand.core.state.model import State
     from leadhand.fleet.forge.port import Forge, MergeMethod
     from leadhand.fleet.forge.webhooks import WebhookListener
 
@@ -72,11 +71,3 @@ def key_for(what: str, *parts: object) -> str:
     """Return the key of one write: the same for the same parts, and fit for a marker."""
     text = "\0".join(map(str, parts))
     return f"{what}:{hashlib.sha256(text.encode()).hexdigest()[:KEY_CHARS]}"
-
-
-def issue_of(state: State) -> dict[str, Any] | None:
-    """Return the issue that a run was begun for: host, number, url; None if for none."""
-    head = state.started.plan if state.started is not None else {}
-    found = head.get("issue")
-    whole = isinstance(found, dict) and isinstance(found.get("number"), int)
-    return found if whole else None

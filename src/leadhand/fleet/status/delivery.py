@@ -93,9 +93,9 @@ FIGURES = (
         "lead_hours_median",
         "Time from submission to main, median",
         "hours",
-        "from when the fleet took the epic up (at its submission, if the fleet was running) to the "
-        "commit on main, for each change that the fleet merged; half of them took no longer. How "
-        "long an issue waited in a tracker is not in it",
+        "from when the issue of the epic was written on the code host, or else from when the fleet "
+        "took the epic up (at its submission, if the fleet was running), to the commit on main, "
+        "for each change that the fleet merged; half of them took no longer",
         "changes",
     ),
     FigureDefinition(
@@ -288,7 +288,7 @@ def _began(sources: Sources) -> int:
 
 
 def _facts(sources: Sources, changes: Sequence[MainChange] | None) -> _Facts:
-    started = {epic.run: epic.started for epic in sources.epics}
+    started = {epic.run: epic.asked_at or epic.started for epic in sources.epics}
     tasks = {task.name: task for epic in sources.epics for task in epic.tasks.values()}
     touched = {task.line for task in tasks.values() if task.person}
     landings = list({(each.run, each.task): each for each in sources.landings}.values())

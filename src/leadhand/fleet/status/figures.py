@@ -28,6 +28,7 @@ from leadhand.core.state.recovery_log import RecoveryOutcome
 from leadhand.core.state.tally import POLICY
 from leadhand.core.views.recovery_stats import recoveries, win_rates
 from leadhand.core.views.run import run_status
+from leadhand.fleet.forge.origin import issue_written_at
 from leadhand.fleet.status.ladder import CODER, ladder, roots, totals
 
 if TYPE_CHECKING:
@@ -155,6 +156,8 @@ class EpicFacts(msgspec.Struct, kw_only=True):
     title: str = ""
     status: str = "running"
     started: int = 0
+    asked_at: int = 0
+    """When its issue was written on the code host; 0: it has none, or the host did not say."""
     ended: int = 0
     tasks: dict[str, TaskFacts] = {}
     attempts: dict[tuple[str, int], tuple[int, int]] = {}
@@ -187,6 +190,7 @@ def facts_of(state: State, log: Sequence[tuple[int, ev.Event]]) -> EpicFacts:
     title = str(goal.get("text", "")) if isinstance(goal, dict) else str(goal)
     found = EpicFacts(run=state.run, title=title, status=run_status(state))
     found.started = log[0][0] if log else 0
+    found.asked_at = issue_written_at(state)
     found.questions = list(state.questions)
     found.asked = {each.id: (each.kind, each.text) for each in state.questions.values()}
     found.text = _text_of(state)
