@@ -29,7 +29,7 @@ from tests.fleet.places import make_repo
 
 LABEL = "leadhand"
 AGENT = """
-import json, pathlib, sys
+import json, pathlib, re, sys
 task, attempt, brief, session, log = sys.argv[1:6]
 brief = pathlib.Path(brief).read_text()
 place = pathlib.Path("src/colour.py")
@@ -37,11 +37,16 @@ before = place.read_text() if place.exists() else ""
 colour = "navy" if "> Make it navy" in brief else "blue" if "expected blue" in brief else "red"
 with open(log, "a") as file:
     row = {"task": task, "attempt": int(attempt), "session": session, "before": before}
+    row["files"] = sorted(map(str, pathlib.Path("src").iterdir()))
     file.write(json.dumps({**row, "colour": colour, "brief": brief}) + "\\n")
 if "needs an answer" in brief and "You asked, and were told" not in brief:
     print("needs: which shade?")
     sys.exit(0)
-place.write_text(f"COLOUR = {colour!r}\\n")
+for path in re.findall(r"(?m)^- (src/[a-z]+[.]py)$", brief.partition("# Look at")[0]):
+    pathlib.Path(path).write_text(f"NAME = {path!r}\\n")
+    place = None
+if place is not None:
+    place.write_text(f"COLOUR = {colour!r}\\n")
 print("done")
 """
 GATE = "import pathlib, runpy; [runpy.run_path(str(p)) for p in pathlib.Path('src').glob('*.py')]"
@@ -178,6 +183,13 @@ class Team:
         said = self.said(number)
         assert sum("works on this issue" in each for each in said) == 1
         assert sum("Done: main is green" in each for each in said) == 1
+
+
+class AgreeingTeam(Team):
+    """CI and reviewers for whom every change is good."""
+
+    def colour(self, commit):
+        return "blue"
 
 
 class GitLabTeam(Team):

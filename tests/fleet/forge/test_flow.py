@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import re
 from types import SimpleNamespace
 
@@ -11,20 +12,24 @@ from leadhand.core.calendar import from_iso
 from leadhand.core.report import Failure
 from leadhand.fleet.agents import brief
 from leadhand.fleet.forge.delivery import rework_of
+from leadhand.fleet.forge.http import web_origin
+from leadhand.fleet.forge.intake import run_of
 from leadhand.fleet.forge.origin import issue_of
 from leadhand.fleet.status.figures import facts_of
 from leadhand.fleet.tasks import PlannedTask
+from tests.fleet import planned
 from tests.fleet.forge import kills
-from tests.fleet.forge.flow_world import LABEL, TEAMS, agents, flow_fleet, until
+from tests.fleet.forge.flow_world import LABEL, TEAMS, AgreeingTeam, agents, flow_fleet, until
 from tests.fleet.forge.standin.server import Faults, VirtualTime
 
 pytestmark = pytest.mark.slow
+NO_WRITES = {"writes": ()}
 ANSWER_CODE = re.compile(r"(?<=/answer )q[0-9a-f]{8}")
 
 
 @contextlib.asynccontextmanager
-async def team_at_work(tmp_path, kind="github", **more):
-    team = TEAMS[kind](tmp_path, **more)
+async def team_at_work(tmp_path, kind="github", made=None, **more):
+    team = (made or TEAMS[kind])(tmp_path, **more)
     with team.host.serving():
         acting = asyncio.create_task(team.acting())
         yield team
@@ -180,6 +185,65 @@ async def test_questions_and_answers_travel_by_comments(tmp_path):
     assert "The second one." in told
     assert "The first one." not in told
     assert "worst" not in told
+
+
+async def test_a_planner_asks_on_the_issue_and_its_tasks_follow_each_other(tmp_path):
+    """The answer reaches the planner; each of two dependent tasks has a pull request, in order."""
+
+    def second(told):
+        return planned.wave(
+            planned.task("palette", "src/palette.py"),
+            planned.task("paint", "src/paint.py", depends_on=["palette"]),
+        )
+
+    question = {"kind": "ask", "because": "unclear", "question": "Which shade?", "choices": []}
+    script = planned.Script(question, second, planned.done())
+    async with team_at_work(tmp_path, made=AgreeingTeam, asks=False) as team:
+        number = labelled(team, "Add colours", "The shop needs colours.")
+        async with flow_fleet(tmp_path, team.host.url, planner=script, rules=NO_WRITES) as fleet:
+
+            def asked():
+                found = [ANSWER_CODE.search(each) for each in team.said(number)]
+                return next((each[0] for each in found if each), "")
+
+            await until(asked, fleet)
+            assert any("The planner asks" in each for each in team.said(number))
+            team.host.say(number, f"/answer {asked()} Navy, please.", "ann")
+            await until(closed(team, number), fleet)
+            await until(lambda: fleet.open_epics == 0, fleet)
+            (run,) = fleet._runs.values()
+    assert run.state.permits.tainted
+    assert "Navy, please." in json.dumps(script.told[1])
+    assert [row["task"] for row in agents(tmp_path)] == ["palette", "paint"]
+    assert "src/palette.py" in agents(tmp_path)[1]["files"], "it begins with what it depends on"
+    made = [each for each in team.host.made if each.startswith(("pull ", "merge "))]
+    first, second_ = sorted(team.host.pulls)
+    assert made == [
+        f"pull leadhand/{run.id}/palette", f"merge {first}",
+        f"pull leadhand/{run.id}/paint", f"merge {second_}",
+    ]  # fmt: skip
+    assert "- [x] `palette`" in team.host.pulls[second_]["body"]
+    evidence = next(each for each in team.said(number) if "Done: main is green" in each)
+    assert f"#{first} as" in evidence
+    assert f"#{second_} as" in evidence
+
+
+async def test_a_commit_of_a_person_with_our_trailers_is_no_task(tmp_path):
+    """It claims the very task of the issue; the agent works all the same, and its change lands."""
+    async with team_at_work(tmp_path, asks=False) as team:
+        run = run_of(f"{web_origin(team.host.url)[1]}/acme/shop", 1)
+        claim = f"I did it\n\nLeadhand-Run: {run}\nLeadhand-Task: issue-1\nLeadhand-Attempt: 1"
+        git, old = team.git.git, team.git.head("main")
+        made = git("commit-tree", f"{old}^{{tree}}", "-p", old, "-m", claim)
+        git("update-ref", "refs/heads/main", made, old)
+        labelled(team)
+        async with flow_fleet(tmp_path, team.host.url) as fleet:
+            await until(closed(team), fleet)
+            assert fleet.shop.hub.landed(run, "issue-1") is None
+            assert list(fleet._runs) == [run]
+    assert [row["colour"] for row in agents(tmp_path)] == ["red", "blue"]
+    assert [each["merged"] for each in team.pulls()] == [True]
+    assert team.colour("main") == "blue"
 
 
 def test_what_a_reviewer_asked_for_is_told_until_it_is_merged():
