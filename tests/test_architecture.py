@@ -235,6 +235,7 @@ def test_what_judges_nothing_loads_no_validator():
 
 FLEET = (
     "capacity",
+    "forge.origin",
     "merge.train",
     "status.figures",
     "status.ladder",
