@@ -227,3 +227,35 @@ def test_paths_that_exist_and_are_not_shown_are_what_is_missing(tmp_path):
     text = f"cannot open {tmp_path}/lib.so; /usr/bin/env /no/such/file"
     assert missing_paths(text, []) == [f"{tmp_path}/lib.so"]
     assert missing_paths(text, [tmp_path]) == []
+
+
+@pytest.mark.parametrize(
+    ("coder", "said"),
+    [
+        ('kind = "claude"\nkey = "A"\ntoken = "B"', "key and token exclude each other"),
+        ('kind = "codex"\ntoken = "B"', "a file that Codex itself renews"),
+        ('kind = "command"\ncommand = ["true"]\ntoken = "B"', 'token goes with kind = "claude"'),
+    ],
+)
+def test_the_token_of_a_login_is_for_claude_code_alone(project, coder, said):
+    done = project('gate = ["true"]', f"[coders.ann]\n{coder}\n").run("fleet", "check", "--trust")
+    assert done.code == 2, done
+    assert said in done.err
+
+
+def test_a_login_without_its_token_is_named_by_check_and_doctor(project, boxed, tmp_path):
+    """By the name of the variable; the value of one that is set is shown by neither."""
+    program = tmp_path / "claude"
+    program.write_text("#!/bin/sh\necho 9.9 of a test\n")
+    program.chmod(0o755)
+    coder = f'[coders.ann]\nkind = "claude"\nprogram = "{program}"\ntoken = "ANNS_TOKEN"\n'
+    folder = project('gate = ["true"]', coder)
+    done = folder.run("fleet", "check", "--json", "--trust")
+    assert [each["problem"] for each in done.doc["problems"]] == ["ANNS_TOKEN is not set"]
+    assert "Set it to the token" in done.doc["problems"][0]["fix"]
+    assert "ANNS_TOKEN is not set" in str(folder.run("doctor", "--json").doc)
+    looked = folder.run("doctor", "--json", ANNS_TOKEN="secret-of-ann")
+    assert "login by ANNS_TOKEN, which the agent can read" in looked.out
+    assert "secret-of-ann" not in looked.out
+    looked = project('gate = ["true"]', coder, boxed).run("doctor", "--json", ANNS_TOKEN="s")
+    assert "login by ANNS_TOKEN, which only the proxy can read" in looked.out

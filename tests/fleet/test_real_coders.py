@@ -1,8 +1,9 @@
 """Real Claude Code and real Codex, in a sandbox, against a scripted endpoint behind the proxy."""
 
 import asyncio
+import json
 import subprocess
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from types import SimpleNamespace
 
 import pytest
@@ -10,9 +11,12 @@ import pytest
 from leadhand.fleet.agents.base import Assignment
 from leadhand.fleet.agents.claude import ClaudeCoder
 from leadhand.fleet.agents.codex import CodexCoder
+from leadhand.fleet.configuration import coder_of, doors_of
+from leadhand.fleet.settings import fleet_of
+from leadhand.settings import load_settings
 from leadhand.testing.endpoint import Endpoint, Fail, Hang, Loop, Refuse, Say, Use
 from leadhand.workers.processes.runner import Processes
-from leadhand.workers.sandbox.proxy import Proxy, Route
+from leadhand.workers.sandbox.proxy import Proxy, Route, open_doors
 from leadhand.workers.sandbox.sandbox import Sandbox, trial
 
 pytestmark = pytest.mark.real
@@ -248,3 +252,45 @@ async def test_turns_are_a_limit(fleet, who, best, tmp_path):
         done = await it.coder.work(task, slot(tmp_path), it.sandbox, lambda _: None)
     assert done.failure == "too_complex"
     assert done.turns <= 5
+
+
+async def test_claude_code_runs_on_a_login_whose_token_it_never_holds(
+    coders, bwrap, best, tmp_path
+):
+    """The provider demands the login's token; it is in the form of a login, and only there."""
+    place, secret = slot(tmp_path), "token-of-a-login"
+    (place.path / "CLAUDE.md").write_text("The colour of the shop is heliotrope.\n")
+    hook = {"hooks": [{"type": "command", "command": "touch hooked"}]}
+    (place.path / ".claude").mkdir()
+    hooks = {"hooks": {"SessionStart": [hook], "PreToolUse": [hook]}}
+    (place.path / ".claude" / "settings.json").write_text(json.dumps(hooks))
+
+    def provider(request):
+        if request.headers.get("authorization") != f"Bearer {secret}":
+            return Fail(401)
+        called = any(message.results for message in request.messages)
+        return Say("Done.") if called else shell("claude", "env; true")
+
+    async with Endpoint(provider) as endpoint:
+        coder = f'kind = "claude"\nprogram = "{coders.claude}"\nurl = "{endpoint.url}"\n'
+        text = f'[fleet]\nsandbox = "{best}"\n[coders.ann]\n{coder}token = "ANNS_TOKEN"\n'
+        (tmp_path / "leadhand.toml").write_text(text)
+        settings = load_settings(environ={"HOME": str(tmp_path)}, folder=tmp_path)
+        env = {"ANNS_TOKEN": secret}
+        (table,) = fleet_of(settings).coders.values()
+        async with AsyncExitStack() as stack:
+            doors = await open_doors(stack, doors_of(settings, env))
+            processes = await stack.enter_async_context(Processes("test-login"))
+            sandbox = Sandbox(kind=best, bwrap=bwrap, doors=doors)
+            agent = coder_of(settings, table, env, processes, tmp_path / "homes")
+            given = assignment("claude")
+            done = await agent.work(given, place, sandbox, lambda _event: None)
+    assert (done.ended, done.failure, done.said) == ("result", "", "Done.")
+    assert agent.login == "ANNS_TOKEN"
+    assert all("oauth" in each.headers["anthropic-beta"] for each in endpoint.requests)
+    assert not any("x-api-key" in each.headers for each in endpoint.requests)
+    seen = str([message for each in endpoint.requests for message in each.messages])
+    assert "HOME=" in seen
+    assert secret not in seen
+    assert "heliotrope" not in seen, "what CLAUDE.md says stands in the brief, if at all"
+    assert not (place.path / "hooked").exists(), "settings of the repository stay out"

@@ -192,7 +192,7 @@ async def check_repository(
     """
     began = time.monotonic()
     fleet = fleet_of(settings)
-    keys = {each.key: PLACEHOLDER for each in fleet.coders.values() if each.key}
+    keys = {each.credential: PLACEHOLDER for each in fleet.coders.values() if each.credential}
     config = config_of(settings, repo, {**keys, **os.environ})
     refused: list[str] = []
     result = CheckResult(str(config.repo), config.branch)
@@ -391,9 +391,10 @@ async def _coders(
     for coder in coders_by_tier(settings):
         say(f"coder: {coder.name} ({coder.kind}) in the sandbox")
         tried = await try_turn(settings, coder, slot, os.environ)
-        if not tried.problem and coder.key and not os.environ.get(coder.key):
-            fix = "Set it to the key, where the fleet is started."
-            tried = replace(tried, problem=f"{coder.key} is not set", fix=fix)
+        name = coder.credential
+        if not tried.problem and name and not os.environ.get(name):
+            fix = f"Set it to the {'token' if coder.token else 'key'}, where the fleet is started."
+            tried = replace(tried, problem=f"{name} is not set", fix=fix)
         result.coders.append(
             {
                 "name": coder.name,

@@ -194,7 +194,7 @@ async def try_turn(
     fleet = fleet_of(settings)
     if fleet.sandbox == "none":
         return tried  # it would use the login of the account that runs this
-    env = {**environ, **({coder.key: PLACEHOLDER} if coder.key else {})}
+    env = {**environ, **({coder.credential: PLACEHOLDER} if coder.credential else {})}
     trial = msgspec.structs.replace(
         coder, url=coder.url or "http://127.0.0.1"
     )  # a route, whatever its login

@@ -54,6 +54,7 @@ PROVIDERS = {
 """By kind: where its provider is, and how a key is said."""
 OWN_KEY = {"claude": ("ANTHROPIC_API_KEY",), "codex": ("CODEX_API_KEY", "OPENAI_API_KEY")}
 """Where a program looks for its key, for when no proxy stands between."""
+OWN_TOKEN = "CLAUDE_CODE_OAUTH_TOKEN"  # noqa: S105 - the name of a variable
 PEM = b"-----BEGIN CERTIFICATE-----"
 CHECKOUTS = "leadhand-checkouts"
 CERTIFICATE_VARIABLES = (
@@ -229,7 +230,7 @@ def _check_reach(settings: Settings) -> None:
     if fleet_of(settings).sandbox == "none":
         return
     for coder in coders_by_tier(settings):
-        if coder.kind in PROVIDERS and not (coder.key or coder.url or coder.hosts):
+        if coder.kind in PROVIDERS and not (coder.credential or coder.url or coder.hosts):
             place = settings.origin(f"coders.{coder.name}")
             raise UsageError(
                 f"{place}: [coders.{coder.name}]: cannot reach its model: a sandbox has not your "
@@ -295,7 +296,7 @@ def doors_of(settings: Settings, env: Mapping[str, str]) -> dict[str, Proxy]:
         return {}
     doors = {}
     for coder in coders_by_tier(settings):
-        routed = coder.kind in PROVIDERS and (coder.key or coder.url)
+        routed = coder.kind in PROVIDERS and (coder.credential or coder.url)
         routes = {coder.name: _route(settings, coder, env)} if routed else {}
         if coder.hosts or routes:
             doors[coder.name] = Proxy(coder.hosts, routes, **way_out(settings, env))
@@ -333,18 +334,20 @@ def way_out(settings: Settings, env: Mapping[str, str]) -> dict[str, Any]:
 
 def _route(settings: Settings, coder: CoderSettings, env: Mapping[str, str]) -> Route:
     address, header, form = PROVIDERS[coder.kind]
-    headers = {header: form.format(key=key_of(settings, coder, env))} if coder.key else {}
+    if coder.token:
+        header, form = "authorization", "Bearer {key}"
+    headers = {header: form.format(key=key_of(settings, coder, env))} if coder.credential else {}
     return Route(coder.url or address, headers)
 
 
 def key_of(settings: Settings, coder: CoderSettings, env: Mapping[str, str]) -> str:
-    """Return a coder's key, from the variable that its settings name."""
-    if env.get(coder.key):
-        return env[coder.key]
+    """Return a coder's key or token, from the variable that its settings name."""
+    if env.get(coder.credential):
+        return env[coder.credential]
     place = settings.origin(f"coders.{coder.name}")
     raise UsageError(
-        f"{place}: [coders.{coder.name}]: {coder.key} is not set. "
-        "Fix: set it to the key where the fleet is started"
+        f"{place}: [coders.{coder.name}]: {coder.credential} is not set. "
+        f"Fix: set it to the {'token' if coder.token else 'key'} where the fleet is started"
     )
 
 
@@ -357,7 +360,7 @@ def crew_of(
     coders = coders_by_tier(settings)
     for coder in coders:  # what is missing is said before anything is opened
         program_of(settings, coder)
-        if coder.key:
+        if coder.credential:
             key_of(settings, coder, env)
 
     def made(processes: Processes) -> CoderEntries:
@@ -381,7 +384,7 @@ def coder_of(
     homes: Path,
 ) -> Coder:
     """Return the agent of `[coders.NAME]`; raise `UsageError` if its program or key is missing."""
-    login = coder.login or coder.key or coder.name
+    login = coder.login or coder.credential or coder.name
     common: dict[str, Any] = {"processes": processes, "homes": homes, "login": login}
     boxed = fleet_of(settings).sandbox != "none"
     readable = tuple(settings.root / Path(each).expanduser() for each in coder.readable)
@@ -397,11 +400,14 @@ def coder_of(
         return TemplateCoder(
             coder.name, command, network=network, readable=readable, env=more, **common
         )
-    if coder.key and not boxed:
-        more |= dict.fromkeys(OWN_KEY[coder.kind], key_of(settings, coder, env))
-    route = coder.name if boxed and (coder.key or coder.url) else ""
+    if coder.credential and not boxed:
+        names = (OWN_TOKEN,) if coder.token else OWN_KEY[coder.kind]
+        more |= dict.fromkeys(names, key_of(settings, coder, env))
+    route = coder.name if boxed and (coder.credential or coder.url) else ""
     program = program_of(settings, coder)
     kind = ClaudeCoder if coder.kind == "claude" else CodexCoder
+    if coder.token:
+        common["signed_in"] = True
     price = coder_price(coder)
     return kind(
         coder.name, program, route=route, price=price, readable=readable, env=more, **common

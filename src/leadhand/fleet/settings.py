@@ -376,9 +376,12 @@ class CoderTable(TableSchema, kw_only=True):
     """The address of the provider, if it is not the usual one."""
     key: KeyVariable = ""
     """The environment variable that holds the provider's key."""
+    token: KeyVariable = ""
+    """In place of `key`, the environment variable that holds the token of a login: for Claude Code
+    the one that `claude setup-token` prints. Only the proxy knows it, as with a key."""
     login: str = ""
     """The name of the account that the agent uses. Agents of one login share its usage limits.
-    Default: the name of the key, else of the coder."""
+    Default: the name of the key or the token, else of the coder."""
     price_in: Price = 0.0
     """US dollars for a million input tokens, if no price is published."""
     price_out: Price = 0.0
@@ -388,8 +391,24 @@ class CoderTable(TableSchema, kw_only=True):
     readable: tuple[str, ...] = ()
     """Files that the agent may read."""
 
+    @property
+    def credential(self) -> str:
+        """Return the name of the variable with the key or the token; empty if there is none."""
+        return self.key or self.token
+
     def __post_init__(self) -> None:
         """Raise ValueError, a sentence, for what does not go together."""
+        if self.key and self.token:
+            raise ValueError("key and token exclude each other. Fix: leave one of them out.")
+        if self.token and self.kind == "codex":
+            raise ValueError(
+                "the login of Codex is a file that Codex itself renews, so an agent would have to "
+                "hold it. Fix: write key, the name of the variable that holds a key."
+            )
+        if self.token and self.kind == "command":
+            raise ValueError(
+                'token goes with kind = "claude". Fix: write key, whose variable the command gets.'
+            )
         if self.kind == "command" and not self.command:
             raise ValueError(
                 'its command is missing. Fix: write command = ["agent", "{brief_file}"].'
@@ -510,6 +529,7 @@ def _trusted(settings: Settings, fleet: FleetSettings) -> Trusted:
             "program": coder.program,
             "url": coder.url,
             "key": coder.key,
+            "token": coder.token,
             "hosts": list(coder.hosts),
         }
         yield "coder", f"coders.{name}", f"{name}, {coder.kind}", detail_text(detail)

@@ -6,6 +6,8 @@ What was learned by running it (2.1), and is handled here:
       seen in lists of processes, and nothing to wait for.
     * `--bare` leaves out hooks, plugins, memories and settings of the repository: what the agent
       is told comes from us. Its tools are then Bash, Edit and Read: new files come by the first.
+    * With `--bare` it takes a key only. On a login's token it is started without, and with the
+      settings of its private home alone: the repository's stay out too, and it has all its tools.
     * Permissions are bypassed, for our sandbox is around it; as root it refuses that unless it is
       told that there is one. Without a sandbox only edits are accepted.
     * It tries a failed request again up to ten times, for minutes. It is told to try less, its
@@ -66,17 +68,23 @@ class ClaudeCoder(ProcessCoder):
         route: str = "",
         price: Price | None = None,
         readable: Sequence[Path] = (),
+        signed_in: bool = False,
         **common: Any,
     ) -> None:
-        """`route`: the name of the proxy's route to its provider, which adds the credentials."""
+        """`route`: the name of the proxy's route to its provider, which adds the credentials.
+
+        `signed_in`: these are the token of a login, so requests have the form of a login's.
+        """
         super().__init__(name, **common)
+        self._signed_in = signed_in
         self._program, self._route, self._price = str(program), route, price
         self._readable = tuple(readable)
 
     def launch(self, assignment: Assignment, slot: Path, home: Path, sandbox: Sandbox) -> Launch:
         """`claude -p`, the brief on its standard input."""
         loose = sandbox.kind != "none"
-        argv = [*started(self._program, sandbox), "-p", "--bare"]
+        own = ("--setting-sources", "user") if self._signed_in else ("--bare",)
+        argv = [*started(self._program, sandbox), "-p", *own]
         argv += ["--output-format", "stream-json", "--verbose"]
         argv += ["--permission-mode", "bypassPermissions" if loose else "acceptEdits"]
         argv.append("--strict-mcp-config")
@@ -115,7 +123,8 @@ class ClaudeCoder(ProcessCoder):
             if not sandbox.gateway:
                 raise NoSandbox(f"coder {self.name!r} has a route, and no proxy leads there")
             env["ANTHROPIC_BASE_URL"] = f"{sandbox.gateway}/{self._route}"
-            env["ANTHROPIC_API_KEY"] = "added-by-the-proxy"
+            name = "CLAUDE_CODE_OAUTH_TOKEN" if self._signed_in else "ANTHROPIC_API_KEY"
+            env[name] = "added-by-the-proxy"
         return env
 
 

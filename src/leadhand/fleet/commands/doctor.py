@@ -208,15 +208,15 @@ def _configured(settings: Settings, coder: CoderSettings) -> Iterator[DoctorChec
     from leadhand.fleet.configuration import program_of
 
     shown = f"{coder.name}: {coder.kind}{' ' + coder.model if coder.model else ''}"
-    path, missing = "", bool(coder.key and not os.environ.get(coder.key))
+    path, missing = "", bool(coder.credential and not os.environ.get(coder.credential))
     try:
         path = program_of(settings, coder)
     except UsageError as error:
         problem, _, fix = str(error).partition(". Fix: ")
         yield DoctorCheck("coder", shown, problem, f"{fix[:1].upper()}{fix[1:]}.")
     if missing:
-        fix = "Set it to the key, where the fleet is started."
-        yield DoctorCheck("coder", shown, f"{coder.key} is not set", fix)
+        fix = f"Set it to the {'token' if coder.token else 'key'}, where the fleet is started."
+        yield DoctorCheck("coder", shown, f"{coder.credential} is not set", fix)
     elif path:
         yield _tried(settings, coder, shown, path)
 
@@ -229,7 +229,9 @@ def _tried(settings: Settings, coder: CoderSettings, shown: str, path: str) -> D
     if tried.problem:
         return DoctorCheck("coder", shown, tried.problem, tried.fix)
     if coder.kind != "command":
-        return DoctorCheck("coder", f"{shown}, {tried.version} ({path})")
+        reader = "the agent" if fleet_of(settings).sandbox == "none" else "only the proxy"
+        held = f"; login by {coder.token}, which {reader} can read" if coder.token else ""
+        return DoctorCheck("coder", f"{shown}, {tried.version} ({path}){held}")
     held = f"; the agent can read {coder.key}" if coder.key else ""
     return DoctorCheck("coder", f"{shown}, {path}{held}")
 
