@@ -20,13 +20,15 @@ from leadhand.errors import UsageError
 from leadhand.fleet.agents.claude import ClaudeCoder
 from leadhand.fleet.agents.codex import CodexCoder
 from leadhand.fleet.agents.template import TemplateCoder
-from leadhand.fleet.context import AttemptLimits
+from leadhand.fleet.boundaries import Sharing
+from leadhand.fleet.context import AttemptLimits, RepositoryConfig
 from leadhand.fleet.forge.rules import ForgeSetup
 from leadhand.fleet.forge.settings import listen_for_webhooks, open_forge, rules_of
 from leadhand.fleet.gate.gate import GateRules
 from leadhand.fleet.merge.train import Rules
 from leadhand.fleet.planning.choice import plan_rules, planner_of
 from leadhand.fleet.pull_requests import PLACES, fill
+from leadhand.fleet.repositories import variables
 from leadhand.fleet.service import FleetConfig
 from leadhand.fleet.settings import PERSON, fleet_of, is_url
 from leadhand.fleet.status.ladder import CODER
@@ -41,7 +43,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from leadhand.fleet.agents.base import Coder, Price
-    from leadhand.fleet.settings import CoderSettings
+    from leadhand.fleet.forge.settings import ForgeTable
+    from leadhand.fleet.settings import CoderSettings, FleetSettings, RepositoryTable
     from leadhand.settings import Settings
     from leadhand.workers.processes.runner import Processes
 
@@ -99,27 +102,97 @@ def checkouts_folder(settings: Settings) -> Path:
 def forge_setup(settings: Settings) -> ForgeSetup | None:
     """Return the code host of the settings; None without one. Raise `UsageError`."""
     fleet = fleet_of(settings)
-    table = fleet.forge
-    if table is None:
+    if fleet.forge is None:
         return None
-    if table.kind == "git":
-        raise UsageError(
-            "[fleet.forge] plain git has neither issues nor pull requests. Fix: remove the table, "
-            "and name the branch that gets what has landed in [fleet] publish"
-        )
     if fleet.pull_request or fleet.publish:
         raise UsageError(
             "[fleet.forge] makes branches and pull requests itself. Fix: remove publish and "
             "pull_request from [fleet]"
         )
+    return _forge_of(fleet, fleet.forge, "[fleet.forge]")
+
+
+def _forge_of(fleet: FleetSettings, table: ForgeTable, place: str) -> ForgeSetup:
+    """Return the code host of a repository; `place` is its table, for messages."""
+    if table.kind == "git":
+        raise UsageError(
+            f"{place} plain git has neither issues nor pull requests. Fix: remove the table, "
+            "and name the branch that gets what has landed in [fleet] publish"
+        )
     if not fleet.planner and not table.writes and (table.label or table.assignee):
         raise UsageError(
-            "[fleet.forge] cannot say what the task of an issue may write. Fix: name a planner in "
+            f"{place} cannot say what the task of an issue may write. Fix: name a planner in "
             '[fleet], or paths, as in writes = ["src/**", "tests/**"]'
         )
     connect = partial(open_forge, table, fleet.certificates)
     listen = partial(listen_for_webhooks, table) if table.listen else None
     return ForgeSetup(connect, rules_of(table), fleet.certificates, listen)
+
+
+def repositories_of(settings: Settings, main: Path) -> dict[str, RepositoryConfig]:
+    """Return the further repositories of the settings, by name; `main` is the main one.
+
+    Raise `UsageError` for one that is missing, given twice, or at odds with its code host.
+    """
+    fleet, found = fleet_of(settings), dict[str, RepositoryConfig]()
+    places = {main: "[fleet] repo"}
+    for name, table in fleet.repositories.items():
+        place = f"{settings.origin('fleet.repositories')}: [fleet.repositories.{name}]"
+        repo = table.path.resolve()
+        if not repo.is_dir():
+            raise UsageError(f"{place}: there is no folder {repo}. Fix: name its git repository")
+        if repo in places:
+            raise UsageError(f"{place}: is the same as {places[repo]}. Fix: remove one of them")
+        places[repo] = f"[fleet.repositories.{name}]"
+        if table.forge is not None or fleet.forge is not None:
+            raise UsageError(f"{place}: a fleet with several repositories has no code host yet")
+        _check_apart(settings, repo)
+        if table.forge is not None and table.publish:
+            raise UsageError(f"{place}: its forge makes branches itself. Fix: remove publish")
+        forge = table.forge
+        host = f"{place} forge:"
+        found[name] = RepositoryConfig(
+            repo=repo,
+            gate=_gate_of(settings, table),
+            branch=table.branch,
+            publish=table.publish,
+            forge=_forge_of(fleet, forge, host) if forge is not None else None,
+            protected=fleet.protected if table.protected is None else table.protected,
+            sharing=_sharing_of(fleet, table),
+            keep=fleet.keep if table.keep is None else table.keep,
+            plan_paths=fleet.plan_paths if table.plan_paths is None else table.plan_paths,
+        )
+    return found
+
+
+def _gate_of(settings: Settings, table: RepositoryTable | None = None) -> GateRules:
+    """Return the gate of the main repository, or of another one: what differs stands in `table`."""
+    fleet = fleet_of(settings)
+
+    def own(key: str) -> Any:
+        given = getattr(table, key) if table is not None else None
+        return getattr(fleet, key) if given is None else given
+
+    return GateRules(
+        commands=own("gate"),
+        setup=own("setup"),
+        setup_network=bool(fleet.setup_hosts),
+        gate_paths=own("gate_paths"),
+        time_s=own("gate_time"),
+        env={**env_of(settings), **(table.env if table is not None else {})},
+        failures=own("failures"),
+        flaky=own("flaky"),
+        reports=own("reports"),
+        tampering=fleet.tampering,
+    )
+
+
+def _sharing_of(fleet: FleetSettings, table: RepositoryTable) -> Sharing:
+    main = fleet.sharing
+    append = main.append if table.append is None else table.append
+    return Sharing(
+        append, main.exclusive if table.exclusive is None else table.exclusive, main.price
+    )
 
 
 def epics_folder(settings: Settings) -> Path:
@@ -161,18 +234,7 @@ def config_of(
         repo=place.resolve(),
         folder=fleet_folder(settings),
         checkouts=checkouts_folder(settings),
-        gate=GateRules(
-            commands=fleet.gate,
-            setup=fleet.setup,
-            setup_network=bool(fleet.setup_hosts),
-            gate_paths=fleet.gate_paths,
-            time_s=fleet.gate_time,
-            env=env_of(settings),
-            failures=fleet.failures,
-            flaky=fleet.flaky,
-            reports=fleet.reports,
-            tampering=fleet.tampering,
-        ),
+        gate=_gate_of(settings),
         branch=fleet.branch,
         publish=fleet.publish,
         pull_request=fleet.pull_request,
@@ -200,6 +262,7 @@ def config_of(
         planner=planner_of(settings),
         planning=plan_rules(settings),
         models=settings.book,
+        repositories=repositories_of(settings, place.resolve()),
     )
 
 
@@ -208,7 +271,8 @@ def env_of(settings: Settings) -> dict[str, str]:
     fleet = fleet_of(settings)
     cache = {"LEADHAND_CACHE": str(fleet.cache)} if fleet.cache else {}
     trusted = dict.fromkeys(CERTIFICATE_VARIABLES, str(fleet.certificates or ""))
-    return {**cache, **(trusted if fleet.certificates else {}), **fleet.env}
+    hubs = variables(fleet_folder(settings), fleet.repositories)
+    return {**cache, **(trusted if fleet.certificates else {}), **hubs, **fleet.env}
 
 
 def _check_apart(settings: Settings, repo: Path) -> None:

@@ -10,13 +10,14 @@ from leadhand.fleet.gate.gate_memory import Screening
 from leadhand.fleet.take_over import TakenTasks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from leadhand.fleet.agents.base import Assignment, Coder
     from leadhand.fleet.agents.transcripts import Transcript
     from leadhand.fleet.forge.flow import ForgeFlow
-    from leadhand.fleet.gate.gate import Gate
+    from leadhand.fleet.forge.rules import ForgeSetup
+    from leadhand.fleet.gate.gate import Gate, GateRules
     from leadhand.fleet.governor import Governor
     from leadhand.fleet.merge.conductor import Conductor
     from leadhand.fleet.overlap_price import OverlapPrice
@@ -25,6 +26,23 @@ if TYPE_CHECKING:
     from leadhand.fleet.usage_limits import UsageLimit
     from leadhand.fleet.workspace.slots import Slot, Slots
     from leadhand.workers.sandbox.sandbox import Sandbox
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepositoryConfig:
+    """One repository of a fleet, and how changes reach its branch."""
+
+    repo: Path
+    gate: GateRules
+    branch: str = ""
+    publish: str = ""
+    """The branch of the user's repository that gets what has landed; empty: none."""
+    forge: ForgeSetup | None = None
+    protected: tuple[str, ...] = ()
+    sharing: Sharing = EXCLUSIVE
+    keep: tuple[str, ...] = ()
+    plan_paths: tuple[str, ...] = ()
+    """Where planned tasks may write; nothing said: everywhere but what is protected."""
 
 
 class AttemptLimits(NamedTuple):
@@ -95,5 +113,11 @@ class FleetContext:
     """Tasks that people have taken over from their agents."""
     admitting: set[str] = field(default_factory=set)
     """Attempts by run and task that wait for paths, a place or a slot: no agent has begun."""
+    name: str = ""
+    """The name of the repository in a fleet that has several; empty: the main one."""
+    hubs: Mapping[str, Hub] = field(default_factory=dict)
+    """The hubs of all repositories of the fleet, by name."""
+    against: Callable[[], str] = lambda: ""
+    """Why no agent may start on this repository; empty: nothing is against it."""
     in_flight: set[str] = field(default_factory=set)
     """Attempts by run and task that are not over."""

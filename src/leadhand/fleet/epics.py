@@ -28,7 +28,7 @@ from __future__ import annotations
 import re
 import shlex
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,8 @@ from leadhand.core.plan.graph import StepOrder
 from leadhand.core.wording import listed
 from leadhand.errors import UsageError
 from leadhand.fleet.boundaries import EXCLUSIVE, Sharing
-from leadhand.fleet.status.ladder import CODER
+from leadhand.fleet.repositories import qualified, unknown_repository
+from leadhand.fleet.status.ladder import CODER, MAIN_REPOSITORY
 
 EPIC_BYTES_MAX = 1 << 20
 TASKS_MAX = 5000
@@ -77,6 +78,9 @@ class EpicTask(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Whether tests of main may be gone afterwards, once a person has seen the change."""
     brief: str = ""
     """What the agent should know besides the goal."""
+    repository: str = ""
+    """The repository that it belongs to, and that its paths are relative to; empty: the main one
+    (`repositories.py`)."""
 
 
 class Epic(msgspec.Struct, frozen=True, kw_only=True):
@@ -194,7 +198,7 @@ def lint_wave(tasks: tuple[EpicTask, ...]) -> list[str]:
             wrong.append(f'{here}: has no "writes". Fix: name the paths that it may change.')
         if len(task.writes) > WRITES_MAX:
             wrong.append(f"{here}: may change {len(task.writes)} paths; split it")
-        wrong += [f"{here}: {path!r} is outside the repository" for path in _outside(task)]
+        wrong += [f"{here}: {path!r} {_elsewhere(task)}" for path in _outside(task)]
         for path in task.writes:
             if not paths.parts(path):
                 words = f"{path!r} is the whole repository; name what it may change"
@@ -225,6 +229,32 @@ def refuse_tiers(epic: Epic, tiers: Sequence[str]) -> None:
         raise UsageError("\n".join(wrong))
 
 
+def refuse_repositories(epic: Epic, names: Sequence[str]) -> None:
+    """Raise `UsageError` for a task of a repository that this fleet does not have."""
+    wrong = [
+        f"task {task.id!r}: {words}"
+        for task in epic.tasks
+        if (words := unknown_repository(task.repository, names))
+    ]
+    if wrong:
+        raise UsageError("\n".join(wrong))
+
+
+def repository_named(task: EpicTask) -> str:
+    """Return the repository of a task, as a plan names it: the main one is ""."""
+    return "" if task.repository == MAIN_REPOSITORY else task.repository
+
+
+def _elsewhere(task: EpicTask) -> str:
+    """Return what is wrong with a path that leads out of a task's repository, and the fix."""
+    if not task.repository:
+        return "is outside the repository"
+    return (
+        f"is outside the repository {task.repository!r}. Fix: write it relative to that one; what "
+        "is in another is a task of its own"
+    )
+
+
 def _outside(task: EpicTask) -> list[str]:
     """Paths that lead out of the repository, or into git's own folder, or are no paths at all."""
     every = [*task.writes, *task.reads]
@@ -250,15 +280,20 @@ def _wrong_commands(task: EpicTask, here: str) -> list[str]:
 
 
 def plan_of(
-    epic: Epic, tasks: tuple[EpicTask, ...] | None = None, sharing: Sharing = EXCLUSIVE
+    epic: Epic,
+    tasks: tuple[EpicTask, ...] | None = None,
+    sharing: Sharing = EXCLUSIVE,
+    others: Mapping[str, Sharing] | None = None,
 ) -> dict[str, Any]:
     """Return the plan document of an epic with tasks.
 
-    Tasks that write the same wait for each other where `sharing` puts them in order.
+    Tasks that write the same wait for each other where `sharing` puts them in order; `others` is
+    the same for further repositories, by name.
     """
     chosen = epic.tasks if tasks is None else tasks
-    steps = [step_of(task, epic.priority, sharing) for task in chosen]
-    for step, extra in zip(steps, in_turn(chosen, sharing), strict=True):
+    by_name = {"": sharing, **(others or {})}
+    steps = [step_of(task, epic.priority, by_name[repository_named(task)]) for task in chosen]
+    for step, extra in zip(steps, in_turn(chosen, sharing, others), strict=True):
         step["depends_on"] += [{"step": name, "if": "finished"} for name in extra]
     doc: dict[str, Any] = {
         "plan_id": epic.name,
@@ -287,34 +322,43 @@ def step_of(task: EpicTask, priority: int = 0, sharing: Sharing = EXCLUSIVE) -> 
         parameters["time_s"] = seconds(task.timeout)
     if task.may_remove_tests:
         parameters["may_remove_tests"] = True
+    if repository := repository_named(task):
+        parameters["repository"] = repository
     step: dict[str, Any] = {
         "id": task.id,
         "worker": CODER,
         "parameters": parameters,
         "depends_on": list(task.depends_on),
-        "writes": sharing.ordered(task.writes),
+        "writes": qualified(repository, sharing.ordered(task.writes)),
     }
     if task.tier:
         step["tier"] = task.tier
     return step
 
 
-def in_turn(tasks: tuple[EpicTask, ...], sharing: Sharing = EXCLUSIVE) -> list[list[str]]:
+def in_turn(
+    tasks: tuple[EpicTask, ...],
+    sharing: Sharing = EXCLUSIVE,
+    others: Mapping[str, Sharing] | None = None,
+) -> list[list[str]]:
     """Return for each task the earlier ones that write the same and that it does not wait for yet.
 
-    "Earlier" is a topological order of the dependencies; so no cycle is made.
+    "Earlier" is a topological order of the dependencies; so no cycle is made. Tasks of different
+    repositories never write the same; `others` says what further ones share, by name.
     """
     order = StepOrder({task.id: tuple(task.depends_on) for task in tasks})
-    writers: dict[str, list[str]] = {}
-    for task in sorted(tasks, key=lambda task: order.number[task.id]):
-        for path in sharing.ordered(task.writes):
-            writers.setdefault(path, []).append(task.id)
     found: dict[str, dict[str, None]] = {task.id: {} for task in tasks}
-    for one, other in paths.overlaps(writers, writers):
-        numbers = [order.number[name] for name in writers[one]]
-        for second in writers[other]:
-            place = bisect_left(numbers, order.number[second])
-            # The last one before it: that waits for those before it in the same way.
-            if place and not order.before(first := writers[one][place - 1], second):
-                found[second][first] = None
+    for name, shared in {"": sharing, **(others or {})}.items():
+        writers: dict[str, list[str]] = {}
+        own = (task for task in tasks if repository_named(task) == name)
+        for task in sorted(own, key=lambda task: order.number[task.id]):
+            for path in shared.ordered(task.writes):
+                writers.setdefault(path, []).append(task.id)
+        for one, other in paths.overlaps(writers, writers):
+            numbers = [order.number[ident] for ident in writers[one]]
+            for second in writers[other]:
+                place = bisect_left(numbers, order.number[second])
+                # The last one before it: that waits for those before it in the same way.
+                if place and not order.before(first := writers[one][place - 1], second):
+                    found[second][first] = None
     return [list(names) for names in found.values()]

@@ -63,6 +63,8 @@ class Ticket(NamedTuple):
     number: int
     kind: str
     login: str = ""
+    against: Callable[[], str] = lambda: ""
+    """Why this one must wait, while others may start; empty: it need not."""
 
 
 class Overtaken(Exception):
@@ -115,14 +117,16 @@ class Governor:
         priority: int = 0,
         unless: Callable[[], bool] = lambda: False,
         login: str = "",
+        against: Callable[[], str] = lambda: "",
     ) -> AsyncIterator[None]:
         """Hold a place for one agent of a kind; the most urgent come first.
 
         No place is given while a usage limit of `login` holds; without a login no limit counts.
+        Nor while `against` says why this agent must wait; others pass it then.
         Raise `Overtaken` if `unless` returns True before there is a place.
         """
         self._came += 1
-        ticket = Ticket(-priority, self._came, kind, login)
+        ticket = Ticket(-priority, self._came, kind, login, against)
         insort(self._line, ticket)
         try:
             await self._turn(ticket, unless)
@@ -161,7 +165,11 @@ class Governor:
     def _first(self) -> Ticket:
         tried = {kind for kind in self._outcomes if self._fails(kind)}
         limited = {limit.login for limit in self.limits.standing()}
-        may = (each for each in self._line if not (each.kind in tried or each.login in limited))
+        may = (
+            each
+            for each in self._line
+            if not (each.kind in tried or each.login in limited or each.against())
+        )
         return next(may, self._line[0])
 
     def _fails(self, kind: str) -> bool:
@@ -228,7 +236,7 @@ class Governor:
             return "stopped"
         if self.paused is not None:
             return self.paused.why
-        if why := self._against():
+        if why := ticket.against() or self._against():
             return why
         if now < self._until:
             return self._why

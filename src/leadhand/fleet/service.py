@@ -1,4 +1,4 @@
-"""A fleet at work on one repository: epics go in, commits on main come out.
+"""A fleet at work on a repository, or on several: epics go in, commits on main come out.
 
     async with Fleet(config, coders) as fleet:
         fleet.submit(Path("search.md"))
@@ -8,6 +8,9 @@ A folder holds everything: the hub, the slots, the database, and `epics/`, which
 the time: an epic is submitted by putting a file there. An epic is started once: its run is named
 after the file and its content. A fleet that is opened again resumes the open epics, and learns from
 git how far the work in progress came.
+
+Each repository has a `Site`: its hub, gate, slots and merge queue. The log, the agents' places,
+usage limits and budgets are the fleet's (`repositories.py`).
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import asyncio
 import contextlib
 import hashlib
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from leadhand.app.lead import Lead
@@ -28,7 +32,7 @@ from leadhand.fleet.agents.transcripts import prune
 from leadhand.fleet.background import stop, watch
 from leadhand.fleet.boundaries import EXCLUSIVE, Boundaries, Sharing
 from leadhand.fleet.budget import DailyBudget, Noting
-from leadhand.fleet.context import AttemptLimits, FleetContext
+from leadhand.fleet.context import AttemptLimits, FleetContext, RepositoryConfig
 from leadhand.fleet.edit_history import EditHistory, edits_of
 from leadhand.fleet.epic_folder import HandedIn, Intake, refuse_unplanned, submit, submit_text
 from leadhand.fleet.forge.flow import ForgeFlow, forge_context
@@ -48,6 +52,7 @@ from leadhand.fleet.planning.record import planned_epic
 from leadhand.fleet.planning.steps import wanted_of
 from leadhand.fleet.product_log import EPIC, FLEET_DATABASE
 from leadhand.fleet.pull_requests import Results
+from leadhand.fleet.repositories import repositories_in, repository_folder
 from leadhand.fleet.repository.hub import Hub
 from leadhand.fleet.review import AgentReviewer
 from leadhand.fleet.status.evidence import left_behind
@@ -138,6 +143,48 @@ class FleetConfig:
     name, a command as a list, or a function (`fleet/planning/backends.py`); None: nobody does."""
     planning: PlanRules = field(default_factory=PlanRules)
     models: ModelRegistry = field(default_factory=ModelRegistry)
+    repositories: Mapping[str, RepositoryConfig] = field(default_factory=dict)
+    """Further repositories, by the name that tasks give them."""
+
+    @property
+    def main(self) -> RepositoryConfig:
+        """Return the main repository."""
+        return RepositoryConfig(
+            repo=self.repo,
+            gate=self.gate,
+            branch=self.branch,
+            publish=self.publish,
+            forge=self.forge,
+            protected=self.protected,
+            sharing=self.sharing,
+            keep=self.keep,
+            plan_paths=self.planning.paths,
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class Site:
+    """One repository of a fleet at work."""
+
+    config: RepositoryConfig
+    shop: FleetContext
+    sound: Soundness
+    following: Following
+    results: Results
+
+    @property
+    def refused(self) -> dict[str, str]:
+        """Return what was refused or is in trouble, and why; with the name of the repository."""
+        train, forge = self.shop.conductor.trouble, self.shop.forge
+        found = {
+            **self.results.refused,
+            **self.following.told,
+            **self.shop.slots.told,
+            **(forge.told if forge is not None else {}),
+            **({"the train": train} if train else {}),
+        }
+        name = self.shop.name
+        return {f"{name}: {what}": why for what, why in found.items()} if name else found
 
 
 class Fleet:
@@ -156,15 +203,16 @@ class Fleet:
         self._done: list[PlannedEpic] = []
         self._tiers: tuple[str, ...] = ()
         self._ended: dict[str, State] = {}
-        self._following: Following
         self._keeping: Keeping
-        self._results: Results
         self._nudged = asyncio.Event()
         """Set by a webhook: it is time to look at the code host."""
         self._looked = asyncio.Event()
+        self.sites: dict[str, Site] = {}
+        """The repositories by name; the main one is ""."""
+        self._histories: dict[str, EditHistory] = {}
         self.shop: FleetContext
+        """The context of the main repository, with all that is the fleet's as a whole."""
         self.purse: DailyBudget
-        self.sound: Soundness
         self.lead: Lead
         self.host: Host
 
@@ -196,97 +244,83 @@ class Fleet:
         self.epics.mkdir(parents=True, exist_ok=True)
         mark = f"fleet-{_mark(config.folder)}"
         processes = await stack.enter_async_context(Processes(mark, strict=True))
-        hub = await stack.enter_async_context(
-            await Hub.open(config.folder / "hub", config.repo, config.branch)
-        )
-        history = EditHistory(await edits_of(hub.git, hub.main()))
-        sharing = config.sharing.learning(history.append_files())
-        config = self.config = replace(config, sharing=sharing)
-        hub.keep_all_lines(config.sharing.append)
+        hubs = await self._open_hubs()
+        config = self.config  # with what the histories say of shared files
         await kill_leftovers(mark)  # the hub is ours: what still runs was left by a killed fleet
-        if config.publish:
-            await hub.user.check_name(config.publish)
         before = await asyncio.to_thread(read_journal, config.folder)
         journal = stack.enter_context(Journal(config.folder))
-        doors = await open_doors(stack, config.doors)
-        # Slots borrow the hub's objects: without them an agent's own git sees no history.
-        readable = (*config.readable, hub.git.folder / "objects")
-        sandbox = choose(config.sandbox, readable=readable, doors=doors)
-        gates = Slots(hub, self.checkouts / "gates", config.gates, prefix="gate")
-        gate = Gate(hub, gates, config.gate, processes=processes, sandbox=sandbox.through(SETUP))
-        # One pool, the train first: a hundred agents that want the gate do not hold it up.
-        of_train = gate.for_train()
-        conductor = await stack.enter_async_context(
-            Conductor(hub, of_train, config.rules, protected=config.protected, note=journal.note)
-        )
-        self._following = Following(hub, conductor)
-        self._results = Results(
-            hub, config.publish, config.pull_request, processes, config.folder, journal.note
-        )
-        self.sound = Soundness(hub, gate, config.folder, journal.note)
         noting = Noting(journal, before)
         for killed in left_behind(config.folder):  # it was paid for all the same
             noting.note("lost", **killed)
-        price = OverlapPrice(config.sharing, before, history) if config.sharing.price else None
-        self.shop = self._shop(hub, gate, conductor, sandbox, noting, price)
-        if config.forge is not None:
-            self.shop.forge = self._flow(config.forge, journal.note)
-            stack.push_async_callback(self.shop.forge.aclose)
-            if config.forge.listen is not None:
-                listener = await config.forge.listen(self._nudged.set)
-                stack.push_async_callback(listener.stop)
-        await self.shop.slots.rescue()
+        sandbox = await self._sandbox(hubs)
+        governor = self._governor(noting)
+        for name, each in {"": config.main, **config.repositories}.items():
+            site = await self._open_site(
+                name, each, hubs, processes, sandbox, governor, before, noting
+            )
+            self.sites[name] = site
+        await self._connect(journal)
+        for site in self.sites.values():
+            await site.shop.slots.rescue()
         await asyncio.to_thread(prune, config.folder / "transcripts")
         workers = self._crew(processes)
         self._tiers = tiers_of(workers)
-        self._keeping = Keeping(hub, (worker.coder for worker in workers))
+        own, *further = hubs.values()
+        self._keeping = Keeping(own, (worker.coder for worker in workers), further)
+        others = {name: site.shop for name, site in self.sites.items() if name}
+        gates = {name: (shop.hub, shop.gate) for name, shop in others.items()}
         self.lead = Lead(
-            [*workers, Examiner(hub, gate)],
-            epic_planner(config, self.shop, processes, self.purse, self._tiers, self._past),
+            [*workers, Examiner(self.shop.hub, self.shop.gate, gates)],
+            epic_planner(config, self.shop, processes, self.purse, self._tiers, self._past, others),
             config.folder / FLEET_DATABASE,
             policy=epic_policy(config.policy, config.agents),
             models=config.models,
         )
         # What landed while the fleet was ending is given too; pull requests wait for the next.
-        stack.push_async_callback(self._results.give_branch)
+        stack.push_async_callback(self._give_branches)
         self.host = await stack.enter_async_context(self.lead.hosting())
         for header in self.host.store.runs():
             if header.run.startswith(EPIC):
                 await self._take_up(header.run)
-        self._results.begin(self._ended)
-        # A train that cannot go on ends the fleet: nothing would ever land.
         assert isinstance(self.host, EmbeddedHost)  # a fleet drives its runs in this process
-        self.host.spawn(conductor.ended())
+        for site in self.sites.values():
+            site.results.begin(self._ended)
+            # A train that cannot go on ends the fleet: nothing would ever land.
+            self.host.spawn(site.shop.conductor.ended())
         for loop in self._loops():
             stack.push_async_callback(stop, asyncio.get_running_loop().create_task(loop))
 
-    def _loops(self) -> list[Coroutine[Any, Any, None]]:
-        """Return what is looked at again and again."""
-        loops = [
-            watch("the folder of epics", self._look, self._trouble),
-            watch("what is put away", self._put_away, self._trouble, KEEP_S),
-            watch("early merges", EarlyMerges(self.shop).look, self._trouble, EARLY_S),
-            self.sound.watch(),
-        ]
-        if self.config.pull_request:
-            loops.append(watch("pull requests", self._give, self._trouble))
-        if self.shop.forge is not None:
-            every_s = self.shop.forge.rules.look_s
-            host = ("the code host", self._look_at_host, self._trouble, every_s, self._nudged)
-            loops.append(watch(*host))
-        elif self.config.follow:
-            loops.append(watch("your branch", self._following.look, self._trouble))
-        return loops
+    async def _open_hubs(self) -> dict[str, Hub]:
+        """Open the hub of each repository, made from the user's the first time."""
+        config, hubs, shared = self.config, dict[str, Hub](), dict[str, Sharing]()
+        for name, each in {"": config.main, **config.repositories}.items():
+            folder = repository_folder(config.folder, name) / "hub"
+            hub = await self._stack.enter_async_context(
+                await Hub.open(folder, each.repo, each.branch)
+            )
+            history = EditHistory(await edits_of(hub.git, hub.main()))
+            sharing = each.sharing.learning(history.append_files())
+            hub.keep_all_lines(sharing.append)
+            if each.publish:
+                await hub.user.check_name(each.publish)
+            hubs[name], self._histories[name], shared[name] = hub, history, sharing
+        others = {
+            name: replace(each, sharing=shared[name]) for name, each in config.repositories.items()
+        }
+        self.config = replace(config, sharing=shared[""], repositories=others)
+        return hubs
 
-    def _shop(
-        self,
-        hub: Hub,
-        gate: Gate,
-        conductor: Conductor,
-        sandbox: Sandbox,
-        noting: Noting,
-        price: OverlapPrice | None,
-    ) -> FleetContext:
+    async def _sandbox(self, hubs: Mapping[str, Hub]) -> Sandbox:
+        config = self.config
+        doors = await open_doors(self._stack, config.doors)
+        # Slots borrow the hub's objects: without them an agent's own git sees no history. Where
+        # there are several, each may look at the others.
+        shown = [hub.git.folder for hub in hubs.values()]
+        shown = shown if len(shown) > 1 else [each / "objects" for each in shown]
+        return choose(config.sandbox, readable=(*config.readable, *shown), doors=doors)
+
+    def _governor(self, noting: Noting) -> Governor:
+        """Return the one that gives places to the agents of all repositories."""
         config = self.config
 
         def spent() -> str:
@@ -297,34 +331,114 @@ class Fleet:
             stagger_s=config.stagger_s,
             needs=Needs(load=config.load),
             folder=config.folder,
-            behind=lambda: conductor.waiting,
+            behind=lambda: sum(site.shop.conductor.waiting for site in self.sites.values()),
             behind_max=max(config.agents, BEHIND_MIN),
-            against=lambda: self.sound.against or spent(),
+            against=spent,
         )
         governor.limits = UsageLimits(config.folder, wait_max_s=config.limit_wait_s)
         governor.set_pause(pause_of(config.folder))
         self.purse = DailyBudget(lambda: _not_now(governor) or spent())
+        return governor
+
+    async def _open_site(
+        self,
+        name: str,
+        own: RepositoryConfig,
+        hubs: Mapping[str, Hub],
+        processes: Processes,
+        sandbox: Sandbox,
+        governor: Governor,
+        before: Iterable[Mapping[str, Any]],
+        noting: Noting,
+    ) -> Site:
+        """Open one repository: its gate, its merge queue, and the slots of its agents."""
+        config, hub, note = self.config, hubs[name], noting.note
+        folder = repository_folder(config.folder, name)
+        checkouts = repository_folder(self.checkouts, name)
+        if name:
+            make_checkouts_folder(checkouts)
+            note = partial(noting.note, repository=name)
+            before = [each for each in before if each.get("repository", "") == name]
+        gates = Slots(hub, checkouts / "gates", config.gates, prefix="gate")
+        gate = Gate(hub, gates, own.gate, processes=processes, sandbox=sandbox.through(SETUP))
+        # One pool, the train first: a hundred agents that want the gate do not hold it up.
+        conductor = await self._stack.enter_async_context(
+            Conductor(hub, gate.for_train(), config.rules, protected=own.protected, note=note)
+        )
+        sound = Soundness(hub, gate, folder, note)
         # A reviewer reads in a slot while its author still holds one.
         size = config.agents * (2 if config.reviewer else 1)
-        setup = run_set_up(gate, self.checkouts) if config.gate.setup else None
-        slots = Slots(hub, self.checkouts / "slots", size, keep=config.keep, setup=setup)
-        return FleetContext(
+        setup = run_set_up(gate, checkouts) if own.gate.setup else None
+        price = None
+        if own.sharing.price:
+            price = OverlapPrice(own.sharing, before, self._histories[name])
+        shop = FleetContext(
             hub,
-            slots,
+            Slots(hub, checkouts / "slots", size, keep=own.keep, setup=setup),
             gate,
             conductor,
             governor,
             sandbox,
-            protected=config.protected,
+            protected=own.protected,
             boundaries=Boundaries(price),
-            sharing=config.sharing,
+            sharing=own.sharing,
             screening=Screening(always=config.screen == "always"),
             price=price,
             instructions=config.instructions,
-            note=noting.note,
+            note=note,
             transcripts=config.folder / "transcripts",
-            taken=TakenTasks(config.folder),
+            name=name,
+            hubs=hubs,
+            against=lambda: sound.against,
         )
+        if name:  # agents, and tasks in people's hands, are the fleet's: there is one list of each
+            for shared in ("at_work", "taken", "admitting", "in_flight"):
+                setattr(shop, shared, getattr(self.shop, shared))
+        else:
+            shop.taken = TakenTasks(config.folder)
+            self.shop = shop
+        following = Following(hub, conductor)
+        results = Results(hub, own.publish, config.pull_request, processes, folder, note)
+        return Site(config=own, shop=shop, sound=sound, following=following, results=results)
+
+    async def _connect(self, journal: Journal) -> None:
+        """Connect the repositories that have one to their code host."""
+        for name, site in self.sites.items():
+            forge = site.config.forge
+            if forge is None:
+                continue
+            site.shop.forge = self._flow(name, forge, journal.note)
+            self._stack.push_async_callback(site.shop.forge.aclose)
+            if forge.listen is not None:
+                listener = await forge.listen(self._nudged.set)
+                self._stack.push_async_callback(listener.stop)
+
+    def _loops(self) -> list[Coroutine[Any, Any, None]]:
+        """Return what is looked at again and again."""
+        loops = [
+            watch("the folder of epics", self._look, self._trouble),
+            watch("what is put away", self._put_away, self._trouble, KEEP_S),
+        ]
+        if self.config.pull_request:
+            loops.append(watch("pull requests", self._give, self._trouble))
+        for name, site in self.sites.items():
+            of, shop = (f" of {name}" if name else ""), site.shop
+            early = EarlyMerges(shop).look
+            loops.append(watch(f"early merges{of}", early, self._trouble, EARLY_S))
+            loops.append(site.sound.watch())
+            if shop.forge is not None:
+                look = partial(self._look_at_host, shop.forge)
+                every_s = shop.forge.rules.look_s
+                host = (f"the code host{of}", look, self._trouble, every_s, self._nudged)
+                loops.append(watch(*host))
+            elif self.config.follow:
+                loops.append(watch(f"your branch{of}", site.following.look, self._trouble))
+        return loops
+
+    @property
+    def sound(self) -> Soundness:
+        """Return whether the main repository passes its own gate."""
+        return self.sites[""].sound
 
     @property
     def states(self) -> list[State]:
@@ -339,14 +453,9 @@ class Fleet:
     @property
     def refused(self) -> dict[str, str]:
         """Return what was refused, and why: epics, results, the user's own commits."""
-        train = self.shop.conductor.trouble
         return {
             **self._intake.refused,
-            **self._results.refused,
-            **self._following.told,
-            **self.shop.slots.told,
-            **(self.shop.forge.told if self.shop.forge is not None else {}),
-            **({"the train": train} if train else {}),
+            **{what: why for site in self.sites.values() for what, why in site.refused.items()},
             **self._trouble,
         }
 
@@ -363,11 +472,16 @@ class Fleet:
 
     def _crew(self, processes: Processes) -> list[CoderWorker]:
         made = list(self._coders(processes))
+        config = self.config
+        others = {name: site.shop for name, site in self.sites.items() if name}
         for _name, coder, model in made:
-            if coder.name == self.config.reviewer:
-                time_s = self.config.limits.time_s
-                self.shop.reviewer = AgentReviewer(coder, model, time_s, self.purse)
-        return coder_workers(self.shop, made, self.config.limits, take_over=self.config.take_over)
+            if coder.name == config.reviewer:
+                reviewer = AgentReviewer(coder, model, config.limits.time_s, self.purse)
+                for shop in (self.shop, *others.values()):
+                    shop.reviewer = reviewer
+        return coder_workers(
+            self.shop, made, config.limits, take_over=config.take_over, others=others
+        )
 
     def _past(self) -> list[PlannedEpic]:
         """Return what came of the plans of all epics."""
@@ -378,7 +492,8 @@ class Fleet:
         if run.state.ended is not None:
             self._done.append(planned_epic(run.state))
             self._keeping.heard(run.state)
-            if self.config.pull_request or self.config.forge is not None:
+            hosted = any(site.config.forge is not None for site in self.sites.values())
+            if self.config.pull_request or hosted:
                 self._ended[ident] = run.state
         else:
             self._runs[ident] = await self.lead.resume_on(self.host, ident)
@@ -403,7 +518,7 @@ class Fleet:
         """Take submitted epics, and give landed work to the user."""
         try:
             await self._intake.look()
-            await self._results.give_branch()
+            await self._give_branches()
         finally:  # waiting callers must also see a look that failed
             self._looked.set()
 
@@ -412,8 +527,13 @@ class Fleet:
             self._keeping.heard(run.state)
         await self._keeping.look()
 
+    async def _give_branches(self) -> None:
+        for site in self.sites.values():
+            await site.results.give_branch()
+
     async def _give(self) -> None:
-        await self._results.give(self._succeeded)
+        for name, site in self.sites.items():
+            await site.results.give(partial(self._succeeded, name))
 
     async def _begin(self, ident: str, path: Path, epic: Epic) -> None:
         refuse_unplanned(epic, str(path), planner=self.lead.planner is not None)
@@ -421,9 +541,9 @@ class Fleet:
 
     async def _start(self, ident: str, epic: Epic, origin: dict[str, Any]) -> None:
         """Begin the run of an epic; `origin` says where it comes from."""
-        wanted = wanted_of(
-            epic, self._tiers, self.config.sharing, planned=self.lead.planner is not None
-        )
+        planned = self.lead.planner is not None
+        others = {name: each.sharing for name, each in self.config.repositories.items()}
+        wanted = wanted_of(epic, self._tiers, self.config.sharing, others, planned=planned)
         labels = [f"issue={origin['issue']['number']}"] if "issue" in origin else []
         self._runs[ident] = await self.lead.begin(
             self.host, wanted, run_id=ident, origin=origin or None, labels=labels
@@ -434,24 +554,26 @@ class Fleet:
         run = self._runs.get(ident)
         return run.state if run is not None else self._ended.get(ident)
 
-    def _flow(self, forge: ForgeSetup, note: Callable[..., None]) -> ForgeFlow:
-        """Return the flow to and from the code host."""
-        folder = self.config.folder / "forge"
-        context = forge_context(self.shop.hub, forge, self.shop.conductor, folder, note)
+    def _flow(self, name: str, forge: ForgeSetup, note: Callable[..., None]) -> ForgeFlow:
+        """Return the flow to and from the code host of a repository."""
+        folder, shop = repository_folder(self.config.folder, name) / "forge", self.sites[name].shop
+        context = forge_context(shop.hub, forge, shop.conductor, folder, note)
         planned = self.config.planner is not None
         return ForgeFlow(context, self._known, self._start, self._state, planned=planned)
 
-    async def _look_at_host(self) -> None:
-        assert self.shop.forge is not None
-        await self.shop.forge.look(list(self._runs.values()), list(self._ended.values()))
+    async def _look_at_host(self, forge: ForgeFlow) -> None:
+        await forge.look(list(self._runs.values()), list(self._ended.values()))
 
     def _known(self, ident: str) -> bool:
         return ident in self._runs or self.host.store.header(ident) is not None
 
-    def _succeeded(self) -> list[State]:
-        """Return the epics that succeeded, earlier ones included."""
+    def _succeeded(self, name: str) -> list[State]:
+        """Return the epics with tasks of a repository that succeeded, earlier ones included."""
         states = [*self._ended.values(), *self.states]
-        return [each for each in states if each.ended and each.ended.status == "succeeded"]
+        done = [each for each in states if each.ended and each.ended.status == "succeeded"]
+        return [
+            each for each in done if not self.config.repositories or name in repositories_in(each)
+        ]
 
     async def idle(self) -> None:
         """Wait until every epic that is there has ended, or waits for a person."""
@@ -478,7 +600,11 @@ class Fleet:
         counts: dict[str, int] = {}
         for step in (each for each in steps if each.worker != EXAMINER):
             counts[step.status] = counts.get(step.status, 0) + 1
-        trailers = [commit.trailers for commit in await self.shop.hub.commits()]
+        trailers = [
+            commit.trailers
+            for site in self.sites.values()
+            for commit in await site.shop.hub.commits()
+        ]
         return {
             "agents": {"now": governor.busy, "peak": governor.peak, "waiting": governor.waiting},
             "held_back": self.held_back,
@@ -487,7 +613,9 @@ class Fleet:
                 for ident, run in self._runs.items()
             },
             "refused": self.refused,
-            "user": self._following.refused,
+            "user": "; ".join(
+                site.following.refused for site in self.sites.values() if site.following.refused
+            ),
             "tasks": counts,
             "landed": sum("Leadhand-Task" in each for each in trailers),
             "cost": round(sum(state.spent for state in states), 6),
@@ -519,12 +647,13 @@ LOOSE_MAX = 20_000
 class Keeping:
     """Cleans up after epics that have ended."""
 
-    def __init__(self, hub: Hub, coders: Iterable[Coder]) -> None:
-        self._hub = hub
+    def __init__(self, hub: Hub, coders: Iterable[Coder], others: Iterable[Hub] = ()) -> None:
+        """Take the hub of the main repository, and of others."""
+        self._hubs = [hub, *others]
         self._coders = {coder.name: coder for coder in coders}
         self._owed: dict[str, list[str]] = {}
         self._over: set[str] = set()
-        self._loose = 0
+        self._loose = [0] * len(self._hubs)
 
     def heard(self, state: State) -> None:
         """Take the state of an epic; one that has ended is cleaned up after, once."""
@@ -545,10 +674,11 @@ class Keeping:
             run = next(iter(self._owed))
             await asyncio.to_thread(self._forget, run, self._owed[run])
             del self._owed[run]
-        loose = await asyncio.to_thread(self._hub.loose)
-        if loose - self._loose >= LOOSE_MAX:
-            await self._hub.pack()
-            self._loose = await asyncio.to_thread(self._hub.loose)
+        for number, hub in enumerate(self._hubs):
+            loose = await asyncio.to_thread(hub.loose)
+            if loose - self._loose[number] >= LOOSE_MAX:
+                await hub.pack()
+                self._loose[number] = await asyncio.to_thread(hub.loose)
 
     def _forget(self, run: str, tasks: list[str]) -> None:
         for name in (each for task in tasks for each in (task, f"{task}.review")):

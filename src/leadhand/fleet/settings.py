@@ -48,6 +48,7 @@ from msgspec import Meta
 
 from leadhand.codec.tables import (
     KeyVariable,
+    Misplaced,
     Price,
     TableSchema,
     Text,
@@ -61,6 +62,7 @@ from leadhand.core.wording import shown
 from leadhand.errors import UsageError
 from leadhand.fleet.boundaries import Sharing
 from leadhand.fleet.forge.settings import ForgeTable
+from leadhand.fleet.status.ladder import MAIN_REPOSITORY
 from leadhand.settings.notify import referenced_files, with_folder
 from leadhand.settings.sections import Section, Trusted, detail_text
 
@@ -226,6 +228,64 @@ LOCK_FILES = tuple(
 """Names of lock files, in any folder: a merge of two is no lock of both."""
 
 
+class RepositoryTable(TableSchema, kw_only=True):
+    """The keys of `[fleet.repositories.NAME]`: a repository besides the main one."""
+
+    path: FilePath
+    """The git repository."""
+    branch: Text = ""
+    """The branch that the fleet starts from and follows. Default: the one that is checked out."""
+    publish: Text = ""
+    """The branch of the repository that receives merged changes. Default: none."""
+    gate: Commands | None = None
+    """Commands that must succeed before a change is merged. Default: those of `[fleet]`."""
+    gate_time: Limit | None = None
+    """The longest that each gate command may take. Default: that of `[fleet]`."""
+    gate_paths: Texts = ()
+    """The files that belong to the gate itself. Default: the files that its commands name."""
+    flaky: Texts = ()
+    """Tests that are known to be flaky."""
+    reports: Texts | None = None
+    """JUnit XML files that the gate commands write. Default: those of `[fleet]`."""
+    failures: Pattern | None = None
+    """A regular expression whose first group is the name of a failed test. Default: that of
+    `[fleet]`."""
+    setup: Commands | None = None
+    """Commands that prepare a checkout. Default: those of `[fleet]`."""
+    env: Variables = msgspec.field(default_factory=dict)
+    """Environment variables of the gate and of set-up commands, besides those of `[fleet]`."""
+    keep: Insides | None = None
+    """Paths of a slot that are kept from task to task. Default: those of `[fleet]`."""
+    append: Texts | None = None
+    """Files that grow, such as changelogs. Default: those of `[fleet]`."""
+    exclusive: Texts | None = None
+    """Files that one task at a time writes. Default: those of `[fleet]`."""
+    protected: Texts | None = None
+    """Paths whose changes need a review besides the gate. Default: those of `[fleet]`."""
+    plan_paths: Texts | None = None
+    """Paths that planned tasks may write. Default: those of `[fleet]`."""
+    forge: ForgeTable | None = None
+    """Its code host, a table `[fleet.repositories.NAME.forge]` with the keys of `[fleet.forge]`."""
+
+
+def _repositories(value: Any) -> dict[str, RepositoryTable]:
+    found: dict[str, RepositoryTable] = read(value, dict[str, RepositoryTable])
+    for name in found:
+        if not NAME.fullmatch(name) or name == MAIN_REPOSITORY:
+            raise Misplaced(
+                (name,),
+                "cannot be its name: a name has small letters, digits, - and _, and "
+                f"{MAIN_REPOSITORY!r} is the repository of [fleet] itself",
+            )
+    return found
+
+
+if TYPE_CHECKING:
+    RepositoryTables: TypeAlias = dict[str, RepositoryTable]
+else:
+    RepositoryTables = reader(_repositories, "a table for each repository")
+
+
 class FleetTable(TableSchema):
     """The keys of `[fleet]`: what a fleet is and may do; durations in seconds."""
 
@@ -353,6 +413,9 @@ class FleetTable(TableSchema):
     """The file that gets an entry when an epic is done. Default: none."""
     forge: ForgeTable | None = None
     """The code host with issues, pull requests and CI, a table `[fleet.forge]`."""
+    repositories: RepositoryTables = msgspec.field(default_factory=dict)
+    """Further repositories of the fleet, each a table `[fleet.repositories.NAME]`; a task names the
+    one that it belongs to."""
 
 
 class CoderTable(TableSchema, kw_only=True):
@@ -463,8 +526,16 @@ def fleet_settings(given: Mapping[str, Any], folders: Mapping[str, Path]) -> Fle
                 made[key] = tuple(folders[dotted] / each for each in value)
             elif key == "forge":
                 made[key] = with_folder(value, folders[dotted])
+            elif key == "repositories":
+                made[key] = {name: _placed(each, folders[dotted]) for name, each in value.items()}
     coders = {key.partition(".")[2]: each for key, each in given.items() if key[:7] == "coders."}
     return FleetSettings(**made, coders=coders)
+
+
+def _placed(table: RepositoryTable, folder: Path) -> RepositoryTable:
+    """Return the table with its paths made absolute, relative to its settings file."""
+    forge = with_folder(table.forge, folder) if table.forge is not None else None
+    return msgspec.structs.replace(table, path=folder / table.path, forge=forge)
 
 
 def fleet_rows(settings: FleetSettings) -> dict[str, Any]:
@@ -477,6 +548,8 @@ def _plain(value: Any) -> Any:
         return str(value)
     if isinstance(value, ForgeTable):
         return f"{value.kind} {value.repository or value.remote}"
+    if isinstance(value, RepositoryTable):
+        return str(value.path)
     if isinstance(value, tuple):
         return [_plain(each) for each in value]
     # Of variables only the names: a value may be a secret.
@@ -523,6 +596,14 @@ def _trusted(settings: Settings, fleet: FleetSettings) -> Trusted:
     if fleet.forge is not None:
         name = f"{fleet.forge.kind} {fleet.forge.repository or fleet.forge.remote}"
         yield "code host", "fleet.forge", name, detail_text(msgspec.to_builtins(fleet.forge))
+    for name, each in fleet.repositories.items():
+        place = "fleet.repositories"
+        for key in ("gate", "setup"):
+            for command in getattr(each, key) or ():
+                yield f"fleet {key}", place, f"{name}: {' '.join(command)}", ""
+        if each.forge is not None:
+            host = f"{name}: {each.forge.kind} {each.forge.repository or each.forge.remote}"
+            yield "code host", place, host, detail_text(msgspec.to_builtins(each.forge))
     for name, coder in fleet.coders.items():
         detail = {
             "command": list(coder.command),
@@ -539,13 +620,19 @@ def _without(fleet: FleetSettings, kinds: Mapping[str, set[str]]) -> FleetSettin
     """Return the settings without coders that are not trusted."""
     gone = {name.partition(",")[0] for name in kinds.get("coder", ())}
     kept = {name: each for name, each in fleet.coders.items() if name not in gone}
-    forge = None if "code host" in kinds else fleet.forge
-    return msgspec.structs.replace(fleet, coders=kept, forge=forge)
+    forge, repositories = fleet.forge, fleet.repositories
+    if "code host" in kinds:
+        forge = None
+        repositories = {
+            name: msgspec.structs.replace(each, forge=None) for name, each in repositories.items()
+        }
+    return msgspec.structs.replace(fleet, coders=kept, forge=forge, repositories=repositories)
 
 
 def _private(fleet: FleetSettings) -> list[Path]:
     """Return the files with the token and the keys of the code host."""
-    return referenced_files(fleet.forge) if fleet.forge is not None else []
+    tables = [fleet.forge, *(each.forge for each in fleet.repositories.values())]
+    return [path for table in tables if table is not None for path in referenced_files(table)]
 
 
 SECTION = Section(

@@ -31,6 +31,7 @@ from leadhand.fleet.agents.transcripts import TEXT_CHARS
 from leadhand.fleet.background import watch
 from leadhand.fleet.pause import end_pause, write_pause
 from leadhand.fleet.planning.progress import EXAMINER
+from leadhand.fleet.repositories import repository_of, unknown_repository
 from leadhand.fleet.status.evidence import Evidence, live_of, write_live
 from leadhand.fleet.status.figures import DONE, REPLACED
 from leadhand.fleet.take_over import AGENT, MAIN
@@ -53,7 +54,7 @@ ANSWER_S = 15.0
 FRESH_S = 0.5
 LOCKED_SHOWN = 300
 VERBS = ("stop", "end", "message", "pause", "resume", "lift", "drain", "take", "give")
-GIVEN = ("goal", "writes", "reads", "acceptance", "brief")
+GIVEN = ("goal", "writes", "reads", "acceptance", "brief", "repository")
 """What a person is told of a task."""
 
 
@@ -134,7 +135,7 @@ class Station:
             "publish": config.publish,
             "follows": shop.hub.user.ref.removeprefix("refs/heads/") if config.follow else "",
             "aside": shop.hub.user.aside,
-            "agents": [_agent(each) for each in list(shop.at_work.values())],
+            "agents": [self._agent(each) for each in list(shop.at_work.values())],
             "places": {"most": shop.governor.most, "now": int(shop.governor.limit)},
             "waiting": shop.governor.waiting,
             "held_back": self.fleet.held_back,
@@ -142,7 +143,11 @@ class Station:
                 limit.told_as(shop.governor.waiting_for(limit.login))
                 for limit in shop.governor.limits.standing()
             ],
-            "locked": shop.boundaries.waits(LOCKED_SHOWN),
+            "locked": {
+                name: waits
+                for site in self.fleet.sites.values()
+                for name, waits in site.shop.boundaries.waits(LOCKED_SHOWN).items()
+            },
             "draining": shop.governor.stopped,
             "taken": [taken_row(each) for each in shop.taken.all()],
             "drained": self._drained,
@@ -152,7 +157,32 @@ class Station:
             "train": shop.conductor.status(),
             "sandbox": shop.sandbox.kind,
             "daily_spend": config.daily,
+            **self._others(),
         }
+
+    def _agent(self, at_work: AtWork) -> Doc:
+        """Return an agent at work; in a further repository with its name."""
+        hub = at_work.slot.hub if at_work.slot is not None else None
+        names = [name for name, site in self.fleet.sites.items() if name and site.shop.hub is hub]
+        return {**_agent(at_work), **({"repository": names[0]} if names else {})}
+
+    def _others(self) -> Doc:
+        """Return what goes on in further repositories; nothing where there is one."""
+        found = [site for name, site in self.fleet.sites.items() if name]
+        if not found:
+            return {}
+        rows = [
+            {
+                "name": site.shop.name,
+                "repo": str(site.config.repo),
+                "publish": site.config.publish,
+                "main": site.shop.hub.main(),
+                "train": site.shop.conductor.status(),
+                "against": site.sound.against,
+            }
+            for site in found
+        ]
+        return {"repositories": rows}
 
     # --- orders ---
 
@@ -252,9 +282,14 @@ class Station:
                 f"the change of {name} is being tested or merged: there is no agent to take it "
                 "from. Fix: try again if it comes back"
             )
-        by = actor or "a person"
-        main = shop.hub.main()
-        taken = shop.taken.take(state.run, step.id, by, ready=agent is None, base=main)
+        by, own = actor or "a person", repository_of(step.doc)
+        if own not in self.fleet.sites:
+            raise Conflict(
+                f"{name}: {unknown_repository(own, list(self.fleet.config.repositories))}"
+            )
+        main = self.fleet.sites[own].shop.hub.main()
+        ready = agent is None
+        taken = shop.taken.take(state.run, step.id, by, ready=ready, base=main, repository=own)
         if agent is not None and not taken.ready:
             agent.coder.stop(agent.assignment)
         given = {key: step.doc.get("parameters", {}).get(key) for key in GIVEN}
@@ -369,6 +404,7 @@ def _agent(at_work: AtWork) -> Doc:
 def taken_row(taken: TakenTask) -> Doc:
     """Return a taken task, for views."""
     row = {"run": taken.run, "task": taken.task, "by": taken.by, "at": taken.at}
+    row |= {"repository": taken.repository} if taken.repository else {}
     return {**row, "given": taken.given, "refused": taken.refused[:LOCKED_SHOWN]}
 
 

@@ -64,6 +64,8 @@ class TakenTask(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
     refused: str = ""
     """Why the person's commits could not land, when they were given last."""
+    repository: str = ""
+    """The repository of the task; empty: the main one."""
 
     @property
     def name(self) -> str:
@@ -95,7 +97,9 @@ class TakenTasks:
         """Return all tasks that are taken."""
         return list(self._tasks.values())
 
-    def take(self, run: str, task: str, by: str, *, ready: bool, base: str = "") -> TakenTask:
+    def take(
+        self, run: str, task: str, by: str, *, ready: bool, base: str = "", repository: str = ""
+    ) -> TakenTask:
         """Record that a person takes a task. Raise `Conflict` if another one has it."""
         before = self.of(run, task)
         if before is not None and before.by != by:
@@ -103,7 +107,8 @@ class TakenTasks:
         if before is not None and not before.given:
             return before
         at = iso(time.time_ns() // 1000)
-        return self.put(TakenTask(run=run, task=task, by=by, at=at, ready=ready, base=base))
+        made = TakenTask(run=run, task=task, by=by, at=at, ready=ready, base=base)
+        return self.put(msgspec.structs.replace(made, repository=repository))
 
     def change(self, run: str, task: str, **more: Any) -> TakenTask:
         """Record something more of a task that is taken."""

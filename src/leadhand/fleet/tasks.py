@@ -33,6 +33,7 @@ PARAMETERS: dict[str, Any] = {
         "priority": {"type": "integer"},
         "base": {"type": "string"},
         "may_remove_tests": {"type": "boolean"},
+        "repository": {"type": "string"},
     },
     "required": ["goal", "writes"],
     "additionalProperties": False,
@@ -60,6 +61,8 @@ class PlannedTask(msgspec.Struct, frozen=True):
     """Where main was when it was planned, where that matters."""
     may_remove_tests: bool = False
     """Whether tests of main may be gone afterwards: a person then looks at the change."""
+    repository: str = ""
+    """The repository that it belongs to; empty: the main one."""
 
 
 class Left(NamedTuple):

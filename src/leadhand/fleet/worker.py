@@ -45,6 +45,7 @@ from leadhand.fleet.governor import Overtaken
 from leadhand.fleet.merge.conductor import Ejected, Landed, QueuedChange
 from leadhand.fleet.merge.early import base_taken_in
 from leadhand.fleet.planning.survey import appeared_or_gone, changes_since
+from leadhand.fleet.repositories import repository_of, unknown_repository
 from leadhand.fleet.repository.git import GitFailed, printable_name
 from leadhand.fleet.repository.hub import ref_of
 from leadhand.fleet.status.ladder import CODER
@@ -157,7 +158,7 @@ async def retry_trouble(
 
 
 @asynccontextmanager
-async def turn(
+async def turn(  # noqa: PLR0913 - what is known of one task
     boundaries: Boundaries,
     governor: Governor,
     writes: Sequence[str],
@@ -166,12 +167,17 @@ async def turn(
     name: str = "",
     login: str = "",
     goal: str = "",
+    *,
+    against: Callable[[], str] = lambda: "",
 ) -> AsyncIterator[None]:
-    """Wait for both, and keep them while the block lasts; `name` and `goal` are the task's."""
+    """Wait for both, and keep them while the block lasts; `name` and `goal` are the task's.
+
+    `against` says why no agent may start on the repository.
+    """
     while True:
         async with boundaries.hold(writes, priority, name, goal) as claim:
             try:
-                async with governor.place(kind, priority, claim.is_wanted, login):
+                async with governor.place(kind, priority, claim.is_wanted, login, against):
                     yield
                     return
             except Overtaken:
@@ -278,6 +284,8 @@ class CoderWorker:
         self.limits = limits or AttemptLimits()
         self.stand_ins: tuple[CoderWorker, ...] = ()
         """Workers with other logins that take over while a usage limit of this one holds."""
+        self.elsewhere: Mapping[str, CoderWorker] = {}
+        """The same worker for each further repository of the fleet, by name."""
         offer = Offer(
             parameters=PARAMETERS,
             returns=RETURNS,
@@ -299,7 +307,13 @@ class CoderWorker:
         )
 
     async def perform(self, task: Attempt, context: Context) -> Report:
-        """Run one attempt, from a slot to main."""
+        """Run one attempt, from a slot to main of the repository that its task belongs to."""
+        own = repository_of({"parameters": task.parameters})
+        if own != self.shop.name:
+            if own in self.elsewhere:
+                return await self.elsewhere[own].perform(task, context)
+            words = unknown_repository(own, list(self.elsewhere))
+            return Report("failed", error=Failure("permanent", words, "none"))
         shop, name = self.shop, f"{task.run}/{task.step}"
         shop.in_flight.add(name)
         try:
@@ -521,10 +535,11 @@ class CoderWorker:
         shop = self.shop
         login = "" if interrupted.finished else self.login
         alone = shop.sharing.reserved(given.writes)
-        held = alone, self.coder.name, given.priority, f"{task.run}/{task.step}", login, given.goal
+        named = f"{task.run}/{task.step}"
+        held = alone, self.coder.name, given.priority, named, login, given.goal
         if shop.price is not None:
             await shop.price.refresh(shop.hub)
-        async with turn(shop.boundaries, shop.governor, *held):
+        async with turn(shop.boundaries, shop.governor, *held, against=shop.against):
             since = given.base if task.attempt == 1 else ""
             free = shop.sharing.append
             others = await changes_since(shop.hub, task.run, since, given.writes, free)
@@ -875,6 +890,8 @@ class CoderWorker:
             own := await brief.instructions_of(hub, hub.main(), given.writes)
         ):
             text = f"{text}\n\n{own}"
+        if landed := await brief.landed_elsewhere(self.shop.hubs, self.shop.name, task.run):
+            text = f"{text}\n\n{landed}"
         if interrupted.others:
             text = f"{text}\n\n{brief.changed_since(interrupted.others)}"
         session = str(known.get("session", "")) if resumes else ""
@@ -1019,6 +1036,9 @@ class CoderWorker:
 
     async def probe(self, task: Attempt, _context: Context) -> Report | None:
         """Report whether the change is on main, as git says."""
+        own = repository_of({"parameters": task.parameters})
+        if own in self.elsewhere:
+            return await self.elsewhere[own].probe(task, _context)
         landed = self.shop.hub.landed(task.run, task.step)
         return None if landed is None else await self._adopted(landed)
 
@@ -1080,11 +1100,17 @@ Made = tuple[str, "Coder", str]
 
 
 def coder_workers(
-    shop: FleetContext, made: Iterable[Made], limits: AttemptLimits, *, take_over: bool = False
+    shop: FleetContext,
+    made: Iterable[Made],
+    limits: AttemptLimits,
+    *,
+    take_over: bool = False,
+    others: Mapping[str, FleetContext] | None = None,
 ) -> list[CoderWorker]:
     """Return workers from agents: a name (`coder`, `coder@strong`), the coder, its model.
 
     `take_over`: while the usage limit of a login holds, coders of other logins do its tasks.
+    `others` are further repositories by name: the same agents do their tasks.
     """
     given = list(made)
     names = [name for name, _coder, _model in given]
@@ -1102,6 +1128,12 @@ def coder_workers(
     for number, worker in enumerate(crew if take_over else ()):
         later = crew[number + 1 :] + crew[:number]
         worker.stand_ins = tuple(each for each in later if each.login != worker.login)
+    there = {
+        name: coder_workers(context, given, limits, take_over=take_over)
+        for name, context in (others or {}).items()
+    }
+    for number, worker in enumerate(crew):
+        worker.elsewhere = {name: workers[number] for name, workers in there.items()}
     return crew
 
 

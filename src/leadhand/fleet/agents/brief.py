@@ -6,14 +6,17 @@ import re
 import shlex
 from typing import TYPE_CHECKING, Any
 
+from leadhand.fleet.repositories import variable_of
 from leadhand.fleet.repository.git import GitFailed, printable_name
 from leadhand.fleet.repository.hub import ref_of
+from leadhand.fleet.status.ladder import MAIN_REPOSITORY
 from leadhand.models.secret_patterns import scrub
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from leadhand.core.report import Failure
+    from leadhand.fleet.repository.git import Commit
     from leadhand.fleet.repository.hub import Hub
     from leadhand.fleet.tasks import PlannedTask
     from leadhand.ports import Context
@@ -204,6 +207,42 @@ async def conflict_of(hub: Hub, found: Any) -> str:
             f"## What you had changed\n{scrub(yours)}",
         ]
     )
+
+
+LANDED_TOLD = 20
+STAT_CHARS = 2_000
+SUBJECT_CHARS = 120
+
+
+async def landed_elsewhere(hubs: Mapping[str, Hub], own: str, run: str) -> str:
+    """Return what an agent is told of a run's commits in other repositories; empty: there is none.
+
+    Args:
+        hubs: the hubs of all repositories, by name.
+        own: the repository of the agent's task.
+        run: the run that the task belongs to.
+    """
+    parts = []
+    for name, hub in hubs.items():
+        commits = hub.landings(run)[-LANDED_TOLD:] if name != own else []
+        if not commits:
+            continue
+        rows = [await _landed(hub, each) for each in commits]
+        look = f'git --git-dir="${variable_of(name)}" show {commits[-1].sha[:12]}'
+        parts.append(
+            f"## {name or MAIN_REPOSITORY}, now at {hub.main()}\n"
+            + "\n".join(rows)
+            + f"\nLook at it with `{look}` ({hub.git.folder}); it cannot be changed from here."
+        )
+    title = "# What this epic has landed in other repositories"
+    return "\n\n".join([title, *parts]) if parts else ""
+
+
+async def _landed(hub: Hub, commit: Commit) -> str:
+    said = await hub.git("diff", "--stat=100", f"{commit.sha}^", commit.sha)
+    task = commit.trailers.get("Leadhand-Task", "")
+    subject = scrub(commit.subject)[:SUBJECT_CHARS]
+    return f"- {commit.sha} (task {task}): {subject}\n{scrub(said.text)[:STAT_CHARS]}"
 
 
 def question_in(said: str) -> str:

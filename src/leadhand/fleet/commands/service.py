@@ -270,7 +270,10 @@ def _say_hello(console: Console, station: Station) -> None:
     else:
         console.out(station.url or str(station.folder))
     resumed = f"; {count(fleet.open_epics, 'open epic')} resumed" if fleet.open_epics else ""
-    console.say(f"at work on {doc['repo']} with up to {fleet.config.agents} agents{resumed}")
+    others = "".join(f", {name}" for name in fleet.config.repositories)
+    console.say(
+        f"at work on {doc['repo']}{others} with up to {fleet.config.agents} agents{resumed}"
+    )
     if (paused := fleet.shop.governor.paused) is not None:
         console.say(f"it is {clean(paused.why)}; `leadhand fleet resume` starts agents")
     if aside := fleet.shop.hub.user.aside:
@@ -300,21 +303,23 @@ async def _until(
 
 
 async def _failed(console: Console, station: Station, news: News, *, until_idle: bool) -> None:
-    host, sound, told = station.fleet.host, station.fleet.sound, ""
+    host, told = station.fleet.host, set[str]()
     live = LiveLine(console)
     try:
         while host.failed is None:
             live.clear()
             news.look()
-            if progress := sound.progress:
-                live.show(progress)
-            if sound.log and sound.log != told:
-                told = sound.log
-                fix = "Fix: the gate, or what is in its way"
-                words = f"{sound.against}. {fix} (leadhand fleet check):\n{clean_lines(told)}"
-                if until_idle:
-                    raise UsageError(words)
-                console.say(words)
+            for name, site in station.fleet.sites.items():
+                sound, of = site.sound, (f"{name}: " if name else "")
+                if progress := sound.progress:
+                    live.show(f"{of}{progress}")
+                if sound.log and f"{of}{sound.log}" not in told:
+                    told.add(f"{of}{sound.log}")
+                    fix = "Fix: the gate, or what is in its way (leadhand fleet check)"
+                    words = f"{of}{sound.against}. {fix}:\n{clean_lines(sound.log)}"
+                    if until_idle:
+                        raise UsageError(words)
+                    console.say(words)
             await asyncio.sleep(0.2)
     finally:
         live.clear()

@@ -82,6 +82,9 @@ def lines(doc: Doc) -> Iterator[str]:
         yield f"limit      {_limit(limit)}"
     if live and live.get("aside"):
         yield f"           {clean(live['aside'])}"
+    for each in (live or {}).get("repositories", ()):
+        why = f": {clean(each['against'])}" if each["against"] else ""
+        yield f"repository {each['name']} at {each['main'][:12]}, {clean(each['repo'])}{why}"
     yield f"agents     {agents['now']} running (peak {agents['peak']}, {agents['runs']} started)"
     tasks = ", ".join(f"{number} {name}" for name, number in doc["tasks"].items())
     yield f"tasks      {tasks or 'none'}"
@@ -134,16 +137,23 @@ def _lists(doc: Doc) -> Iterator[str]:
     for epic in doc["epics"]:
         done = f"{epic['landed']}/{epic['tasks']}"
         yield f"epic       {epic['run']}  {epic['status']}  {done}  {clean(epic['title'])[:60]}"
+        if "repositories" in epic:
+            rows = [f"{row['name']} {row['landed']}/{row['tasks']}" for row in epic["repositories"]]
+            yield f"           landed by repository: {', '.join(rows)}"
         if epic["pull_request"] is not None:
             yield f"           pull request: {clean(epic['pull_request']) or 'opened'}"
     for each in (doc["live"] or {}).get("agents", []):
         words = clean(each["words"])[:80]
-        yield f"agent      {each['run']}/{each['task']} #{each['attempt']} {each['coder']}: {words}"
+        name = f"{each['run']}/{each['task']} #{each['attempt']}"
+        where = f" in {each['repository']}" if "repository" in each else ""
+        yield f"agent      {name} {each['coder']}{where}: {words}"
     for each in doc.get("taken", ()):
         word = {"main": "given back, being merged", "asked": "given back, awaits approval"}
+        where = f" of {each['repository']}" if each.get("repository") else ""
         now = word.get(each["given"], "refused: " * bool(each["refused"]) + clean(each["refused"]))
         name = f"{each['run']}/{each['task']}"
-        yield f"taken      {clean(name)} by {clean(each['by'])} since {each['at']}  {now[:120]}"
+        by = f"by {clean(each['by'])} since {each['at']}"
+        yield f"taken      {clean(name)}{where} {by}  {now[:120]}"
     for name, why in (doc["live"] or {}).get("refused", {}).items():
         yield f"refused    {clean(name)}: {clean(why)[:160]}"
     for letter in doc["dead_letters"]:

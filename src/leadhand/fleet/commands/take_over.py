@@ -130,9 +130,10 @@ def _when_ready(root: Path, run: str, task: str) -> TakenTask:
 
 async def _sources(root: Path, taken: TakenTask) -> tuple[str, str, str]:
     """Return the hub, the commit that the agent began with, and its work if there is any."""
+    from leadhand.fleet.repositories import repository_folder
     from leadhand.fleet.repository.hub import Hub, ref_of
 
-    hub = await Hub.look(root / "hub")
+    hub = await Hub.look(repository_folder(root, taken.repository) / "hub")
     source = str(hub.git.folder)
     if taken.work:
         return source, taken.base, taken.work
@@ -169,6 +170,8 @@ def _brief(told: Doc, taken: TakenTask) -> str:
     """Return the task as text for a person."""
     given = told["given"]
     parts = [f"# {told['task']}\n\n{given.get('goal') or ''}", str(given.get("brief") or "")]
+    if given.get("repository"):
+        parts.insert(1, f"In the repository {given['repository']}.")
     for title, key in (("You may change", "writes"), ("Look at", "reads")):
         if given.get(key):
             parts.append(f"## {title}\n" + "\n".join(f"- {each}" for each in given[key]))
@@ -340,6 +343,7 @@ def _bundled(clone: Path, bundle: Path, *, needed: bool) -> Doc:
 
 async def _outcome(root: Path, taken: TakenTask) -> Doc:
     """Wait until what was given has landed, was refused, or waits for an approver."""
+    from leadhand.fleet.repositories import repository_folder
     from leadhand.fleet.repository.hub import Hub
     from leadhand.fleet.status.evidence import live_of
     from leadhand.fleet.take_over import ASKED, TakenTask, file_of
@@ -348,7 +352,7 @@ async def _outcome(root: Path, taken: TakenTask) -> Doc:
         try:
             data = file_of(root, taken.run, taken.task).read_bytes()
         except FileNotFoundError:
-            hub = await Hub.look(root / "hub")
+            hub = await Hub.look(repository_folder(root, taken.repository) / "hub")
             return {"landed": hub.landed(taken.run, taken.task) or ""}
         now = msgspec.json.decode(data, type=TakenTask)
         if not now.given:

@@ -40,7 +40,9 @@ class EarlyMerges:
         main = self._shop.hub.main()
         for at_work in list(self._shop.at_work.values()):
             slot = at_work.slot
-            if slot is None or main in (at_work.tried, slot.base) or at_work.told >= TOLD_MAX:
+            if slot is None or slot.hub is not self._shop.hub:
+                continue
+            if main in (at_work.tried, slot.base) or at_work.told >= TOLD_MAX:
                 continue
             at_work.tried = main
             try:

@@ -14,7 +14,8 @@ from leadhand.errors import UsageError
 from leadhand.fleet.budget import DAY_S
 from leadhand.fleet.planning.backends import backend_of
 from leadhand.fleet.planning.lint import PlanRules
-from leadhand.fleet.planning.planner import EpicPlanner, PlannerSources
+from leadhand.fleet.planning.planner import EpicPlanner, FurtherRepository, PlannerSources
+from leadhand.fleet.repositories import repository_folder
 from leadhand.fleet.settings import fleet_of
 from leadhand.settings import source_of
 from leadhand.workers.functions.snapshot import load_module
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from leadhand.core.policy import Policy
     from leadhand.fleet.budget import DailyBudget
-    from leadhand.fleet.context import FleetContext
+    from leadhand.fleet.context import FleetContext, RepositoryConfig
     from leadhand.fleet.gate.gate import GateRules
     from leadhand.fleet.planning.record import PlannedEpic
     from leadhand.fleet.service import FleetConfig
@@ -105,8 +106,12 @@ def epic_planner(
     purse: DailyBudget,
     tiers: Sequence[str],
     past: Callable[[], list[PlannedEpic]],
+    others: Mapping[str, FleetContext] | None = None,
 ) -> EpicPlanner | None:
-    """Return the planner of a fleet's epics; None if there is none."""
+    """Return the planner of a fleet's epics; None if there is none.
+
+    `others` are further repositories, by name.
+    """
     if config.planner is None:
         return None
     backend = backend_of(
@@ -126,6 +131,22 @@ def epic_planner(
         tiers=tiers,
         sources=PlannerSources(past, _commands(config.gate), config.folder / MAP_FILE),
         has_program=lambda name: is_there(name, shop.sandbox, config.gate.env),
+        others={
+            name: _further(config.repositories[name], each, config.folder)
+            for name, each in (others or {}).items()
+        },
+    )
+
+
+def _further(config: RepositoryConfig, shop: FleetContext, folder: Path) -> FurtherRepository:
+    return FurtherRepository(
+        shop.hub,
+        config.sharing,
+        config.protected,
+        config.plan_paths,
+        _commands(config.gate),
+        repository_folder(folder, shop.name) / MAP_FILE,
+        lambda name: is_there(name, shop.sandbox, config.gate.env),
     )
 
 

@@ -7,7 +7,7 @@ by files of the repository cannot widen what it may do.
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
@@ -16,11 +16,17 @@ from leadhand.core import paths
 from leadhand.core.wording import listed
 from leadhand.errors import UsageError
 from leadhand.fleet.boundaries import EXCLUSIVE, Sharing, clash, within
-from leadhand.fleet.epics import EpicTask, commands, in_turn, lint_wave
+from leadhand.fleet.epics import EpicTask, commands, in_turn, lint_wave, repository_named
 from leadhand.fleet.planning.overlaps import Claim, predicted_conflicts
 from leadhand.fleet.planning.progress import MOVABLE, REPLACEABLE, EpicProgress
 from leadhand.fleet.planning.record import PlanningRecord, too_large
 from leadhand.fleet.planning.repository_map import RepositoryMap
+from leadhand.fleet.repositories import (
+    qualified,
+    repository_of,
+    unknown_repository,
+)
+from leadhand.fleet.status.ladder import MAIN_REPOSITORY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -87,6 +93,36 @@ class Ground:
     """Whether the gate finds a program: by its name, or at its whole path."""
     record: PlanningRecord = field(default_factory=PlanningRecord)
     """How planned tasks went so far."""
+    others: Mapping[str, GroundOf] = field(default_factory=dict)
+    """What tasks of further repositories are checked against, by name."""
+
+    def of(self, task: EpicTask) -> Ground:
+        """Return what a task is checked against: that of its own repository."""
+        found = self.others.get(repository_named(task))
+        if found is None:
+            return self
+        rules = replace(self.rules, sharing=found.sharing, paths=found.paths)
+        return replace(
+            self,
+            rules=rules,
+            files=found.files,
+            map=found.map,
+            protected=found.protected,
+            has_program=found.has_program,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class GroundOf:
+    """The part of the ground that differs from repository to repository."""
+
+    files: Mapping[str, SurveyedFile]
+    map: RepositoryMap
+    sharing: Sharing
+    protected: tuple[str, ...]
+    paths: tuple[str, ...]
+    """Where planned tasks may write; nothing said: everywhere but what is protected."""
+    has_program: Callable[[str], bool]
 
 
 def lint_reply(reply: Reply, ground: Ground) -> list[str]:
@@ -120,11 +156,14 @@ def warn_reply(reply: Reply, ground: Ground) -> list[str]:
     for task, other in combinations(tasks, 2):
         if task.id in waits[other.id] or other.id in waits[task.id]:
             continue
+        if repository_named(task) != repository_named(other):
+            continue
+        own = ground.of(task)
         a, b = (Claim(each.id, each.goal, each.writes) for each in (task, other))
         found += [
             f"tasks {a.id!r} and {b.id!r} will probably conflict: {each.why}. Have one wait for "
             "the other, make them one task, or answer the same again if they are apart"
-            for each in predicted_conflicts(ground.map, a, b, ground.rules.sharing.append)[:1]
+            for each in predicted_conflicts(own.map, a, b, own.rules.sharing.append)[:1]
         ]
     return found[:TOLD]
 
@@ -164,7 +203,10 @@ def _wave(reply: Reply, ground: Ground) -> list[str]:
     ]
     found += lint_wave(tuple(_alone(task, new) for task in tasks)) if tasks else []
     for task in tasks:
-        found += [f"task {task.id!r}: {each}" for each in _task(task, ground, tasks, known)]
+        own = ground.of(task)
+        beside = [each for each in tasks if repository_named(each) == repository_named(task)]
+        found += [f"task {task.id!r}: {each}" for each in _task(task, own, tasks, known)]
+        found += [f"task {task.id!r}: {each}" for each in _commands(task, own, beside)]
     found += _places(reply, ground)
     if found:
         return found
@@ -185,6 +227,7 @@ def _alone(task: Planned, new: set[str]) -> EpicTask:
         writes=task.writes,
         reads=task.reads,
         depends_on=waits,
+        repository=task.repository,
     )
 
 
@@ -192,6 +235,10 @@ def _task(
     task: Planned, ground: Ground, tasks: Sequence[Planned], known: Sequence[str]
 ) -> Iterable[str]:
     rules, new = ground.rules, {each.id for each in tasks}
+    if words := unknown_repository(task.repository, list(ground.others)):
+        yield words
+    elif before := _moved(task, ground):
+        yield before
     for name in task.depends_on:
         if name not in new and name not in known:
             yield f"waits for {name}, which is no task"
@@ -216,7 +263,19 @@ def _task(
         yield "its budget is not above 0"
     if not task.acceptance:
         yield "has no acceptance. Fix: name a command that succeeds when it is done."
-    yield from _commands(task, ground, tasks)
+
+
+def _moved(task: Planned, ground: Ground) -> str:
+    """Return what is wrong with replacing a task by one of another repository; empty: nothing."""
+    for step in ground.standing.tasks if task.replaces else ():
+        before = repository_of(step.planned)
+        if step.id == task.replaces and before != repository_named(task):
+            named = before or MAIN_REPOSITORY
+            return (
+                f"replaces {step.id!r}, which belongs to the repository {named!r}. Fix: write "
+                f"repository: {named}, or drop that one and plan a new task"
+            )
+    return ""
 
 
 def _size(task: Planned, ground: Ground) -> Iterable[str]:
@@ -315,7 +374,8 @@ def _overlaps(tasks: Sequence[Planned], ground: Ground, dropped: frozenset[str])
     found = []
     new = {task.id for task in tasks}
     plain = tuple(_alone(task, new) for task in tasks)
-    for task, others in zip(tasks, in_turn(plain, ground.rules.sharing), strict=True):
+    shared = {name: each.sharing for name, each in ground.others.items()}
+    for task, others in zip(tasks, in_turn(plain, ground.rules.sharing, shared), strict=True):
         found += [
             f"tasks {other!r} and {task.id!r} may write the same, and neither waits for the other"
             for other in others
@@ -324,8 +384,10 @@ def _overlaps(tasks: Sequence[Planned], ground: Ground, dropped: frozenset[str])
     for step in ground.standing.open:
         writes = step.planned.get("writes") or ()
         for task in tasks:
+            own = repository_named(task)
             apart = step.id in dropped or step.id == task.replaces or step.id in waits[task.id]
-            alone = ground.rules.sharing.ordered(task.writes)
+            apart = apart or own != repository_of(step.planned)
+            alone = qualified(own, ground.of(task).rules.sharing.ordered(task.writes))
             if not apart and clash(alone, writes):
                 found.append(
                     f"task {task.id!r} may write what {step.id!r} may, which is open; wait for it"

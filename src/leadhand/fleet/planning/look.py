@@ -18,6 +18,8 @@ from leadhand.models.secret_patterns import scrub
 from leadhand.planners.model.prompt import clean
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from leadhand.fleet.planning.reply import Reply
     from leadhand.fleet.planning.survey import Survey
     from leadhand.fleet.repository.hub import Hub
@@ -42,8 +44,11 @@ Doc = dict[str, Any]
 class Looker:
     """Answers the looks of one round of planning."""
 
-    def __init__(self, hub: Hub, seen: Survey) -> None:
-        self._hub, self._seen = hub, seen
+    def __init__(
+        self, hub: Hub, seen: Survey, others: Mapping[str, tuple[Hub, Survey]] | None = None
+    ) -> None:
+        """Take the main repository, and others by name: `NAME:path` is a file of one of them."""
+        self._hub, self._seen, self._others = hub, seen, others or {}
         self.rounds = 0
         self._left = CHARS
         self.record: list[Doc] = []
@@ -76,15 +81,18 @@ class Looker:
         return found
 
     async def _read(self, name: str) -> Doc:
-        match = None if name in self._seen.files else _RANGE.match(name)
-        path = match["path"] if match else name
-        file = self._seen.files.get(path)
         doc: Doc = {"path": printable_name(name)}
+        own, _, rest = name.partition(":")
+        hub, seen = self._others.get(own, (self._hub, self._seen))
+        name = rest.lstrip("/") if own in self._others else name
+        match = None if name in seen.files else _RANGE.match(name)
+        path = match["path"] if match else name
+        file = seen.files.get(path)
         if file is None:
             return {**doc, "text": "(there is no such file at main)"}
         if file.bytes > FILE_BYTES_MAX:
             return {**doc, "text": f"({file.bytes:,} bytes: too large to read)"}
-        data = (await self._hub.blobs([file.blob])).get(file.blob, b"")
+        data = (await hub.blobs([file.blob])).get(file.blob, b"")
         if b"\0" in data:
             return {**doc, "text": f"({file.bytes:,} bytes that are no text)"}
         lines = data.decode("utf-8", "backslashreplace").splitlines()
@@ -94,17 +102,9 @@ class Looker:
 
     async def _search(self, text: str) -> Doc:
         """Search a plain text, regardless of case; no pattern that could take long."""
-        said = await self._hub.git(
-            "grep", "-n", "-I", "-i", "-F", "-z", "--max-count=5", "-e", text, self._seen.main,
-            codes=(0, 1), time_s=SEARCH_S,
-        )  # fmt: skip
-        lines = []
-        for row in said.out.split(b"\n"):
-            parts = row.split(b"\0")
-            if len(parts) == 3:
-                path = printable_name(name_of(parts[0].partition(b":")[2]))
-                words = parts[2].decode("utf-8", "backslashreplace").strip()
-                lines.append(f"{path}:{parts[1].decode()}: {words[:LINE_CHARS]}")
+        lines = await _lines_with(text, self._hub, self._seen, "")
+        for name, (hub, seen) in self._others.items():
+            lines += await _lines_with(text, hub, seen, f"{name}:")
         more = len(lines) - LINES_FOUND
         told = lines[:LINES_FOUND] + ([f"… {more:,} more lines"] if more > 0 else [])
         found = self._cut("\n".join(told), FILE_CHARS) or "(nothing)"
@@ -117,3 +117,19 @@ class Looker:
         self._left -= min(len(text), most)
         more = len(text) - most
         return text if more <= 0 else f"{text[:most]}\n… {more:,} more characters"
+
+
+async def _lines_with(text: str, hub: Hub, seen: Survey, prefix: str) -> list[str]:
+    """Return the lines of one repository that hold a text, each with its place."""
+    said = await hub.git(
+        "grep", "-n", "-I", "-i", "-F", "-z", "--max-count=5", "-e", text, seen.main,
+        codes=(0, 1), time_s=SEARCH_S,
+    )  # fmt: skip
+    lines = []
+    for row in said.out.split(b"\n"):
+        parts = row.split(b"\0")
+        if len(parts) == 3:
+            path = printable_name(name_of(parts[0].partition(b":")[2]))
+            words = parts[2].decode("utf-8", "backslashreplace").strip()
+            lines.append(f"{prefix}{path}:{parts[1].decode()}: {words[:LINE_CHARS]}")
+    return lines

@@ -31,16 +31,17 @@ from leadhand.errors import UsageError
 from leadhand.fleet.epics import Epic
 from leadhand.fleet.planning import steps as shaping
 from leadhand.fleet.planning.backends import BackendFailed, Tried, retry_planning
-from leadhand.fleet.planning.lint import Ground, PlanRules, lint_reply, warn_reply
+from leadhand.fleet.planning.lint import Ground, GroundOf, PlanRules, lint_reply, warn_reply
 from leadhand.fleet.planning.look import Looker
 from leadhand.fleet.planning.map_cache import FactsCache
 from leadhand.fleet.planning.progress import CHANGELOG, MOVABLE, EpicQuestion, read_notes, standing
 from leadhand.fleet.planning.prompt import planner_document
 from leadhand.fleet.planning.record import planning_record
 from leadhand.fleet.planning.reply import MisreadReply, read
-from leadhand.fleet.planning.steps import ladder
+from leadhand.fleet.planning.steps import PlannedRepository, ladder
 from leadhand.fleet.planning.survey import survey
 from leadhand.fleet.planning.symbols import reader
+from leadhand.fleet.repositories import landed_words, repository_of
 from leadhand.fleet.repository.git import GitFailed
 from leadhand.models.secret_patterns import scrub
 
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from leadhand.core.report import Decision, PlannerView
+    from leadhand.fleet.boundaries import Sharing
     from leadhand.fleet.planning.backends import Backend
     from leadhand.fleet.planning.progress import EpicNotes, EpicProgress, Matter
     from leadhand.fleet.planning.record import PlannedEpic
@@ -74,8 +76,21 @@ class PlannerSources(NamedTuple):
     """The file that keeps what files of the repository hold."""
 
 
+class FurtherRepository(NamedTuple):
+    """A repository besides the main one, as far as plans go."""
+
+    hub: Hub
+    sharing: Sharing
+    protected: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+    """Where planned tasks may write; nothing said: everywhere but what is protected."""
+    gate: tuple[Mapping[str, Any], ...] = ()
+    cache: Path | None = None
+    has_program: Callable[[str], bool] = lambda name: shutil.which(name) is not None
+
+
 class EpicPlanner:
-    """Plans epics of one repository."""
+    """Plans epics of a repository, or of several."""
 
     name = "epic"
     replans = True
@@ -93,14 +108,19 @@ class EpicPlanner:
         tiers: Sequence[str] = (),
         sources: PlannerSources | None = None,
         has_program: Callable[[str], bool] = lambda name: shutil.which(name) is not None,
+        others: Mapping[str, FurtherRepository] | None = None,
     ) -> None:
-        """`has_program` tells whether acceptance commands find a program where they run."""
-        self._known: FactsCache | None = None
+        """`has_program` tells whether acceptance commands find a program where they run.
+
+        `others` are further repositories, by the name that tasks give them.
+        """
+        self._known: dict[str, FactsCache] = {}
+        self._others = others or {}
         self._has_program = has_program
         self._hub, self._backend, self.rules = hub, backend, rules or PlanRules()
         self._sources = sources or PlannerSources()
         self._protected, self._tiers = tuple(protected), tuple(tiers)
-        self._seen: Survey | None = None
+        self._seen: dict[str, Survey] = {}
 
     async def decide(self, view: PlannerView) -> Decision:
         """Return the next decision.
@@ -119,9 +139,7 @@ class EpicPlanner:
 
     async def _decide(self, view: PlannerView, epic: Epic, notes: EpicNotes) -> Decision:
         if not view.steps and epic.tasks:
-            steps = shaping.given_steps(
-                epic, self._hub.main(), self._tiers, self._protected, self.rules.sharing
-            )
+            steps = shaping.given_steps(epic, self._repositories(), self._tiers)
             notes.waves = 1
             return Propose(tuple(steps), because="wave 1: the tasks that the epic names")
         said = self._answered(view, notes)
@@ -130,14 +148,13 @@ class EpicPlanner:
         stand = standing(view, notes)
         over = stand.split()
         if over and not stand.matters:
-            return self._letter(over, notes)
+            return self._letter(over, notes, stand)
         if stand.reds > notes.reds:
             notes.reds, notes.done = stand.reds, None
             if stand.reds >= self.rules.reds and stand.check is not None:
                 words = stand.check.error.message if stand.check.error is not None else ""
-                return GiveUp(
-                    f"not achieved: its acceptance fails after {stand.reds} looks: {words}"
-                )
+                failed = f"not achieved: its acceptance fails after {stand.reds} looks: {words}"
+                return GiveUp(self._with_landed(failed, stand))
         if view.why.startswith("changes:"):
             notes.done = None
         if stand.matters or stand.open or notes.done is None:
@@ -150,14 +167,20 @@ class EpicPlanner:
         self, view: PlannerView, epic: Epic, notes: EpicNotes, stand: EpicProgress
     ) -> Decision:
         seen = await self._survey()
-        ground = self._ground(view, notes, stand, seen)
-        commands = list(self._sources.gate)
+        others = {name: await self._survey(name) for name in self._others}
+        ground = self._ground(view, notes, stand, seen, others)
+        more: dict[str, Any] = {"commands": list(self._sources.gate)}
+        given = {
+            name: (found, {"commands": list(self._others[name].gate)})
+            for name, found in others.items()
+        }
         doc = await asyncio.to_thread(
-            planner_document, view, epic, notes, ground, seen, {"commands": commands}
+            planner_document, view, epic, notes, ground, seen, more, given
         )
         notes.heard = len(view.recommendations)
         tried = [Tried(None, list(view.findings))] if view.findings else []
-        looker, notes.predicted = Looker(self._hub, seen), []
+        hubs = {name: (self._others[name].hub, found) for name, found in others.items()}
+        looker, notes.predicted = Looker(self._hub, seen, hubs), []
         rounds = 0
         while rounds < self.rules.rounds:
             answer: Any = None
@@ -195,7 +218,12 @@ class EpicPlanner:
         )
 
     def _ground(
-        self, view: PlannerView, notes: EpicNotes, stand: EpicProgress, seen: Survey
+        self,
+        view: PlannerView,
+        notes: EpicNotes,
+        stand: EpicProgress,
+        seen: Survey,
+        others: Mapping[str, Survey],
     ) -> Ground:
         return Ground(
             rules=self.rules,
@@ -209,7 +237,38 @@ class EpicPlanner:
             waves=notes.waves,
             has_program=self._has_program,
             record=planning_record(self._sources.past()),
+            others={
+                name: GroundOf(
+                    found.files,
+                    found.map,
+                    each.sharing,
+                    each.protected,
+                    each.paths,
+                    each.has_program,
+                )
+                for name, found in others.items()
+                for each in (self._others[name],)
+            },
         )
+
+    def _repositories(self) -> shaping.Repositories:
+        """Return all repositories as they are now, for steps."""
+        own = {"": PlannedRepository(self._hub.main(), self.rules.sharing, self._protected)}
+        return own | {
+            name: PlannedRepository(each.hub.main(), each.sharing, each.protected)
+            for name, each in self._others.items()
+        }
+
+    def _with_landed(self, words: str, stand: EpicProgress) -> str:
+        """Return the words with what has landed where, if the epic spans several repositories."""
+        landed: dict[str, list[tuple[str, str]]] = {}
+        for step in stand.tasks:
+            rows = landed.setdefault(repository_of(step.planned), [])
+            if step.status == "succeeded" and isinstance(step.data, dict):
+                rows.append((step.id, str(step.data.get("commit", ""))))
+        if not self._others or not any(landed.values()):
+            return words
+        return f"{words} {landed_words(landed)}"
 
     async def _decided(
         self,
@@ -225,7 +284,7 @@ class EpicPlanner:
             case "ask":
                 return _asking(notes, "plan", scrub(reply.question), (), reply.choices)
             case "give_up":
-                return GiveUp(scrub(reply.reason))
+                return GiveUp(self._with_landed(scrub(reply.reason), stand))
             case "done":
                 notes.done = {"summary": scrub(reply.summary), "changelog": scrub(reply.changelog)}
                 return await self._close(epic, notes, stand, view)
@@ -239,9 +298,11 @@ class EpicPlanner:
         notes.waves += bool(reply.tasks)
         movable = {step.id for step in stand.open if step.status in MOVABLE}
         notes.dropped += [name for name in reply.drop if name not in notes.dropped]
-        steps = shaping.wave_steps(
-            reply, stand, notes, seen.main, epic.priority, self._tiers, self.rules.sharing
-        )
+        places = self._repositories()
+        places = {**places, "": places[""]._replace(main=seen.main)}
+        for name in self._others:  # what the planner saw: later commits are changes of others
+            places[name] = places[name]._replace(main=self._seen[name].main)
+        steps = shaping.wave_steps(reply, stand, notes, places, epic.priority, self._tiers)
         because = scrub(reply.because)[:500]
         return Propose(
             tuple(steps),
@@ -254,18 +315,23 @@ class EpicPlanner:
             ),
         )
 
-    async def _survey(self) -> Survey:
-        if self._seen is None or self._seen.main != self._hub.main():
-            cache = self._known or FactsCache(self._sources.cache, reader())
-            if self._known is None:
+    async def _survey(self, name: str = "") -> Survey:
+        """Return the survey of a repository at its main."""
+        own = self._others[name] if name else None
+        hub = own.hub if own is not None else self._hub
+        place = own.cache if own is not None else self._sources.cache
+        found = self._seen.get(name)
+        if found is None or found.main != hub.main():
+            cache = self._known.get(name) or FactsCache(place, reader())
+            if name not in self._known:
                 await asyncio.to_thread(cache.load)
-                self._known = cache
-            self._seen = await retry_planning(lambda: survey(self._hub, cache), TROUBLES)
-        return self._seen
+                self._known[name] = cache
+            found = self._seen[name] = await retry_planning(lambda: survey(hub, cache), TROUBLES)
+        return found
 
     # --- people ---
 
-    def _letter(self, over: list[Matter], notes: EpicNotes) -> Ask:
+    def _letter(self, over: list[Matter], notes: EpicNotes, stand: EpicProgress) -> Ask:
         """Ask a person at the end of the ladder, about the first of the tasks."""
         matter = over[0]
         step = matter.step
@@ -280,6 +346,7 @@ class EpicPlanner:
                 f"Task {step.id} cannot be done ({steps}): {words} Answer {AGAIN}, with what an "
                 f"agent should know as text; {DROP}; or {GIVE_UP}."
             )
+        text = self._with_landed(text, stand)
         return _asking(notes, matter.kind, text, (step.id,), (AGAIN, DROP, GIVE_UP))
 
     def _answered(self, view: PlannerView, notes: EpicNotes) -> Decision | None:
@@ -291,7 +358,8 @@ class EpicPlanner:
         for asked, said in answered:
             choice, text = str(said.get("choice", "")), str(said.get("text") or "")
             if choice == GIVE_UP:
-                return GiveUp(f"{_who(said)} gave it up: {text or asked.text}")
+                words = f"{_who(said)} gave it up: {text or asked.text}"
+                return GiveUp(self._with_landed(words, standing(view, notes)))
             if choice == DROP:
                 notes.dropped += asked.tasks
             if choice == AGAIN:
@@ -307,13 +375,17 @@ class EpicPlanner:
         self, view: PlannerView, asked: EpicQuestion, text: str, notes: EpicNotes
     ) -> list[Any]:
         """Return the tasks that a person wants to be tried again, with their remarks."""
-        main, told = self._hub.main(), text or "A person wants it to be tried again."
+        places, told = self._repositories(), text or "A person wants it to be tried again."
         return [
-            shaping.told_step(view.steps[name], f"A person says: {told}", notes, main, anew=True)
+            shaping.told_step(view.steps[name], f"A person says: {told}", notes, places, anew=True)
             for name in asked.tasks
         ]
 
     # --- the end ---
+
+    @property
+    def _hubs(self) -> dict[str, Hub]:
+        return {"": self._hub} | {name: each.hub for name, each in self._others.items()}
 
     async def _close(
         self, epic: Epic, notes: EpicNotes, stand: EpicProgress, view: PlannerView
@@ -322,14 +394,15 @@ class EpicPlanner:
         last, path = stand.check, self.rules.changelog
         if last is not None and last.status == "succeeded":
             result = await retry_planning(
-                lambda: result_of(self._hub, view, epic, notes, stand), TROUBLES
+                lambda: result_of(self._hubs, view, epic, notes, stand), TROUBLES
             )
             return Finish(result, "its acceptance holds")
         entries = [step for step in stand.tasks if step.id.startswith(f"{CHANGELOG}-")]
         if path and not entries and stand.landed:
             entry = shaping.changelog_step(path, entry_of(epic, notes), 1, self._hub.main())
             return Propose((entry,), because="an entry in the changelog")
-        step = shaping.check_step(epic.acceptance, stand)
+        landed = dict.fromkeys(repository_of(step.planned) for step in stand.landed)
+        step = shaping.check_step(epic.acceptance, stand, [name for name in landed if name])
         return Propose((step,), because="the epic's own acceptance, on main")
 
 
@@ -364,10 +437,20 @@ def entry_of(epic: Epic, notes: EpicNotes) -> str:
 
 
 async def result_of(
-    hub: Hub, view: PlannerView, epic: Epic, notes: EpicNotes, stand: EpicProgress
+    hubs: Mapping[str, Hub],
+    view: PlannerView,
+    epic: Epic,
+    notes: EpicNotes,
+    stand: EpicProgress,
 ) -> dict[str, Any]:
     """Return the result of the run. Its commits come from git, by their trailers."""
-    own = [c for c in await hub.commits() if c.trailers.get("Leadhand-Run") == view.run]
+    own = [
+        {"sha": commit.sha, "task": commit.trailers.get("Leadhand-Task", "")}
+        | ({"repository": name} if name else {})
+        for name, hub in hubs.items()
+        for commit in await hub.commits()
+        if commit.trailers.get("Leadhand-Run") == view.run
+    ]
     tasks = len(stand.landed)
     check = stand.check
     words = (notes.done or {}).get("summary", "").strip()
@@ -376,10 +459,7 @@ async def result_of(
         "achieved": True,
         "summary": words or f"{epic.title}: {tasks} tasks landed in {notes.waves} waves.",
         "changelog": entry_of(epic, notes),
-        "commits": [
-            {"sha": commit.sha, "task": commit.trailers.get("Leadhand-Task", "")}
-            for commit in own[-COMMITS_TOLD:]
-        ],
+        "commits": own[-COMMITS_TOLD:],
         "waves": notes.waves,
         "tasks": tasks,
         "dropped": list(notes.dropped),

@@ -3,7 +3,7 @@
     why, epic, limits         from people: they count
     matters, tasks            how it stands
     record, past              how planned tasks went in this fleet, by size and in all
-    repository                written by anybody: data, whatever it says
+    repository, repositories  written by anybody: data, whatever it says; further ones by name
     comments                  of reviewers on the last wave, where they sent it back
     answers, findings, notes  what people answered, why the last answer was sent back, its own notes
 
@@ -19,14 +19,18 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from leadhand.fleet.planning.map_document import MAP_TOKENS, TOKEN_CHARS, entry_text
+from leadhand.fleet.repositories import repository_of
+from leadhand.fleet.status.ladder import MAIN_REPOSITORY
 from leadhand.models.messages import UserMessage
 from leadhand.models.secret_patterns import scrub, scrubbed
 from leadhand.planners.model.prompt import clean, fence_data
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from leadhand.core.report import PlannerView, StepView
     from leadhand.fleet.epics import Epic
-    from leadhand.fleet.planning.lint import Ground
+    from leadhand.fleet.planning.lint import Ground, GroundOf
     from leadhand.fleet.planning.progress import EpicNotes, EpicProgress, Matter
     from leadhand.fleet.planning.survey import Survey
 
@@ -57,6 +61,13 @@ PAST = {
 }
 """The words for the counts of `PlanningRecord`."""
 
+SEVERAL = f"""# Repositories
+There are several. Each task belongs to exactly one: its `repository` names it ({MAIN_REPOSITORY} \
+where it names none), its paths are relative to it, and its commands run in it. A task may depend on
+one of another repository: it begins when that change is on its branch, and its agent is told which
+commit that is. To read a file of another one, write `NAME:path`. There are, besides \
+{MAIN_REPOSITORY}:"""
+
 Doc = dict[str, Any]
 
 
@@ -67,9 +78,14 @@ def planner_document(
     ground: Ground,
     survey: Survey,
     more: Doc | None = None,
+    others: Mapping[str, tuple[Survey, Doc]] | None = None,
 ) -> Doc:
-    """Return the document for the planner; `more` is what else is known of the repository."""
+    """Return the document for the planner; `more` is what else is known of the repository.
+
+    `others` are further repositories, by name: the maps of all share the same budget of tokens.
+    """
     standing, past = ground.standing, msgspec.to_builtins(ground.record)
+    text, tokens = f"{epic.title}\n{epic.text[:EPIC_CHARS]}", MAP_TOKENS // (1 + len(others or ()))
     more = {**(more or {}), "areas": past["areas"]}
     doc: Doc = {
         "version": VERSION,
@@ -85,7 +101,7 @@ def planner_document(
         "tasks": [_task(step) for step in standing.tasks[-TASKS_TOLD:]],
         "record": past["sizes"],
         "past": ground.record.counts(),
-        "repository": {**survey.told(f"{epic.title}\n{epic.text[:EPIC_CHARS]}"), **more},
+        "repository": {**survey.told(text, tokens), **more},
         "answers": [_answer(each) for each in view.answers[-ANSWERS_TOLD:]],
         "waves": notes.waves,
         "notes": notes.said,
@@ -95,7 +111,17 @@ def planner_document(
             {**each, "text": _cut(each["text"], WORDS_CHARS)}
             for each in view.comments[-TASKS_TOLD:]
         ]
-    return {**scrubbed(doc), "repository": doc["repository"]}
+    made = {**scrubbed(doc), "repository": doc["repository"]}
+    if others:
+        made["repositories"] = {
+            name: {**seen.told(text, tokens), **about, **_own_limits(ground.others[name])}
+            for name, (seen, about) in others.items()
+        }
+    return made
+
+
+def _own_limits(ground: GroundOf) -> Doc:
+    return {"protected": list(ground.protected), "paths": list(ground.paths)}
 
 
 def _limits(ground: Ground) -> Doc:
@@ -123,6 +149,8 @@ def _task(step: StepView) -> Doc:
         "status": "landed" if step.status == "succeeded" else step.status,
         "attempts": step.attempts,
     }
+    if name := repository_of(step.planned):
+        doc["repository"] = name
     if step.planned.get("supersedes"):
         doc["replaces"] = step.planned["supersedes"]
     if step.error is not None:
@@ -183,8 +211,25 @@ def _lasting(doc: Doc) -> list[str]:
         "# It is achieved when these succeed on main\n"
         + (_lines(epic["acceptance"]) or "- the gate"),
         "# Limits\n" + "\n".join(f"- {name}: {_json(value)}" for name, value in limits.items()),
+        *_several(doc.get("repositories", {})),
         *(f"# {each['path']}\n{fence_data(each['text'], GUIDE_CHARS)}" for each in tree["guides"]),
     ]
+
+
+def _several(others: Doc) -> list[str]:
+    """Return what a model must know of a fleet with several repositories; nothing of one."""
+    if not others:
+        return []
+    rows = [
+        f"- {name}: protected: {_json(each['protected'])}, paths: {_json(each['paths'])}"
+        for name, each in others.items()
+    ]
+    guides = [
+        f"# {guide['path']} of the repository {name}\n{fence_data(guide['text'], GUIDE_CHARS)}"
+        for name, each in others.items()
+        for guide in each["guides"]
+    ]
+    return [SEVERAL + "\n" + "\n".join(rows), *guides]
 
 
 def _moving(doc: Doc) -> list[str]:
@@ -201,6 +246,8 @@ def _moving(doc: Doc) -> list[str]:
         counts = ", ".join(f"{PAST[name]} {number}" for name, number in doc["past"].items())
         parts.append(f"# What came of plans in this fleet so far\n{counts}")
     parts += _map(tree)
+    for name, each in doc.get("repositories", {}).items():
+        parts += [f"# The repository {name}, at {each['main']}", *_map(each)]
     parts.append(f"# The last commits\n{fence_data(_lines(tree['history']), TREE_CHARS // 4)}")
     if doc["answers"]:
         parts.append(f"# People answered\n{_lines(doc['answers'])}")

@@ -20,6 +20,7 @@ import msgspec
 from leadhand.core.wording import type_with_article
 from leadhand.errors import LeadhandError
 from leadhand.fleet.epics import EpicTask
+from leadhand.fleet.status.ladder import MAIN_REPOSITORY
 
 KINDS = ("wave", "look", "done", "ask", "give_up")
 TEXT_CHARS = 4000
@@ -171,14 +172,22 @@ SCHEMA: dict[str, Any] = {
 
 
 def schema_for(told: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of a reply; comments are answered only where there are some."""
-    if not told.get("comments"):
-        return SCHEMA
-    answer = {
-        "type": "object",
-        "properties": {"comment": _TEXT, "addressed": {"type": "boolean"}, "reason": _TEXT},
-        "required": ["comment", "addressed", "reason"],
-        "additionalProperties": False,
-    }
-    comments = {"type": "array", "items": answer}
-    return {**SCHEMA, "properties": {**SCHEMA["properties"], "comments": comments}}
+    """Return the schema of a reply.
+
+    Comments are answered where there are some; tasks name a repository where there are several.
+    """
+    properties = dict(SCHEMA["properties"])
+    if told.get("comments"):
+        answer = {
+            "type": "object",
+            "properties": {"comment": _TEXT, "addressed": {"type": "boolean"}, "reason": _TEXT},
+            "required": ["comment", "addressed", "reason"],
+            "additionalProperties": False,
+        }
+        properties["comments"] = {"type": "array", "items": answer}
+    if told.get("repositories"):
+        task = properties["tasks"]["items"]
+        named = {"repository": {"enum": [MAIN_REPOSITORY, *told["repositories"]]}}
+        items = {**task, "properties": {**task["properties"], **named}}
+        properties["tasks"] = {**properties["tasks"], "items": items}
+    return {**SCHEMA, "properties": properties}

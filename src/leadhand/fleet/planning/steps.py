@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from leadhand.core.plan.graph import StepOrder
 from leadhand.core.plan.model import Goal
 from leadhand.fleet.boundaries import EXCLUSIVE, Sharing, clash
-from leadhand.fleet.epics import plan_of, refuse_tiers, step_of
+from leadhand.fleet.epics import (
+    plan_of,
+    refuse_repositories,
+    refuse_tiers,
+    repository_named,
+    step_of,
+)
 from leadhand.fleet.planning.progress import CHANGELOG, EXAMINER, EpicProgress
+from leadhand.fleet.repositories import repository_of
 from leadhand.fleet.status.ladder import CODER
 from leadhand.models.secret_patterns import scrub
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from leadhand.core.report import StepView
     from leadhand.fleet.epics import Epic
     from leadhand.fleet.planning.progress import EpicNotes
@@ -28,18 +34,28 @@ WHY_CHARS = 500
 COUNTED = {"drift": "drift", "question": "answered", "lost": "again"}
 
 
-def given_steps(
-    epic: Epic,
-    main: str,
-    tiers: Sequence[str],
-    protected: Sequence[str],
-    sharing: Sharing = EXCLUSIVE,
-) -> list[Doc]:
+class PlannedRepository(NamedTuple):
+    """A repository, as far as steps need to know it."""
+
+    main: str
+    """The commit that its main is at."""
+    sharing: Sharing = EXCLUSIVE
+    protected: Sequence[str] = ()
+
+
+Repositories = Mapping[str, PlannedRepository]
+"""The repositories of a fleet, by name; the main one is ""."""
+
+
+def given_steps(epic: Epic, places: Repositories, tiers: Sequence[str]) -> list[Doc]:
     """Return the tasks of an epic as steps; failures of protected ones go to a person."""
-    steps = [with_tier_agents(step, tiers) for step in plan_of(epic, sharing=sharing)["steps"]]
+    others = {name: each.sharing for name, each in places.items() if name}
+    plan = plan_of(epic, sharing=places[""].sharing, others=others)
+    steps = [with_tier_agents(step, tiers) for step in plan["steps"]]
     for step in steps:
-        step["parameters"]["base"] = main
-        if clash(step["parameters"]["writes"], protected):
+        place = places[repository_of(step)]
+        step["parameters"]["base"] = place.main
+        if clash(step["parameters"]["writes"], place.protected):
             step["failure_action"] = "escalate"
     return steps
 
@@ -48,17 +64,17 @@ def wave_steps(
     reply: Reply,
     standing: EpicProgress,
     notes: EpicNotes,
-    main: str,
+    places: Repositories,
     priority: int,
     tiers: Sequence[str],
-    sharing: Sharing = EXCLUSIVE,
 ) -> list[Doc]:
     """Return a wave as steps, and bring the notes up to date."""
     matters = {each.step.id: each for each in standing.matters}
     steps = []
     for task in reply.tasks:
-        step = with_tier_agents(step_of(task, priority, sharing), tiers)
-        step["parameters"]["base"] = main
+        place = places[repository_named(task)]
+        step = with_tier_agents(step_of(task, priority, place.sharing), tiers)
+        step["parameters"]["base"] = place.main
         if task.why:
             step["description"] = scrub(task.why)[:WHY_CHARS]
         steps.append(step)
@@ -73,12 +89,12 @@ def wave_steps(
             notes.depth[heir] = notes.depth.get(name, 0) + failed
     for each in reply.answers:
         notes.count(each.task, "answered")
-        steps.append(told_step(matters[each.task].step, f"Answer: {each.text}", notes, main))
+        steps.append(told_step(matters[each.task].step, f"Answer: {each.text}", notes, places))
     return steps
 
 
 def told_step(
-    step: StepView, words: str, notes: EpicNotes, main: str, *, anew: bool = False
+    step: StepView, words: str, notes: EpicNotes, places: Repositories, *, anew: bool = False
 ) -> Doc:
     """Return the same task once more, with new information for its agent."""
     number = notes.count(step.id, "told") + 2
@@ -93,7 +109,8 @@ def told_step(
     parameters = {**step.planned["parameters"], "brief": "\n\n".join(filter(None, brief))}
     kept = ("worker", "depends_on", "writes", "timeout")
     doc = {key: step.planned[key] for key in kept if key in step.planned}
-    return {**doc, "id": ident, "parameters": {**parameters, "base": main}, "supersedes": step.id}
+    parameters["base"] = places[repository_of(step.planned)].main
+    return {**doc, "id": ident, "parameters": parameters, "supersedes": step.id}
 
 
 def _replaced(tasks: Sequence[Planned]) -> dict[str, list[str]]:
@@ -149,8 +166,13 @@ def changelog_step(path: str, words: str, number: int, main: str) -> Doc:
     }
 
 
-def check_step(commands: Sequence[Sequence[str]], standing: EpicProgress) -> Doc:
-    """Return a step that checks the epic's own acceptance on main."""
+def check_step(
+    commands: Sequence[Sequence[str]], standing: EpicProgress, others: Sequence[str] = ()
+) -> Doc:
+    """Return a step that checks the epic's own acceptance on main.
+
+    `others` are further repositories that it has changed: their mains must pass their own gates.
+    """
     before = standing.check
     doc: Doc = {
         "id": f"acceptance-{len(standing.checks) + 1}",
@@ -158,6 +180,7 @@ def check_step(commands: Sequence[Sequence[str]], standing: EpicProgress) -> Doc
         "parameters": {
             "commands": [list(argv) for argv in commands],
             "landed": len(standing.landed),
+            **({"repositories": list(others)} if others else {}),
         },
     }
     if before is not None and before.status == "failed":
@@ -166,19 +189,28 @@ def check_step(commands: Sequence[Sequence[str]], standing: EpicProgress) -> Doc
 
 
 def wanted_of(
-    epic: Epic, tiers: Sequence[str], sharing: Sharing = EXCLUSIVE, *, planned: bool
+    epic: Epic,
+    tiers: Sequence[str],
+    sharing: Sharing = EXCLUSIVE,
+    others: Mapping[str, Sharing] | None = None,
+    *,
+    planned: bool,
 ) -> Goal | Doc:
     """Return what a run begins with: a goal for the planner, or else the given tasks.
 
-    Given tasks succeed only if the epic's own acceptance holds when all of them have landed.
+    Given tasks succeed only if the epic's own acceptance holds when all of them have landed, and
+    the gates of all repositories, where there are several. `others` says what tasks of further
+    repositories share, by name.
     """
     refuse_tiers(epic, tiers)
+    refuse_repositories(epic, list(others or ()))
     if planned:
         return Goal(text=epic.title, have={"epic": msgspec.to_builtins(epic)}, budget=epic.budget)
-    plan = plan_of(epic, sharing=sharing)
+    plan = plan_of(epic, sharing=sharing, others=others)
     plan["steps"] = [with_tier_agents(step, tiers) for step in plan["steps"]]
-    if epic.acceptance:
-        step = check_step(epic.acceptance, EpicProgress())
+    names = list(dict.fromkeys(filter(None, map(repository_of, plan["steps"]))))
+    if epic.acceptance or names:
+        step = check_step(epic.acceptance, EpicProgress(), names)
         step["depends_on"] = [each["id"] for each in plan["steps"]]
         plan["steps"].append(step)
     return plan

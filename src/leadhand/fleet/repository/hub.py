@@ -347,6 +347,10 @@ class Hub:
         """Return the last commit on main with the work of a task, with its trailers, or None."""
         return self._landed.get((run, task))
 
+    def landings(self, run: str) -> list[Commit]:
+        """Return the commits on main with the work of a run's tasks, oldest first."""
+        return [commit for (own, _task), commit in self._landed.items() if own == run]
+
     async def commits(self, since: str = START) -> list[Commit]:
         """Return the commits that landed after `since`, oldest first."""
         return await read_log(self.git, f"{since}..{MAIN}")

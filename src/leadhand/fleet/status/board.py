@@ -147,6 +147,7 @@ def _card(
         "wave": task.revision,
         "cost": round(task.cost, 6),
         "commit": task.commit,
+        "repository": task.repository,
     }
 
 

@@ -12,6 +12,7 @@ read again.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import time
@@ -28,6 +29,7 @@ from leadhand.core.views.run import run_status
 from leadhand.errors import UsageError
 from leadhand.fleet.planning.record import planned_epic, planning_record
 from leadhand.fleet.product_log import EPIC, FLEET_DATABASE
+from leadhand.fleet.repositories import hub_folders, repository_folder, repository_of
 from leadhand.fleet.repository.git import Commit, Git, read_log
 from leadhand.fleet.repository.hub import MAIN, OLDER_MAX, START
 from leadhand.fleet.repository.user_repository import USER
@@ -75,7 +77,8 @@ class Evidence:
         self._planned: dict[str, PlannedEpic] = {}
         self._notes = journal.Tail(folder)
         self._reading = asyncio.Lock()
-        self._commits: tuple[str, list[Commit]] = ("", [])
+        self._commits: dict[str, tuple[str, list[Commit]]] = {}
+        """By repository: where its main was, and the commits on it."""
         self._older: list[Landing] | None = None
         self._sources = Sources([], [], [], 0)
 
@@ -123,7 +126,14 @@ class Evidence:
         epics = await asyncio.to_thread(self._epics)
         notes = await asyncio.to_thread(self._notes.read)
         commits = await self._on_main()
-        landings = [_landing(each) for each in commits if each.trailers.get("Leadhand-Task")]
+        landings = [
+            _landing(each, name)
+            for name, own in commits.items()
+            for each in own
+            if each.trailers.get("Leadhand-Task")
+        ]
+        if len(commits) > 1:
+            landings.sort(key=lambda each: each.at)
         now = time.time_ns() // 1000
         self._sources = sources = Sources(
             epics=epics,
@@ -132,7 +142,7 @@ class Evidence:
             now=now,
             since=now - round(since_s * SECOND) if since_s else 0,
             alive=live is not None,
-            others=len(commits) - len(landings),
+            others=sum(map(len, commits.values())) - len(landings),
             older=await self._before(epics, landings),
         )
         flaky = await asyncio.to_thread(flaky_tests, self.folder)
@@ -152,7 +162,9 @@ class Evidence:
                 raise UsageError(f"there is no task {run}/{task}")
             log = await asyncio.to_thread(self._log, run)
             notes = await asyncio.to_thread(self._notes.read)
-        git = Git(self.folder / "hub" / "hub.git", self.folder / "hub" / "gitconfig")
+        step = log.state.steps[task]
+        hub = repository_folder(self.folder, repository_of(step.doc)) / "hub"
+        git = Git(hub / "hub.git", hub / "gitconfig")
         now = time.time_ns() // 1000
         shown = board(Sources([epics[run]], notes, [], now), live, only=task)["cards"]
         change = await change_of(git, run, task, found.commit, found.attempts)
@@ -160,7 +172,7 @@ class Evidence:
             "epic": epics[run].title,
             "status": found.status,
             "card": shown[0] if shown else None,
-            "planned": planned_of(log.state.steps[task]),
+            "planned": planned_of(step),
             "attempts": attempts_of(log.events, task, waited_of(found, begun_in(notes), notes)),
             "change": change,
             "commit": await commit_of(git, found.commit, live) if found.commit else None,
@@ -207,14 +219,15 @@ class Evidence:
         self._planned[run] = planned_epic(log.state)
         return facts_of(log.state, log.events), log.seq
 
-    async def _on_main(self) -> list[Commit]:
-        git = self._git()
-        if git is None:
-            return []
-        main = (await git("rev-parse", MAIN)).text
-        if main != self._commits[0]:
-            self._commits = (main, await read_log(git, "--first-parent", f"{START}..{MAIN}"))
-        return self._commits[1]
+    async def _on_main(self) -> dict[str, list[Commit]]:
+        """Return what has landed, by repository."""
+        for name, hub in hub_folders(self.folder).items():
+            git = Git(hub / "hub.git", hub / "gitconfig")
+            main = (await git("rev-parse", MAIN)).text
+            if main != self._commits.get(name, ("",))[0]:
+                commits = await read_log(git, "--first-parent", f"{START}..{MAIN}")
+                self._commits[name] = (main, commits)
+        return {name: commits for name, (_main, commits) in self._commits.items()}
 
     async def _before(self, epics: Sequence[EpicFacts], landings: list[Landing]) -> list[Landing]:
         """Return what was on main before the hub was made, read once, and only if it matters.
@@ -225,11 +238,14 @@ class Evidence:
         done = [task for epic in epics for task in epic.tasks.values() if task.status == DONE]
         if all((task.run, task.task) in here for task in done):
             return []
-        git = self._git()
-        if self._older is None and git is not None:
-            commits = await read_log(git, "--max-count", str(OLDER_MAX), START)
-            self._older = [_landing(each) for each in commits if "Leadhand-Task" in each.trailers]
-        return self._older or []
+        if self._older is None:
+            self._older = []
+            for name, hub in hub_folders(self.folder).items():
+                git = Git(hub / "hub.git", hub / "gitconfig")
+                for each in await read_log(git, "--max-count", str(OLDER_MAX), START):
+                    if "Leadhand-Task" in each.trailers:
+                        self._older.append(_landing(each, name))
+        return self._older
 
 
 class _Log:
@@ -260,23 +276,25 @@ def kept_limits(folder: Path) -> list[Doc]:
 
 
 def flaky_tests(folder: Path) -> list[Doc]:
-    """Tests that were red and then tried again, by the gate's own record; the worst first."""
+    """Tests that were red and then tried again, by the gates' own records; the worst first."""
     found: dict[str, Doc] = {}
-    try:
-        lines = (folder / "hub" / "flakes.jsonl").read_text(errors="replace").splitlines()
-    except OSError:
-        return []
-    for line in lines:
+    lines: list[tuple[str, str]] = []
+    for name, hub in {"": folder / "hub", **hub_folders(folder)}.items():
+        with contextlib.suppress(OSError):
+            text = (hub / "flakes.jsonl").read_text(errors="replace")
+            lines += [(f"{name}: " if name else "", line) for line in text.splitlines()]
+    for where, line in lines:
         try:
             seen = json.loads(line)
-            row = found.setdefault(str(seen["name"]), {"name": str(seen["name"]), "times": 0})
+            test = f"{where}{seen['name']}"
+            row = found.setdefault(test, {"name": test, "times": 0})
             row |= {"times": row["times"] + 1, "last": iso(int(seen["at"]) * SECOND)}
         except (ArithmeticError, LookupError, OSError, RecursionError, TypeError, ValueError):
             continue  # a line that was cut off
     return sorted(found.values(), key=lambda row: -row["times"])[:FLAKY_SHOWN]
 
 
-def _landing(commit: Commit) -> Landing:
+def _landing(commit: Commit, repository: str = "") -> Landing:
     said = commit.trailers
     attempt = said.get("Leadhand-Attempt", "0")
     return Landing(
@@ -287,6 +305,7 @@ def _landing(commit: Commit) -> Landing:
         at=commit.at * SECOND,
         by=said.get("Assisted-by", ""),
         subject=commit.subject,
+        repository=repository,
     )
 
 

@@ -29,7 +29,7 @@ from leadhand.core.state.tally import POLICY
 from leadhand.core.views.recovery_stats import recoveries, win_rates
 from leadhand.core.views.run import run_status
 from leadhand.fleet.forge.origin import issue_written_at
-from leadhand.fleet.status.ladder import CODER, ladder, roots, totals
+from leadhand.fleet.status.ladder import CODER, MAIN_REPOSITORY, ladder, roots, totals
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -63,6 +63,8 @@ class Landing(NamedTuple):
     at: int
     by: str
     subject: str
+    repository: str = ""
+    """The repository; empty: the main one."""
 
 
 class Sources(NamedTuple):
@@ -137,6 +139,8 @@ class TaskFacts(msgspec.Struct, kw_only=True):
     """The question whose answer lets it start."""
     held_by: str = ""
     """The person who holds it."""
+    repository: str = ""
+    """The repository that it belongs to; empty: the main one."""
 
     @property
     def name(self) -> str:
@@ -348,6 +352,7 @@ def _task(state: State, step: StepState) -> TaskFacts:
         until=step.until if step.status == "backing_off" else 0,
         held=step.held,
         held_by=step.held_by,
+        repository=str(parameters.get("repository", "")),
         failures=[],
         lost={},
     )
@@ -679,7 +684,28 @@ def _epic(epic: EpicFacts, notes: Iterable[Doc]) -> Doc:
         "ended": iso(epic.ended) if epic.ended else None,
         "cost": round(sum(cost for _at, cost in epic.spent) + unlogged, 6),
         "pull_request": str(pulls[-1].get("said", "")) if pulls and not pulls[-1]["code"] else None,
+        **_by_repository(epic),
     }
+
+
+def _by_repository(epic: EpicFacts) -> Doc:
+    """Return how many tasks of an epic landed where; nothing if it has but the main repository."""
+    found: dict[str, list[TaskFacts]] = {}
+    for task in epic.tasks.values():
+        if task.status != REPLACED:
+            found.setdefault(task.repository, []).append(task)
+    if not any(found):
+        return {}
+    rows = [
+        {
+            "name": name or MAIN_REPOSITORY,
+            "tasks": len(tasks),
+            "landed": sum(task.status == DONE for task in tasks),
+            "commits": [task.commit for task in tasks if task.status == DONE and task.commit],
+        }
+        for name, tasks in found.items()
+    ]
+    return {"repositories": rows}
 
 
 def _letter(task: TaskFacts) -> Doc:
@@ -693,6 +719,7 @@ def _letter(task: TaskFacts) -> Doc:
         "question": task.question,
         "since": iso(task.failures[-1][0]) if task.failures else None,
         "cost": round(task.cost, 6),
+        **({"repository": task.repository} if task.repository else {}),
     }
 
 
@@ -924,4 +951,7 @@ def _flows(sources: Sources, what: str) -> list[Doc]:
 
 
 def _commit(each: Landing) -> Doc:
-    return {**each._asdict(), "at": iso(each.at)}
+    found = {**each._asdict(), "at": iso(each.at)}
+    if not each.repository:
+        del found["repository"]
+    return found

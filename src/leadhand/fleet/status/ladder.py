@@ -98,3 +98,7 @@ def _lines(counts: dict[str, Counter[str]], notes: Doc) -> list[Doc]:
         known = {name: int(more[name]) for name in PLANNERS if name in more}
         rows.setdefault(root, Counter()).update(known)
     return [{"task": root, **{k: n for k, n in row.items() if n}} for root, row in rows.items()]
+
+
+MAIN_REPOSITORY = "main"
+"""The name of the main repository, for people; in a plan it has none."""

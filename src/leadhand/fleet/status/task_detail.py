@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from leadhand.core import events as ev
 from leadhand.core.calendar import iso
+from leadhand.fleet.repositories import repository_of
 from leadhand.fleet.repository.git import Git, GitFailed, read_log
 from leadhand.fleet.repository.hub import MAIN, ref_of
 from leadhand.fleet.status.figures import was_stopped
@@ -112,6 +113,7 @@ def planned_of(step: StepState) -> Doc:
         "why": str(step.doc.get("description", ""))[:MESSAGE_CHARS],
         "worker": step.worker,
         "superseded_by": step.superseded_by,
+        **({"repository": name} if (name := repository_of(step.doc)) else {}),
     }
 
 

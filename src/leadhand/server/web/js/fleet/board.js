@@ -119,6 +119,7 @@ function Columns({ counts, cards, fleet, run, wanted }) {
 
 function Card({ card }) {
   return useMemo(() => html`<li class="task"><a class="mono" data-item href=${place(card)}><${Txt} v=${card.task} /></a><p class="task-goal"><${Txt} v=${card.title} /></p>
+    ${card.repository && html`<p class="muted">Repository <${Txt} v=${card.repository} /></p>`}
     ${card.coder && html`<p class="muted"><${Txt} v=${card.model ? `${card.coder} · ${card.model}` : card.coder} /></p>`}
     <p class="muted task-facts">${card.attempt > 1 && html`<span class="tone-warn task-again">attempt ${card.attempt}</span>`}${card.since && card.column !== "planned" && html`<span>${card.column === "merged" ? html`<${Ago} at=${card.since} />` : html`<${Took} from=${card.since} />`}</span>`}${(card.cost || card.running_cost) && html`<span>${spent(card.cost, card.running_cost)}</span>`}</p>
     ${card.words && html`<p class="task-words"><${Txt} v=${card.words} /></p>`}${card.heard && html`<${Silent} at=${card.heard} most=${card.silence_s} />`}${card.reason && html`<p class="task-reason"><${Txt} v=${card.reason} /></p>`}</li>`, [card]);

@@ -50,6 +50,7 @@ function Now({ doc, run, task }) {
   const next = planned.superseded_by;
   return html`<dl class="figures card pad task-now"><div><dt>State</dt><dd><${Tag} tone=${TONES[card?.column] ?? "quiet"}>${card ? label(card.column) : words(doc.status)}</${Tag}>${card?.reason && html` <${Txt} v=${card.reason} />`}
       ${next && html` replaced by <a class="mono" href=${to(["fleet", run, next])}><${Txt} v=${next} /></a>`}</dd></div>
+    ${card?.repository && html`<div><dt>Repository</dt><dd><${Txt} v=${card.repository} /></dd></div>`}
     ${card?.coder && html`<div><dt>Agent</dt><dd><${Txt} v=${card.model ? `${card.coder} · ${card.model}` : card.coder} /></dd></div>`}
     <div><dt>Attempts</dt><dd>${doc.attempts.length}</dd></div><div><dt>Cost</dt><dd>${spent(card?.cost ?? doc.cost, card?.running_cost)}</dd></div>
     ${card?.since && html`<div><dt>${card.column === "merged" ? "Merged" : "Since"}</dt><dd><${Ago} at=${card.since} /></dd></div>`}
