@@ -35,6 +35,7 @@ from leadhand.core.jsonschema import problems
 from leadhand.core.lint.plan import lint
 from leadhand.core.plan.model import FAILURE_CLASSES
 from leadhand.core.plan.schema import STEP_SCHEMA
+from leadhand.evals.suite import read_suite
 from leadhand.models.names import ModelName
 from leadhand.ports import Context
 from leadhand.settings import load_settings
@@ -173,6 +174,10 @@ def check_yaml(block: Block) -> None:
 def check_toml(block: Block) -> None:
     place = block.folder.path / "settings"
     place.mkdir(exist_ok=True)
+    if "[[goal]]" in block.text:
+        (place / "suite.toml").write_text(block.text)
+        assert read_suite(place).goals, block.where
+        return
     (place / "leadhand.toml").write_text(block.text)
     settings = load_settings(environ={"HOME": str(place)}, folder=place)
     made = declared_workers(settings.declared, place)

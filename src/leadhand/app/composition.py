@@ -33,6 +33,26 @@ PLANNER_FIELDS = ("name", "replans", "splits", "consult")
 """What a run reads of its planner beside `decide`: see `ports.Planner`."""
 
 
+def parts_of(settings: Settings) -> Doc:
+    """Return the arguments of a `Lead` that these settings configure, but for a service elsewhere.
+
+    This imports the modules that the settings name and may start MCP servers. Raise `UsageError`
+    for a part that cannot be loaded.
+    """
+    return {
+        "workers": registry_of(settings),
+        "planner": planner_of(settings.planner, settings) if settings.planner else None,
+        "store": settings.store,
+        "policy": settings.policy,
+        "actor": settings.actor,
+        "environment": settings.environment,
+        "anchoring": settings.anchoring,
+        "reviewers": reviewers_of(settings),
+        "key": settings.approver_key,
+        "models": settings.book,
+    }
+
+
 def registry_of(settings: Settings, sources: Iterable[str] | None = None) -> Registry:
     """Return the configured workers: from modules, and declared in settings files.
 

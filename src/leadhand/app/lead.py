@@ -266,23 +266,12 @@ class Lead:
         Raises:
             UsageError: a settings file is wrong, or names something that cannot be loaded.
         """
-        from leadhand.app.composition import planner_of, registry_of, reviewers_of
+        from leadhand.app.composition import parts_of
         from leadhand.app.hosting_service import hosting_service
         from leadhand.settings import load_settings
 
         settings = load_settings(folder=Path(folder) if folder else None, context=context)
-        given: dict[str, Any] = {
-            "workers": registry_of(settings),
-            "planner": planner_of(settings.planner, settings) if settings.planner else None,
-            "store": settings.store,
-            "policy": settings.policy,
-            "actor": settings.actor,
-            "environment": settings.environment,
-            "anchoring": settings.anchoring,
-            "reviewers": reviewers_of(settings),
-            "key": settings.approver_key,
-            "models": settings.book,
-        }
+        given = parts_of(settings)
         if "temporal" not in more:
             given["service"] = hosting_service(settings)
         return cls(**(given | more))

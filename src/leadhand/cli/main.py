@@ -21,6 +21,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "lint": ("lint", "Check a plan and report every error and warning"),
         "show": ("show", "Show a plan or a run: as a list, a graph or a timeline"),
         "diff": ("diff", "Compare two plans, or two revisions of a run"),
+        "eval": ("eval", "Compare planners, models and policies on a suite of goals"),
         "library": ("library", "Save plans under a name; list, show, export and import them"),
     },
     "Runs": {
