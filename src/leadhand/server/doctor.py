@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from leadhand.cli.commands.doctor import DoctorCheck
 from leadhand.server import npm_assets
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 def checks(settings: Settings, *, fix: bool) -> Iterator[DoctorCheck]:
     """Check the files of the page (with `fix`, fetch them) and the channels of people."""
     yield from _channels(settings)
+    yield from _address(settings)
     said: list[str] = []
     if npm_assets.fetch_if_possible(said.append) if fix else npm_assets.ready():
         yield DoctorCheck("dashboard", "all files present")
@@ -28,6 +30,24 @@ def checks(settings: Settings, *, fix: bool) -> Iterator[DoctorCheck]:
         "Install npm, then: leadhand doctor --fix" if fix else "leadhand doctor --fix",
         warning=True,
     )
+
+
+def _address(settings: Settings) -> Iterator[DoctorCheck]:
+    """Check that links to this machine lead to the port that the server listens on.
+
+    Another host is that of a proxy in front of the server, whose port is its own.
+    """
+    server = server_of(settings)
+    parts = urlsplit(server.address)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    if parts.hostname in ("localhost", "127.0.0.1", "::1") and port != server.port:
+        yield DoctorCheck(
+            "address",
+            server.address,
+            f"links lead to port {port}, and leadhand serve listens on {server.port}",
+            "Give [server] address and [server] port the same port, unless serve gets --port.",
+            warning=True,
+        )
 
 
 def _channels(settings: Settings) -> Iterator[DoctorCheck]:
