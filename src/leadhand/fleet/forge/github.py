@@ -25,6 +25,7 @@ from leadhand.fleet.forge.errors import (
 from leadhand.fleet.forge.http import (
     AnswerLost,
     ForgeClient,
+    KeyedComments,
     TokenCredential,
     current_pull,
     git_access_for,
@@ -66,7 +67,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from leadhand.fleet.forge.http import Credential, Pace
+    from leadhand.fleet.forge.http import Answer, Credential, Pace
 
 API = "https://api.github.com"
 HEADERS = {"accept": "application/vnd.github+json", "x-github-api-version": "2022-11-28"}
@@ -351,10 +352,11 @@ def _rsa_signature(pem: str, data: bytes) -> bytes:
     return key.sign(data, padding.PKCS1v15(), hashes.SHA256())
 
 
-class GitHub:
+class GitHub(KeyedComments):
     """One repository on GitHub or GitHub Enterprise Server."""
 
     offers = OFFERS
+    _change_verb, _comment_right = "PATCH", "issues: write"
 
     def __init__(
         self,
@@ -513,69 +515,26 @@ class GitHub:
             found.append(Act(at=UNKNOWN_TIME))
         return tuple(sorted(found, key=lambda each: each.at))
 
-    async def comments(
-        self, number: int, *, on: Place = "issue", since: str = ""
-    ) -> tuple[IssueComment, ...]:
-        """Return comments of an issue or a pull request: they share their numbers."""
-        found, _ = await self._comments(number, since)
-        return found
-
-    async def _comments(
-        self, number: int, since: str = ""
-    ) -> tuple[tuple[IssueComment, ...], bool]:
+    async def _read_comments(self, number: int, on: Place) -> tuple[list[IssueComment], bool]:
         what, us = f"read the comments of {number}", await self._us()
-        path = f"{self._repo}/issues/{number}/comments"
-        params: dict[str, str | int] = {"since": since} if since else {}
-        rows, cut = await self._http.pages(path, what, params, needs="issues: read")
-        return tuple(
-            self._comment(us, self._http.convert(row, _Comment, what)) for row in rows
-        ), cut
+        path = self._comments_path(number, on)
+        rows, cut = await self._http.pages(path, what, needs="issues: read")
+        return [self._comment(us, self._http.convert(row, _Comment, what)) for row in rows], cut
 
-    async def comment(
-        self, number: int, body: str, key: str, *, on: Place = "issue"
-    ) -> IssueComment:
-        """Write a comment, or bring the one with this key up to date."""
-        what, needs = f"comment on {number}", "issues: write"
-        text, us = with_marker(body, key), await self._us()
+    async def _as_comment(self, answer: Answer, what: str) -> IssueComment:
+        return self._comment(await self._us(), self._read(answer, _Comment, what))
 
-        async def look() -> IssueComment | None:
-            found, cut = await self._comments(number)
-            ours = [each for each in found if each.key == key]
-            for extra in ours[1:]:  # of a request that ended after it was given up
-                path = f"{self._repo}/issues/comments/{extra.id}"
-                await self._http.send_again("DELETE", path, what, needs=needs, expect=(404,))
-            if cut and not ours:
-                raise ForgeInvalid(
-                    self.name, what, "it has too many comments to be sure that this one is new"
-                )
-            return ours[0] if ours else None
+    def _comments_path(self, number: int, on: Place) -> str:
+        return f"{self._repo}/issues/{number}/comments"  # pull requests are issues there
 
-        async def make() -> IssueComment:
-            path = f"{self._repo}/issues/{number}/comments"
-            answer = await self._http.send("POST", path, what, {"body": text}, needs=needs)
-            return self._comment(us, self._read(answer, _Comment, what))
+    def _comment_path(self, number: int, on: Place, ident: int) -> str:
+        return f"{self._repo}/issues/comments/{ident}"
 
-        found = await self._http.write_once(what, look, make)
-        if same_text(found.body, text):
-            return found
-        path = f"{self._repo}/issues/comments/{found.id}"
-        answer = await self._http.send_again("PATCH", path, what, {"body": text}, needs=needs)
-        return self._comment(us, self._read(answer, _Comment, what))
-
-    async def close_issue(self, number: int, body: str, key: str) -> Issue:
-        """Close an issue, then say why."""
-        what = f"close issue {number}"
-        check_key(key)
-        issue = await self.issue(number)
-        if issue.state == "open":
-            if any(each.key == key for each in await self.comments(number)):
-                raise ForgeConflict(self.name, what, "a person opened it again", "reopened")
-            asked = {"state": "closed", "state_reason": "completed"}
-            path = f"{self._repo}/issues/{number}"
-            answer = await self._http.send_again("PATCH", path, what, asked, needs="issues: write")
-            issue = _issue(self._read(answer, _Issue, what))
-        await self.comment(number, body, key)
-        return issue
+    async def _close(self, number: int, what: str) -> Issue:
+        asked = {"state": "closed", "state_reason": "completed"}
+        path = f"{self._repo}/issues/{number}"
+        answer = await self._http.send_again("PATCH", path, what, asked, needs="issues: write")
+        return _issue(self._read(answer, _Issue, what))
 
     # --- pull requests ---
 

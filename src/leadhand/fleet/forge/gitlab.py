@@ -24,6 +24,7 @@ from leadhand.fleet.forge.errors import (
 )
 from leadhand.fleet.forge.http import (
     ForgeClient,
+    KeyedComments,
     current_pull,
     git_access_for,
     one_line,
@@ -216,10 +217,11 @@ class _LabelEvent(msgspec.Struct):
     action: str = ""
 
 
-class GitLab:
+class GitLab(KeyedComments):
     """One project on gitlab.com or a server of its own."""
 
     offers = OFFERS
+    _change_verb, _comment_right = "PUT", WRITE
 
     def __init__(
         self,
@@ -357,60 +359,24 @@ class GitLab:
         rows, cut = await self._http.pages(path, what, params, needs=READ)
         return [self._http.convert(row, _Note, what) for row in rows], cut
 
-    async def comments(
-        self, number: int, *, on: Place = "issue", since: str = ""
-    ) -> tuple[IssueComment, ...]:
-        """Return comments; remarks on lines belong to reviews."""
-        notes, _ = await self._notes(on, number)
+    async def _read_comments(self, number: int, on: Place) -> tuple[list[IssueComment], bool]:
+        notes, cut = await self._notes(on, number)
         us = await self._us()
-        found = (_comment(us, each) for each in notes if _is_comment(each))
-        return tuple(each for each in found if each.updated_at >= since)
+        return [_comment(us, each) for each in notes if _is_comment(each)], cut
 
-    async def comment(
-        self, number: int, body: str, key: str, *, on: Place = "issue"
-    ) -> IssueComment:
-        """Write a comment, or bring the one with this key up to date."""
-        what, path = f"comment on {on} {number}", f"{self._place(on, number)}/notes"
-        text, us = with_marker(body, key), await self._us()
+    async def _as_comment(self, answer: Answer, what: str) -> IssueComment:
+        return _comment(await self._us(), self._read(answer, _Note, what))
 
-        async def look() -> IssueComment | None:
-            notes, cut = await self._notes(on, number)
-            ours = [each for each in notes if _is_comment(each) and _key(us, each) == key]
-            for extra in ours[1:]:  # of a request that ended after it was given up
-                await self._http.send_again(
-                    "DELETE", f"{path}/{extra.id}", what, needs=WRITE, expect=(404,)
-                )
-            if cut and not ours:
-                raise ForgeInvalid(
-                    self.name, what, "it has too many comments to be sure that this one is new"
-                )
-            return _comment(us, ours[0]) if ours else None
+    def _comments_path(self, number: int, on: Place) -> str:
+        return f"{self._place(on, number)}/notes"
 
-        async def make() -> IssueComment:
-            answer = await self._http.send("POST", path, what, {"body": text}, needs=WRITE)
-            return _comment(us, self._read(answer, _Note, what))
+    def _comment_path(self, number: int, on: Place, ident: int) -> str:
+        return f"{self._place(on, number)}/notes/{ident}"
 
-        found = await self._http.write_once(what, look, make)
-        if same_text(found.body, text):
-            return found
-        answer = await self._http.send_again(
-            "PUT", f"{path}/{found.id}", what, {"body": text}, needs=WRITE
-        )
-        return _comment(us, self._read(answer, _Note, what))
-
-    async def close_issue(self, number: int, body: str, key: str) -> Issue:
-        """Close an issue, then say why."""
-        what = f"close issue {number}"
-        check_key(key)
-        issue = await self.issue(number)
-        if issue.state == "open":
-            if any(each.key == key for each in await self.comments(number)):
-                raise ForgeConflict(self.name, what, "a person opened it again", "reopened")
-            path, asked = f"{self._project}/issues/{number}", {"state_event": "close"}
-            answer = await self._http.send_again("PUT", path, what, asked, needs=WRITE)
-            issue = _issue(self._read(answer, _Issue, what))
-        await self.comment(number, body, key)
-        return issue
+    async def _close(self, number: int, what: str) -> Issue:
+        path, asked = f"{self._project}/issues/{number}", {"state_event": "close"}
+        answer = await self._http.send_again("PUT", path, what, asked, needs=WRITE)
+        return _issue(self._read(answer, _Issue, what))
 
     # --- merge requests ---
 

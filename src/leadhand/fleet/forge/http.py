@@ -40,7 +40,15 @@ from leadhand.fleet.forge.errors import (
     ForgeRefused,
     ForgeTransient,
 )
-from leadhand.fleet.forge.port import LOG_MAX, GitAccess, RateLimit, clean_text
+from leadhand.fleet.forge.port import (
+    LOG_MAX,
+    GitAccess,
+    RateLimit,
+    check_key,
+    clean_text,
+    same_text,
+    with_marker,
+)
 from leadhand.models.secret_patterns import scrub
 
 if TYPE_CHECKING:
@@ -49,7 +57,14 @@ if TYPE_CHECKING:
 
     import httpx2
 
-    from leadhand.fleet.forge.port import Check, CheckStatus, PullRequest
+    from leadhand.fleet.forge.port import (
+        Check,
+        CheckStatus,
+        Issue,
+        IssueComment,
+        Place,
+        PullRequest,
+    )
 
 T = TypeVar("T")
 
@@ -744,6 +759,91 @@ class ForgeClient:
         for secret in self._credential.secrets():
             text = text.replace(secret, "***")
         return scrub(text)
+
+
+class KeyedComments:
+    """Comments with a key, and closing with one: the same on every host but for its addresses."""
+
+    name: str
+    _http: ForgeClient
+    _change_verb: str
+    """The method that changes a comment or an issue."""
+    _comment_right: str
+    """The right that writing needs, for messages."""
+
+    async def _read_comments(self, number: int, on: Place) -> tuple[list[IssueComment], bool]:
+        """Return the comments of people and ours, and whether there are more."""
+        raise NotImplementedError
+
+    async def _as_comment(self, answer: Answer, what: str) -> IssueComment:
+        raise NotImplementedError
+
+    def _comments_path(self, number: int, on: Place) -> str:
+        raise NotImplementedError
+
+    def _comment_path(self, number: int, on: Place, ident: int) -> str:
+        raise NotImplementedError
+
+    async def issue(self, number: int) -> Issue:
+        """Return one issue."""
+        raise NotImplementedError
+
+    async def _close(self, number: int, what: str) -> Issue:
+        """Close an issue that is open."""
+        raise NotImplementedError
+
+    async def comments(
+        self, number: int, *, on: Place = "issue", since: str = ""
+    ) -> tuple[IssueComment, ...]:
+        """Return comments, the oldest first; remarks on lines belong to reviews."""
+        found, _ = await self._read_comments(number, on)
+        return tuple(each for each in found if each.updated_at >= since)
+
+    async def comment(
+        self, number: int, body: str, key: str, *, on: Place = "issue"
+    ) -> IssueComment:
+        """Write a comment, or bring the one with this key up to date."""
+        what, needs = f"comment on {on} {number}", self._comment_right
+        text = with_marker(body, key)
+
+        async def look() -> IssueComment | None:
+            found, cut = await self._read_comments(number, on)
+            ours = [each for each in found if each.key == key]
+            for extra in ours[1:]:  # of a request that ended after it was given up
+                path = self._comment_path(number, on, extra.id)
+                await self._http.send_again("DELETE", path, what, needs=needs, expect=(404,))
+            if cut and not ours:
+                raise ForgeInvalid(
+                    self.name, what, "it has too many comments to be sure that this one is new"
+                )
+            return ours[0] if ours else None
+
+        async def make() -> IssueComment:
+            path = self._comments_path(number, on)
+            answer = await self._http.send("POST", path, what, {"body": text}, needs=needs)
+            return await self._as_comment(answer, what)
+
+        found = await self._http.write_once(what, look, make)
+        if same_text(found.body, text):
+            return found
+        verb, path = self._change_verb, self._comment_path(number, on, found.id)
+        answer = await self._http.send_again(verb, path, what, {"body": text}, needs=needs)
+        return await self._as_comment(answer, what)
+
+    async def close_issue(self, number: int, body: str, key: str) -> Issue:
+        """Close an issue, then say why.
+
+        In this order an open issue with our comment is one that a person opened again.
+        """
+        what = f"close issue {number}"
+        check_key(key)
+        issue = await self.issue(number)
+        if issue.state == "open":
+            if any(each.key == key for each in await self.comments(number)):
+                raise ForgeConflict(self.name, what, "a person opened it again", "reopened")
+            issue = await self._close(number, what)
+        await self.comment(number, body, key)
+        return issue
 
 
 def git_access_for(remote: str, web: str, repository: str, word: str) -> GitAccess:
