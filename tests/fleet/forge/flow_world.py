@@ -305,7 +305,7 @@ def flow_fleet(folder, url, *, kind="github", rules=None, clock=None, **more):
         "gate": GateRules(commands=((sys.executable, "-c", GATE),)),
         "agents": 2,
         "sandbox": "none",
-        "limits": AttemptLimits(time_s=30, silence_s=20),
+        "limits": AttemptLimits(time_s=300, silence_s=240),
         "policy": Policy(backoff_s=0.01, jitter=0.0),
         "stagger_s": 0.0,
         "forge": ForgeSetup(connect, ForgeRules(**{**given, **(rules or {})})),
@@ -319,7 +319,7 @@ def agents(folder):
     return [json.loads(each) for each in place.read_text().splitlines()] if place.exists() else []
 
 
-async def until(condition, fleet=None, time_s=240.0):
+async def until(condition, fleet=None, time_s=480.0):
     """Wait until a condition holds."""
     end = time.monotonic() + time_s
     while not condition():
