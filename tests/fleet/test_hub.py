@@ -333,8 +333,10 @@ async def test_trailers_that_others_wrote_land_nothing(tmp_path, user, hub, slot
     assert looking.landed("r1", "t1") == own
 
 
-async def test_a_lost_repository_is_found_in_the_published_history(tmp_path, user, hub, slots):
-    """The key outlives the hub's repository; without the key nothing is believed."""
+async def test_a_lost_repository_is_found_in_the_published_history(
+    tmp_path, user, hub, slots, monkeypatch
+):
+    """The account's key outlives the fleet's folder; without a key nothing is believed."""
     head = await change(hub, slots, {"a.txt": "x\n"})
     own = await hub.commit(await hub.tree(head), (hub.main(),), "Do", TRAILERS)
     await hub.advance(own, hub.main())
@@ -344,8 +346,11 @@ async def test_a_lost_repository_is_found_in_the_published_history(tmp_path, use
     shutil.rmtree(hub.git.folder)
     async with await Hub.open(tmp_path / "fleet", user) as again:
         assert again.landed("r1", "t1") == own
-    shutil.rmtree(hub.git.folder)
-    (tmp_path / "fleet" / SEAL_KEY).unlink()
+    shutil.rmtree(tmp_path / "fleet")
+    async with await Hub.open(tmp_path / "fleet", user) as again:
+        assert again.landed("r1", "t1") == own
+    shutil.rmtree(tmp_path / "fleet")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another"))
     async with await Hub.open(tmp_path / "fleet", user) as again:
         assert again.landed("r1", "t1") is None
     again.close()

@@ -55,6 +55,7 @@ from leadhand.fleet.repository.git import (
     trailers_of,
 )
 from leadhand.fleet.repository.user_repository import Fetched, User
+from leadhand.settings.trust import state_folder
 
 # The lock of a hub, and the clean-up after a killed git.
 
@@ -151,23 +152,44 @@ def seal_of(key: bytes, trailers: Mapping[str, str], tree: str, parents: Sequenc
 def seal_key(path: Path) -> bytes:
     """Return the key of a hub's seals; make it the first time.
 
-    It is kept beside the repository, where neither agents nor slots see it. Raise `StoreCorrupt` if
-    it is too short.
+    A new hub takes the key of the account, which outlives the folder of a fleet: one that was
+    lost and made again knows its commits. Neither agents nor slots see either place. Raise
+    `StoreCorrupt` if the key is too short.
     """
     place = path / SEAL_KEY
     if not place.exists():
-        fresh = path / f"{SEAL_KEY}.new"
-        fresh.unlink(missing_ok=True)
-        fresh.touch(mode=0o600, exist_ok=False)
-        with fresh.open("wb") as file:
-            file.write(secrets.token_hex(KEY_BYTES).encode())
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(place)
+        _write_key(place, _account_key())
     key = place.read_bytes().strip()
     if len(key) < KEY_BYTES:
         raise StoreCorrupt(f"{place}: it is cut. Fix: put back its copy, or remove it")
     return key
+
+
+def _account_key() -> bytes:
+    """Return the key of this account, or a new one where the account can keep none."""
+    fresh = secrets.token_hex(KEY_BYTES).encode()
+    place = state_folder(os.environ) / "fleet" / SEAL_KEY
+    try:
+        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not place.exists():
+            _write_key(place, fresh)
+        return place.read_bytes().strip() or fresh
+    except OSError:
+        return fresh
+
+
+def _write_key(place: Path, key: bytes) -> None:
+    """Write a key, durably, unless another process was faster."""
+    fresh = place.with_name(f"{SEAL_KEY}.{os.getpid()}")
+    fresh.unlink(missing_ok=True)
+    fresh.touch(mode=0o600, exist_ok=False)
+    with fresh.open("wb") as file:
+        file.write(key)
+        file.flush()
+        os.fsync(file.fileno())
+    with contextlib.suppress(FileExistsError):
+        place.hardlink_to(fresh)
+    fresh.unlink()
 
 
 MAIN = "refs/heads/main"
