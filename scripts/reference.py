@@ -227,9 +227,10 @@ def settings() -> str:
         if name == "server":
             parts += _settings_table("server.people.NAME", Member)
     from leadhand.fleet.forge.settings import ForgeTable
-    from leadhand.fleet.settings import CoderTable, RepositoryTable
+    from leadhand.fleet.settings import CiTable, CoderTable, RepositoryTable
 
     parts += _settings_table("fleet.forge", ForgeTable)
+    parts += _settings_table("fleet.ci", CiTable)
     parts += _settings_table("fleet.repositories.NAME", RepositoryTable)
     parts += _settings_table("coders.NAME", CoderTable)
     parts += ["## Other environment variables", table(("variable", "meaning"), _VARIABLES.items())]

@@ -24,6 +24,7 @@ from leadhand.fleet.boundaries import Sharing
 from leadhand.fleet.context import AttemptLimits, RepositoryConfig
 from leadhand.fleet.forge.rules import ForgeSetup
 from leadhand.fleet.forge.settings import listen_for_webhooks, open_forge, rules_of
+from leadhand.fleet.gate.ci_gate import CiRules
 from leadhand.fleet.gate.gate import GateRules
 from leadhand.fleet.merge.train import Rules
 from leadhand.fleet.planning.choice import plan_rules, planner_of
@@ -72,6 +73,12 @@ CERTIFICATE_VARIABLES = (
 )
 """Where tools look for a file of certificates: OpenSSL, Go and uv, requests, curl, pip, Node, npm
 and pnpm, git, cargo."""
+CI_FILES = {
+    "github": (".github/workflows/**", ".github/actions/**"),
+    "gitlab": (".gitlab-ci.yml", ".gitlab/ci/**"),
+    "git": (),
+}
+"""Files that say what CI runs, by kind of code host."""
 NEEDED = """a fleet needs {missing} in leadhand.toml. Fix: write, for example,
 
 [fleet]
@@ -174,7 +181,7 @@ def _gate_of(settings: Settings, table: RepositoryTable | None = None) -> GateRu
         return getattr(fleet, key) if given is None else given
 
     return GateRules(
-        commands=own("gate"),
+        commands=() if table is None and fleet.tested_by == "remote" else own("gate"),
         setup=own("setup"),
         setup_network=bool(fleet.setup_hosts),
         gate_paths=own("gate_paths"),
@@ -195,6 +202,41 @@ def _sharing_of(fleet: FleetSettings, table: RepositoryTable) -> Sharing:
     )
 
 
+def ci_rules(settings: Settings) -> CiRules | None:
+    """Return what CI must say of a change; None where it is not the gate. Raise `UsageError`."""
+    fleet = fleet_of(settings)
+    table = fleet.ci
+    if table is None or table.where == "local":
+        return None
+    if fleet.forge is None or fleet.forge.kind == "git":
+        raise UsageError(
+            f"{settings.origin('fleet.ci')}: [fleet.ci] needs a code host that runs checks. Fix: "
+            'write a table [fleet.forge] with kind = "github" or "gitlab", or where = "local"'
+        )
+    return CiRules(
+        checks=table.checks,
+        app=table.app,
+        accept=table.accept,
+        flaky=tuple(name for name in fleet.flaky if name in table.checks),
+        time_s=table.time,
+        start_s=table.start_time,
+        candidates=table.candidates,
+        tries=table.tries,
+        on_trouble=table.on_trouble,
+    )
+
+
+def protected_files(settings: Settings) -> tuple[str, ...]:
+    """Return the paths whose changes need a review.
+
+    Where CI is the gate, its own files are among them: an agent that may write them could pass
+    anything, and would run commands with the rights of CI before a person has seen them.
+    """
+    fleet = fleet_of(settings)
+    own = CI_FILES[fleet.forge.kind] if fleet.forge and fleet.tested_by != "local" else ()
+    return tuple(dict.fromkeys((*fleet.protected, *own)))
+
+
 def epics_folder(settings: Settings) -> Path:
     """Return the folder that epics are put into."""
     return fleet_of(settings).epics or fleet_folder(settings) / "epics"
@@ -213,7 +255,9 @@ def config_of(
     Raise `UsageError`, which names all that is missing.
     """
     fleet, env = fleet_of(settings), os.environ if environ is None else environ
-    wanted = {"[coders.NAME]": fleet_of(settings).coders, "[fleet] gate": fleet.gate}
+    wanted: dict[str, object] = {"[coders.NAME]": fleet_of(settings).coders}
+    if fleet.tested_by != "remote":
+        wanted["[fleet] gate"] = fleet.gate
     missing = [name for name, given in wanted.items() if not given]
     if missing:
         raise UsageError(NEEDED.format(missing=" and ".join(missing)))
@@ -230,6 +274,9 @@ def config_of(
     _check_reviewer(settings)
     _check_certificates(settings)
     _check_pull_request(settings)
+    ci = ci_rules(settings)
+    # The merge queue tests no further ahead than CI has room for.
+    slots = fleet.gates if ci is None else ci.candidates
     return FleetConfig(
         repo=place.resolve(),
         folder=fleet_folder(settings),
@@ -239,14 +286,15 @@ def config_of(
         publish=fleet.publish,
         pull_request=fleet.pull_request,
         forge=forge_setup(settings),
+        ci=ci,
         agents=fleet.agents,
         gates=fleet.gates,
         sandbox=fleet.sandbox,
-        protected=fleet.protected,
+        protected=protected_files(settings),
         sharing=fleet.sharing,
         screen=fleet.screen,
         instructions=fleet.instructions,
-        rules=Rules(slots=fleet.gates, strict=fleet.strict, batch_max=fleet.batch),
+        rules=Rules(slots=slots, strict=fleet.strict, batch_max=fleet.batch),
         limits=AttemptLimits(fleet.time, fleet.silence, fleet.stall, fleet.turns, fleet.cost),
         policy=settings.policy,
         stagger_s=fleet.stagger,

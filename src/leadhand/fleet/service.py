@@ -35,7 +35,8 @@ from leadhand.fleet.budget import DailyBudget, Noting
 from leadhand.fleet.context import AttemptLimits, FleetContext, RepositoryConfig
 from leadhand.fleet.edit_history import EditHistory, edits_of
 from leadhand.fleet.epic_folder import HandedIn, Intake, refuse_unplanned, submit, submit_text
-from leadhand.fleet.forge.flow import ForgeFlow, forge_context
+from leadhand.fleet.forge.flow import ForgeFlow, connect_host, forge_context
+from leadhand.fleet.gate.ci_gate import CiGate, CiHost, CombinedGate
 from leadhand.fleet.gate.gate import Gate, GateRules, Soundness
 from leadhand.fleet.gate.gate_memory import Screening
 from leadhand.fleet.governor import Governor, Needs
@@ -77,7 +78,9 @@ if TYPE_CHECKING:
     from leadhand.core.state.model import State
     from leadhand.fleet.agents.base import Coder
     from leadhand.fleet.epics import Epic
+    from leadhand.fleet.forge.flow import HostConnection
     from leadhand.fleet.forge.rules import ForgeSetup
+    from leadhand.fleet.gate.ci_gate import CiRules
     from leadhand.fleet.planning.record import PlannedEpic
     from leadhand.ports import Host, RunHandle
     from leadhand.workers.sandbox.proxy import Proxy
@@ -106,6 +109,9 @@ class FleetConfig:
     """The user's command that makes a pull request of an epic (`pull_requests.py`)."""
     forge: ForgeSetup | None = None
     """The code host: its issues become epics, and changes reach main by pull requests."""
+    ci: CiRules | None = None
+    """What the CI of the code host must say of what the merge queue lands; None: it is not asked.
+    """
     follow: bool = True
     """Whether commits that people make to their branch meanwhile are merged into main."""
     agents: int = 8
@@ -207,6 +213,9 @@ class Fleet:
         self._nudged = asyncio.Event()
         """Set by a webhook: it is time to look at the code host."""
         self._looked = asyncio.Event()
+        self._hosts: dict[str, HostConnection] = {}
+        """The code hosts by name of the repository."""
+        self._ci: CiGate | None = None
         self.sites: dict[str, Site] = {}
         """The repositories by name; the main one is ""."""
         self._histories: dict[str, EditHistory] = {}
@@ -362,10 +371,13 @@ class Fleet:
         gates = Slots(hub, checkouts / "gates", config.gates, prefix="gate")
         gate = Gate(hub, gates, own.gate, processes=processes, sandbox=sandbox.through(SETUP))
         # One pool, the train first: a hundred agents that want the gate do not hold it up.
+        of_train = gate.for_train()
+        with_ci = await self._with_ci(name, hub, own.forge, of_train, note)
+        more: dict[str, Any] = {"protected": own.protected, "note": note}
         conductor = await self._stack.enter_async_context(
-            Conductor(hub, gate.for_train(), config.rules, protected=own.protected, note=note)
+            Conductor(hub, with_ci or of_train, config.rules, **more)
         )
-        sound = Soundness(hub, gate, folder, note)
+        sound = Soundness(hub, gate, folder, note, with_ci)
         # A reviewer reads in a slot while its author still holds one.
         size = config.agents * (2 if config.reviewer else 1)
         setup = run_set_up(gate, checkouts) if own.gate.setup else None
@@ -401,16 +413,44 @@ class Fleet:
         results = Results(hub, own.publish, config.pull_request, processes, folder, note)
         return Site(config=own, shop=shop, sound=sound, following=following, results=results)
 
+    async def _with_ci(
+        self,
+        name: str,
+        hub: Hub,
+        forge: ForgeSetup | None,
+        gate: Gate,
+        note: Callable[..., None],
+    ) -> CombinedGate | None:
+        """Open the code host of a repository; return the gate with its CI, None if it has none."""
+        if forge is None:
+            return None
+        host = self._hosts[name] = connect_host(hub, forge)
+        self._stack.push_async_callback(host.forge.aclose)
+        if name or self.config.ci is None:
+            return None
+        namespace = f"{host.rules.prefix}gate/{_mark(self.config.folder)}/"
+        place = CiHost(host.forge, host.remote, namespace, host.rules.base, host.rules.look_s)
+        self._ci = CiGate(hub, place, self.config.ci, self.config.folder / "ci", note=note)
+        return CombinedGate(gate, await self._stack.enter_async_context(self._ci))
+
+    def _nudge(self) -> None:
+        """Let all who wait for a code host look at it now: it sent a webhook."""
+        self._nudged.set()
+        for site in self.sites.values():
+            if site.shop.forge is not None:
+                site.shop.forge.delivery.bell.ring()
+        if self._ci is not None:
+            self._ci.bell.ring()
+
     async def _connect(self, journal: Journal) -> None:
         """Connect the repositories that have one to their code host."""
         for name, site in self.sites.items():
             forge = site.config.forge
             if forge is None:
                 continue
-            site.shop.forge = self._flow(name, forge, journal.note)
-            self._stack.push_async_callback(site.shop.forge.aclose)
+            site.shop.forge = self._flow(name, journal.note)
             if forge.listen is not None:
-                listener = await forge.listen(self._nudged.set)
+                listener = await forge.listen(self._nudge)
                 self._stack.push_async_callback(listener.stop)
 
     def _loops(self) -> list[Coroutine[Any, Any, None]]:
@@ -456,6 +496,7 @@ class Fleet:
         return {
             **self._intake.refused,
             **{what: why for site in self.sites.values() for what, why in site.refused.items()},
+            **(self._ci.trouble if self._ci is not None else {}),
             **self._trouble,
         }
 
@@ -554,10 +595,10 @@ class Fleet:
         run = self._runs.get(ident)
         return run.state if run is not None else self._ended.get(ident)
 
-    def _flow(self, name: str, forge: ForgeSetup, note: Callable[..., None]) -> ForgeFlow:
+    def _flow(self, name: str, note: Callable[..., None]) -> ForgeFlow:
         """Return the flow to and from the code host of a repository."""
         folder, shop = repository_folder(self.config.folder, name) / "forge", self.sites[name].shop
-        context = forge_context(shop.hub, forge, shop.conductor, folder, note)
+        context = forge_context(shop.hub, self._hosts[name], shop.conductor, folder, note)
         planned = self.config.planner is not None
         return ForgeFlow(context, self._known, self._start, self._state, planned=planned)
 

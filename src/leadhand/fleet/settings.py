@@ -47,6 +47,7 @@ import msgspec
 from msgspec import Meta
 
 from leadhand.codec.tables import (
+    Duration,
     KeyVariable,
     Misplaced,
     Price,
@@ -286,6 +287,42 @@ else:
     RepositoryTables = reader(_repositories, "a table for each repository")
 
 
+class CiTable(TableSchema, kw_only=True):
+    """The keys of `[fleet.ci]`: the CI of the code host as the gate of the merge queue."""
+
+    where: Literal["local", "remote", "both"] = "both"
+    """Where a change is tested before it lands: by the commands of `gate` alone, by CI on a
+    candidate branch alone, or by both, CI then only on what passed the commands."""
+    checks: Texts
+    """The names of the checks that must pass on a candidate branch. One that does not report, is
+    skipped or is neutral has not passed."""
+    app: str = ""
+    """The app that must have reported the checks, such as `github-actions`; on GitLab the name of
+    an account. Default: any."""
+    accept: tuple[Literal["neutral", "skipped"], ...] = ()
+    """Ends of a required check that count as passed besides success."""
+    time: Duration = 7200.0
+    """How long the checks of a candidate branch may take."""
+    start_time: Duration = 900.0
+    """How long a candidate branch may be without a single required check."""
+    candidates: Annotated[int, Meta(ge=1, le=256)] = 2
+    """The most candidate branches at once: how far the merge queue tests ahead of main."""
+    tries: Annotated[int, Meta(ge=1, le=20)] = 3
+    """How many candidate branches of the same content are tested when the host cancels a check,
+    ends it for time or never starts it. No attempt of an agent is used up."""
+    on_trouble: Literal["wait", "fail"] = "wait"
+    """What happens when the tries are used up: the change waits and `fleet status` says why, or it
+    goes back to its agent as a failed attempt."""
+
+    def __post_init__(self) -> None:
+        """Raise ValueError, a sentence, for what does not go together."""
+        if not self.checks and self.where != "local":
+            raise ValueError(
+                "checks must name at least one check, since a candidate without one is never "
+                'green. Fix: write checks = ["build", "test"], as the host shows their names.'
+            )
+
+
 class FleetTable(TableSchema):
     """The keys of `[fleet]`: what a fleet is and may do; durations in seconds."""
 
@@ -416,6 +453,8 @@ class FleetTable(TableSchema):
     repositories: RepositoryTables = msgspec.field(default_factory=dict)
     """Further repositories of the fleet, each a table `[fleet.repositories.NAME]`; a task names the
     one that it belongs to."""
+    ci: CiTable | None = None
+    """The CI of the code host as the gate of the merge queue, a table `[fleet.ci]`."""
 
 
 class CoderTable(TableSchema, kw_only=True):
@@ -505,6 +544,11 @@ class FleetSettings(FleetTable):
     """The kinds of agents, by name."""
 
     @property
+    def tested_by(self) -> Literal["local", "remote", "both"]:
+        """Return where a change is tested before it lands."""
+        return self.ci.where if self.ci is not None else "local"
+
+    @property
     def sharing(self) -> Sharing:
         """Return which paths several tasks may write at once."""
         return Sharing(self.append, self.exclusive, self.overlap == "price")
@@ -550,6 +594,8 @@ def _plain(value: Any) -> Any:
         return f"{value.kind} {value.repository or value.remote}"
     if isinstance(value, RepositoryTable):
         return str(value.path)
+    if isinstance(value, CiTable):
+        return f"{value.where}: {', '.join(value.checks)}"
     if isinstance(value, tuple):
         return [_plain(each) for each in value]
     # Of variables only the names: a value may be a secret.

@@ -205,7 +205,7 @@ class MemoryForge:
         self.trouble("open_pull", "after")
         return self.pulls[number]
 
-    async def checks(self, commit: str) -> tuple[Check, ...]:
+    async def checks(self, commit: str, *, app: str = "") -> tuple[Check, ...]:
         return tuple(check for _, check in sorted(self.checks_of.get(commit, {}).items()))
 
     async def check_log(self, check: Check) -> str:

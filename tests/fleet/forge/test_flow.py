@@ -15,6 +15,8 @@ from leadhand.fleet.forge.delivery import rework_of
 from leadhand.fleet.forge.http import web_origin
 from leadhand.fleet.forge.intake import run_of
 from leadhand.fleet.forge.origin import issue_of
+from leadhand.fleet.gate.ci_gate import CiRules
+from leadhand.fleet.gate.gate import GateRules
 from leadhand.fleet.status.figures import facts_of
 from leadhand.fleet.tasks import PlannedTask
 from tests.fleet import planned
@@ -72,6 +74,28 @@ async def test_an_issue_becomes_a_merged_pull_request(tmp_path, kind):
     assert f"Part of #{number}" in pull["body"]
     assert "Leadhand-Run: epic-issue-1-" in pull["body"]
     assert len(team.replies()) == 1
+
+
+async def test_the_merge_queue_lands_what_is_green_in_ci(tmp_path):
+    """Main is tested by its own checks; what the queue merges, on a candidate branch."""
+    ci, nothing = CiRules(checks=("ci",)), GateRules(commands=())
+    async with team_at_work(tmp_path, asks=False) as team:
+        labelled(team)
+        team.holds = True
+        more = {"rules": {"merge": "train"}, "ci": ci, "gate": nothing}
+        async with flow_fleet(tmp_path, team.host.url, **more) as fleet:
+            await until(lambda: "blue" in [team.colour(head) for _, head in team.open_pulls()])
+            theirs = team.commit("README.md", "A larger shop.\n")
+            await until(lambda: fleet.shop.hub.main() == theirs, fleet, 180)
+            team.holds = False
+            await until(closed(team), fleet, 180)
+            await until(lambda: not team.candidates(), fleet, 180)
+    assert [row["colour"] for row in agents(tmp_path)] == ["red", "blue"]
+    main = team.git.head("main")
+    assert main in team.tested
+    assert main in team.queued, "a candidate branch had the very commit that landed"
+    assert team.git.git("show", f"{main}:README.md") == "A larger shop."
+    assert team.host.issues[1]["state"] == "closed"
 
 
 @pytest.mark.parametrize(("kind", "point"), [("github", -3), ("gitlab", -4)])

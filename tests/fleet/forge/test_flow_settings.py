@@ -6,6 +6,7 @@ from leadhand.errors import UsageError
 from leadhand.fleet.commands.doctor import checks
 from leadhand.fleet.configuration import config_of
 from leadhand.fleet.forge.rules import ForgeRules, key_for
+from leadhand.fleet.gate.ci_gate import CiRules
 from leadhand.settings import load_settings
 from tests.fleet.forge.standin.github import TOKEN, GitHubStandIn
 from tests.fleet.places import make_repo
@@ -88,3 +89,44 @@ def test_doctor_signs_in_and_looks_at_the_access(tmp_path, monkeypatch, level, p
     said = found["code host"]
     assert f"as leadhand-bot ({level} access)" in str(said)
     assert problem in str(said)
+
+
+CI = """writes = ["src/**"]
+[fleet.ci]
+checks = ["build", "test"]
+"""
+
+
+def test_ci_as_the_gate(tmp_path):
+    """Both by default; the queue goes no further ahead than CI; the files of CI are protected."""
+    config = config_of(settings_of(tmp_path, CI + "candidates = 5", 'flaky = ["test", "test_a"]'))
+    assert config.ci == CiRules(checks=("build", "test"), flaky=("test",), candidates=5)
+    assert config.rules.slots == 5
+    assert config.gate.commands == (("true",),)
+    assert ".github/workflows/**" in config.protected
+    config = config_of(settings_of(tmp_path, CI + 'where = "remote"\ntime = "1 hour"'))
+    assert config.ci.time_s == 3600
+    assert config.gate.commands == ()
+    config = config_of(settings_of(tmp_path, CI + 'where = "local"'))
+    assert config.ci is None
+    assert config.rules.slots == config.gates
+    assert config.protected == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[fleet.ci]\nchecks = []", "checks must name at least one check"),
+        ("[fleet.ci]\nwhere = 'both'", "checks"),
+        ("[fleet.ci]\nchecks = ['a']\naccept = ['cancelled']", "accept"),
+        ("[fleet.ci]\nchecks = ['a']\ncandidates = 0", "candidates"),
+        ("[fleet.ci]\nchecks = ['a']", "needs a code host that runs checks"),
+    ],
+)
+def test_what_ci_cannot_be_is_refused(tmp_path, text, words):
+    make_repo(tmp_path / "user")
+    base = BASE.partition("[fleet.forge]")[0].format(fleet="") + text
+    coder = '\n[coders.house]\nkind = "command"\ncommand = ["true", "{brief_file}"]\n'
+    (tmp_path / "leadhand.toml").write_text(base + coder)
+    with pytest.raises(UsageError, match=words):
+        config_of(load_settings(environ={"HOME": str(tmp_path)}, folder=tmp_path))

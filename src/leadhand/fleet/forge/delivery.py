@@ -116,14 +116,22 @@ class Bell:
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
+        self.count = 0
+        """How often it rang."""
 
     def ring(self) -> None:
         """Let everybody look now."""
+        self.count += 1
         self._event.set()
         self._event = asyncio.Event()
 
-    async def wait(self, time_s: float) -> None:
-        """Wait until it rings, at most `time_s`."""
+    async def wait(self, time_s: float, heard: int) -> None:
+        """Wait until it rings, at most `time_s`.
+
+        - `heard`: `count` before the last look; if it rang since then, there is no wait.
+        """
+        if self.count != heard:
+            return
         try:
             async with asyncio.timeout(time_s):
                 await self._event.wait()
@@ -230,11 +238,12 @@ class Delivery:
     ) -> Outcome:
         told: Outcome | None = await self._propose(record)
         while told is None:
+            heard = self.bell.count
             pull = await self._forge.pull(record.number)
             told = await self._judge(record, pull, progress)
             self.trouble.pop(name, None)
             if told is None:
-                await self.bell.wait(self.rules.look_s)
+                await self.bell.wait(self.rules.look_s, heard)
         return self._landed(record, told)
 
     def _landed(self, record: PullRecord, told: Outcome) -> Outcome:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leadhand.fleet.forge.context import ForgeContext
 from leadhand.fleet.forge.conversation import Conversation
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
     from leadhand.core.state.model import State
     from leadhand.fleet.epics import Epic
-    from leadhand.fleet.forge.rules import ForgeSetup
+    from leadhand.fleet.forge.port import Forge
+    from leadhand.fleet.forge.rules import ForgeRules, ForgeSetup
     from leadhand.fleet.merge.conductor import Conductor
     from leadhand.fleet.repository.hub import Hub
     from leadhand.ports import RunHandle
@@ -140,18 +141,26 @@ class ForgeFlow:
         over = [each.state for each in open_ if each.state.ended is not None]
         await self.closing.look([*ended, *over])
 
-    async def aclose(self) -> None:
-        """Close the connection to the host."""
-        await self.forge.aclose()
+
+class HostConnection(NamedTuple):
+    """The code host of a fleet: its client, the rules, and its repository for git."""
+
+    forge: Forge
+    rules: ForgeRules
+    remote: HostRepository
 
 
-def forge_context(
-    hub: Hub, setup: ForgeSetup, conductor: Conductor, folder: Path, note: Callable[..., None]
-) -> ForgeContext:
-    """Connect to the code host, and return what the parts of the flow share."""
+def connect_host(hub: Hub, setup: ForgeSetup) -> HostConnection:
+    """Return the code host; nothing is sent yet."""
     forge, rules = setup.connect(), setup.rules
     if not rules.base:
         rules = replace(rules, base=hub.user.ref.removeprefix("refs/heads/"))
-    remote = HostRepository(hub, forge, setup.certificates)
-    people = People(forge, rules)
-    return ForgeContext(hub, forge, rules, remote, people, conductor, folder, note)
+    return HostConnection(forge, rules, HostRepository(hub, forge, setup.certificates))
+
+
+def forge_context(
+    hub: Hub, host: HostConnection, conductor: Conductor, folder: Path, note: Callable[..., None]
+) -> ForgeContext:
+    """Return what the parts of the flow share."""
+    people = People(host.forge, host.rules)
+    return ForgeContext(hub, *host, people, conductor, folder, note)

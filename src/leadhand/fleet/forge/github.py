@@ -103,6 +103,8 @@ STATUS: dict[str, CheckStatus] = {
     "error": "failed",
     "pending": "running",
 }
+BROKEN = frozenset(("timed_out", "startup_failure", "action_required", "stale", "cancelled"))
+"""Ends of a check run that say nothing about the commit."""
 MERGE_STATES: dict[str, tuple[ConflictReason, str]] = {
     "dirty": ("conflicts", "it conflicts with its base"),
     "blocked": ("blocked", "a required review or check is missing"),
@@ -729,17 +731,23 @@ class GitHub(KeyedComments):
 
     # --- checks ---
 
-    async def checks(self, commit: str) -> tuple[Check, ...]:
-        """Return check runs and commit statuses; of those with one name, the worst."""
+    async def checks(self, commit: str, *, app: str = "") -> tuple[Check, ...]:
+        """Return check runs and commit statuses; of those with one name, the worst.
+
+        A commit status names no app: with `app` only check runs are returned.
+        """
         what, at = f"read the checks of {commit[:12]}", quote(commit, safe="")
         place = f"{self._repo}/commits/{at}"
         runs = await self._http.every(
             f"{place}/check-runs?filter=latest", what, needs="checks: read", inside="check_runs"
         )
+        made = [self._http.convert(row, _CheckRun, what) for row in runs]
+        if app:
+            return worst_by_name(_run_check(each) for each in made if _slug(each) == app)
         said = await self._http.every(
             f"{place}/status", what, needs="commit statuses: read", inside="statuses"
         )
-        found = [_run_check(self._http.convert(row, _CheckRun, what)) for row in runs]
+        found = [_run_check(each) for each in made]
         found += [_status_check(self._http.convert(row, _Status, what)) for row in said]
         return worst_by_name(found)
 
@@ -897,18 +905,23 @@ def _issue(each: _Issue) -> Issue:
     )
 
 
+def _slug(run: _CheckRun) -> str:
+    return (run.app.slug or "") if run.app is not None else ""
+
+
 def _run_check(run: _CheckRun) -> Check:
     over = run.status == "completed"
     word = (run.conclusion if over else run.status) or ""
     status = RUN_STATUS.get(word, "failed" if over else "queued")
     output = run.output or _Output()
-    is_job = run.app is not None and run.app.slug == "github-actions"
+    is_job = _slug(run) == "github-actions"
     return Check(
         name=clean_text(run.name, 500),
         status=status,
         id=f"{'job' if is_job else 'run'}:{run.id}",
         url=run.html_url or "",
         summary=clean_text(output.title or output.summary, 2000),
+        broken=over and word in BROKEN,
     )
 
 
@@ -919,6 +932,7 @@ def _status_check(status: _Status) -> Check:
         id="status",
         url=status.target_url or "",
         summary=clean_text(status.description, 2000),
+        broken=status.state == "error",
     )
 
 

@@ -183,6 +183,7 @@ class _Status(msgspec.Struct):
     description: str | None = ""
     target_url: str | None = ""
     allow_failure: bool | None = False
+    author: _User | None = None
 
 
 class _Member(msgspec.Struct):
@@ -533,12 +534,13 @@ class GitLab(KeyedComments):
 
     # --- checks ---
 
-    async def checks(self, commit: str) -> tuple[Check, ...]:
-        """Return jobs of pipelines and statuses of other systems."""
+    async def checks(self, commit: str, *, app: str = "") -> tuple[Check, ...]:
+        """Return jobs of pipelines and statuses of other systems; with `app`, of this account."""
         what = f"read the checks of {commit[:12]}"
         path = f"{self._project}/repository/commits/{quote(commit, safe='')}/statuses"
         rows = await self._http.every(path, what, needs=READ)
-        return worst_by_name(_check(self._http.convert(row, _Status, what)) for row in rows)
+        made = [self._http.convert(row, _Status, what) for row in rows]
+        return worst_by_name(_check(each) for each in made if not app or app == _name(each.author))
 
     async def check_log(self, check: Check) -> str:
         """Return the end of a job's log; of other systems what they said."""
@@ -748,6 +750,7 @@ def _check(each: _Status) -> Check:
         id=f"job:{each.id}",
         url=each.target_url or "",
         summary=clean_text(each.description, 2000),
+        broken=status == "cancelled",
     )
 
 

@@ -98,7 +98,7 @@ class PlainGit:
         """Raise `ForgeNotOffered`."""
         self._none("open a pull request")
 
-    async def checks(self, commit: str) -> tuple[Check, ...]:
+    async def checks(self, commit: str, *, app: str = "") -> tuple[Check, ...]:
         """Raise `ForgeNotOffered`."""
         self._none("read checks")
 

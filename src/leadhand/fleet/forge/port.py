@@ -125,13 +125,18 @@ class PullRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
-    """A result of CI on a commit. `id` names it to `check_log`."""
+    """A result of CI on a commit. `id` names it to `check_log`.
+
+    `broken`: the host did not carry it out (cancelled, timed out, not started, out of date), which
+    says nothing about the commit.
+    """
 
     name: str
     status: CheckStatus
     id: str = ""
     url: str = ""
     summary: str = ""
+    broken: bool = False
 
     @property
     def is_over(self) -> bool:
@@ -276,8 +281,12 @@ class Forge(Protocol):
         and so is an open one that another account opened for them.
         """
 
-    async def checks(self, commit: str) -> tuple[Check, ...]:
-        """Return the newest result of every check on a commit, by name."""
+    async def checks(self, commit: str, *, app: str = "") -> tuple[Check, ...]:
+        """Return the newest result of every check on a commit, by name.
+
+        - `app`: only results that this app reported: on GitHub the name of an app such as
+          `github-actions`, whose results are check runs, on GitLab the name of an account.
+        """
 
     async def check_log(self, check: Check) -> str:
         """Return what a check said, at most `LOG_MAX` characters: its end."""

@@ -82,6 +82,45 @@ class HostRepository:
                 raise Moved(f"{branch} is at {now[:12] or 'no commit'}") from error
             raise
 
+    async def branches(self, prefix: str) -> dict[str, str]:
+        """Return the branches whose names begin with `prefix`, and the commit of each.
+
+        Their objects are not fetched.
+        """
+        url, env = await self._access()
+        said = await self._hub.git(
+            "ls-remote", "--quiet", url, f"refs/heads/{prefix}*", env=env, time_s=COPY_S
+        )
+        rows = [line.split("\t") for line in said.text.splitlines()]
+        found = {name.removeprefix("refs/heads/"): sha for sha, name in rows}
+        # A pattern of ls-remote may match the end of another name.
+        return {name: sha for name, sha in found.items() if name.startswith(prefix)}
+
+    async def delete(self, branch: str, old: str) -> None:
+        """Delete a branch that is at `old`; a branch that is gone is deleted.
+
+        Raise `Moved` if it is elsewhere.
+        """
+        url, env = await self._access()
+        ref = f"refs/heads/{branch}"
+        words = (
+            "push",
+            "--quiet",
+            "--no-verify",
+            f"--force-with-lease={ref}:{old}",
+            url,
+            f":{ref}",
+        )
+        try:
+            await self._hub.git(*words, env=env, time_s=COPY_S)
+        except GitFailed as error:
+            now = (await self.branches(branch)).get(branch, "")
+            if not now:
+                return
+            if now != old:
+                raise Moved(f"{branch} is at {now[:12]}") from error
+            raise
+
     async def is_ancestor(self, old: str, new: str) -> bool:
         """Return whether `new` holds `old`."""
         said = await self._hub.git("merge-base", "--is-ancestor", old, new, codes=(0, 1, 128))

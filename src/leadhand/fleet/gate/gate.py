@@ -70,6 +70,7 @@ from leadhand.workers.processes.runner import Finished, Process, Processes, Spaw
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from leadhand.fleet.gate.ci_gate import CombinedGate
 
 Command = tuple[str, ...]
 
@@ -158,6 +159,8 @@ class GateRules:
     """The commands of the gate, and how they are run."""
 
     commands: tuple[Command, ...]
+    """None: the CI of the code host is the gate (`ci_gate.py`), and acceptance commands run here.
+    """
     setup: tuple[Command, ...] = ()
     """Run first, in each checkout; the only ones that may use the network, if that is said."""
     setup_network: bool = False
@@ -354,6 +357,8 @@ class Gate:
         `waived` are tests of main that a person has waived, by name. None: main's tests do not
         count, as for commits of people.
         """
+        if not self.rules.commands and not acceptance:
+            return GateVerdict(ok=True, log="", seconds=0.0)
         main = await self._hub.base_on_main(sha)
         tree, mains = await self._hub.tree(sha), await self._hub.tree(main)
         if waived is None or waived:
@@ -740,9 +745,16 @@ class Soundness:
     """Checks whether main passes its own gate before agents start."""
 
     def __init__(
-        self, hub: Hub, gate: Gate, folder: Path, note: Callable[..., None] | None = None
+        self,
+        hub: Hub,
+        gate: Gate,
+        folder: Path,
+        note: Callable[..., None] | None = None,
+        ci: CombinedGate | None = None,
     ) -> None:
+        """Create it; with `ci`, main is tested by the CI of the code host as well."""
         self._hub, self._gate, self._path = hub, gate, folder / "sound.json"
+        self._ci = ci
         self._note = note or (lambda _what, **_more: None)
         self.log = ""
         """What the gate printed, where main is red."""
@@ -781,7 +793,7 @@ class Soundness:
                 await self._test(main)
 
     async def _test(self, main: str) -> GateVerdict:
-        verdict = await self._gate.check(main)
+        verdict = await (self._ci or self._gate).check(main)
         about = {"ok": verdict.ok, "failed": verdict.failed, "tests": verdict.tests}
         self._note("looked", sha=main, seconds=round(verdict.seconds, 3), **about)
         return verdict
@@ -803,6 +815,8 @@ class Soundness:
     def _rules(self) -> str:
         rules = self._gate.rules
         about = [rules.commands, rules.setup, rules.gate_paths, dict(rules.env)]
+        if self._ci is not None:
+            about.append(self._ci.digest)
         return sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
 
     def _seen_green(self) -> bool:

@@ -134,17 +134,21 @@ class GitHubStandIn(StandIn):
     ) -> int:
         """Report a check run: `conclusion` is None while it runs."""
         with self.lock:
-            rows = [each for each in self.runs.get(commit, []) if each["name"] != name]
+            slug = app or "github-actions"
+            rows = self.runs.get(commit, [])
+            rows = [each for each in rows if (each["name"], each["app"]["slug"]) != (name, slug)]
             ident = next(self._ids)
             rows.append({
                 "id": ident, "name": name, "head_sha": commit, "conclusion": conclusion,
                 "status": "completed" if conclusion else "in_progress",
                 "html_url": f"{self.url}/{OWNER}/{REPO}/runs/{ident}",
                 "output": {"title": f"{name} {conclusion}", "summary": None, "text": None},
-                "app": {"slug": app or "github-actions"}, "annotations": [],
+                "app": {"slug": slug}, "annotations": [],
             })  # fmt: skip
             self.runs[commit], self.logs[ident] = rows, log
-            self._hook("check_run", {"action": "completed", "check_run": {"head_sha": commit}})
+            run = {"id": ident, "head_sha": commit, "conclusion": conclusion}
+            action = "completed" if conclusion else "created"
+            self._hook("check_run", {"action": action, "check_run": run})
             return ident
 
     def set_status(self, commit: str, context: str, state: str, text: str = "") -> None:
