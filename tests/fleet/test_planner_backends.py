@@ -19,6 +19,8 @@ from leadhand.fleet.planning.backends import (
     ModelBackend,
 )
 from leadhand.fleet.planning.lint import PlanRules
+from leadhand.fleet.planning.record import finished_tasks
+from leadhand.fleet.worker import CONFLICTS_MAX
 from leadhand.models.client import Client
 from leadhand.models.failures import ModelFailure
 from leadhand.models.messages import UserMessage
@@ -221,13 +223,38 @@ async def test_a_conflict_goes_back_with_both_differences_and_both_goals(planned
         run = at_work._runs[ident]
         assert run.state.ended.status == "succeeded", run.state.ended
         commits = await hub.commits()
+        step = run.state.steps["a"]
     assert landed(commits) == ["theirs", "a"]
-    told = (tmp_path / "told" / "brief-a-2.md").read_text()
+    assert (step.attempts, step.failures) == (1, ()), "others were first: nothing failed"
+    assert finished_tasks(run.state)[0].conflicts == 1
+    told = (tmp_path / "told" / "brief-a-1.md").read_text()
     assert "in conflict" in told
     assert "- theirs: Count from ten" in told
     assert "-1\n+10" in told, "what they changed"
     assert "+name = 'src/b.txt'" in told, "what it had changed"
     assert "undo nothing of theirs" in told
+
+
+async def test_conflicts_without_end_become_a_failure(planned, tmp_path):
+    """An attempt settles three; the next is a failure that counts, and the ladder goes on."""
+    script = Script(wave(task("a", "src/b.txt", acceptance=[there("src/b.txt")])), done())
+    async with planned(script, {"a": ["good"]}) as at_work:
+        conductor, hub = at_work.shop.conductor, at_work.shop.hub
+        really, sent_back = conductor.land, []
+
+        async def land(change):
+            if len(sent_back) > CONFLICTS_MAX:
+                return await really(change)
+            sent_back.append(change.attempt)
+            return await conductor.conflict(change, hub.main(), ("src/b.txt",))
+
+        conductor.land = land
+        run = await settled(at_work, epic(tmp_path))
+        step = run.state.steps["a"]
+    assert run.state.ended.status == "succeeded", run.state.ended
+    assert sent_back == [1] * (CONFLICTS_MAX + 1)
+    assert step.attempts == 2
+    assert [failure["class"] for failure in step.failures] == ["criteria_unmet"]
 
 
 async def _others(hub, shop):

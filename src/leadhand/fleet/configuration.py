@@ -26,6 +26,7 @@ from leadhand.fleet.forge.rules import ForgeSetup
 from leadhand.fleet.forge.settings import listen_for_webhooks, open_forge, rules_of
 from leadhand.fleet.gate.ci_gate import CiRules
 from leadhand.fleet.gate.gate import GateRules
+from leadhand.fleet.merge.resolution import ResolutionRules
 from leadhand.fleet.merge.train import Rules
 from leadhand.fleet.planning.choice import plan_rules, planner_of
 from leadhand.fleet.pull_requests import PLACES, fill
@@ -292,6 +293,7 @@ def config_of(
         sandbox=fleet.sandbox,
         protected=protected_files(settings),
         sharing=fleet.sharing,
+        resolution=ResolutionRules(fleet.regenerate, fleet.merge_driver),
         screen=fleet.screen,
         instructions=fleet.instructions,
         rules=Rules(slots=slots, strict=fleet.strict, batch_max=fleet.batch),

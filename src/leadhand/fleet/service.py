@@ -42,6 +42,7 @@ from leadhand.fleet.gate.gate_memory import Screening
 from leadhand.fleet.governor import Governor, Needs
 from leadhand.fleet.merge.conductor import Conductor, Following
 from leadhand.fleet.merge.early import EarlyMerges
+from leadhand.fleet.merge.resolution import ConflictResolution, ResolutionRules
 from leadhand.fleet.merge.train import Rules
 from leadhand.fleet.overlap_price import OverlapPrice
 from leadhand.fleet.pause import pause_of
@@ -123,6 +124,8 @@ class FleetConfig:
     policy: Policy = field(default_factory=Policy)
     stagger_s: float = 0.2
     sharing: Sharing = EXCLUSIVE
+    resolution: ResolutionRules = field(default_factory=ResolutionRules)
+    """The programs that settle conflicts."""
     """Which paths several tasks may write at once."""
     screen: str = "auto"
     """Whether each change is tested by itself before the merge queue: always, or when many fail."""
@@ -309,7 +312,7 @@ class Fleet:
             )
             history = EditHistory(await edits_of(hub.git, hub.main()))
             sharing = each.sharing.learning(history.append_files())
-            hub.keep_all_lines(sharing.append)
+            hub.keep_all_lines(set(sharing.append) - set(self.config.resolution.regenerate))
             if each.publish:
                 await hub.user.check_name(each.publish)
             hubs[name], self._histories[name], shared[name] = hub, history, sharing
@@ -373,9 +376,10 @@ class Fleet:
         # One pool, the train first: a hundred agents that want the gate do not hold it up.
         of_train = gate.for_train()
         with_ci = await self._with_ci(name, hub, own.forge, of_train, note)
-        more: dict[str, Any] = {"protected": own.protected, "note": note}
+        settling = ConflictResolution(hub, of_train, config.resolution)
+        told: dict[str, Any] = {"protected": own.protected, "note": note, "resolution": settling}
         conductor = await self._stack.enter_async_context(
-            Conductor(hub, with_ci or of_train, config.rules, **more)
+            Conductor(hub, with_ci or of_train, config.rules, **told)
         )
         sound = Soundness(hub, gate, folder, note, with_ci)
         # A reviewer reads in a slot while its author still holds one.

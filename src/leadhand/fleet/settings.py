@@ -135,6 +135,20 @@ def _variables(value: Any) -> dict[str, str]:
     return dict(value)
 
 
+def _regeneration(value: Any) -> dict[str, Command]:
+    if not isinstance(value, dict) or not value:
+        raise ValueError('must be a table of commands, as in {"uv.lock" = ["uv", "lock"]}')
+    return {read(name, Text): _argv(argv) for name, argv in value.items()}
+
+
+def _driver(value: Any) -> Command:
+    found = _argv(value)
+    for place in ("{base}", "{ours}", "{theirs}", "{output}"):
+        if not any(place in word for word in found):
+            raise ValueError(f"must have {place}: the driver reads three files and writes one")
+    return found
+
+
 def _pattern(value: Any) -> str:
     try:
         found = re.compile(read(value, Text))
@@ -190,6 +204,8 @@ if TYPE_CHECKING:
     Argv: TypeAlias = Command
     Commands: TypeAlias = tuple[Command, ...]
     Variables: TypeAlias = dict[str, str]
+    Regeneration: TypeAlias = dict[str, Command]
+    Driver: TypeAlias = Command
     Pattern: TypeAlias = str
     Time: TypeAlias = float
     Limit: TypeAlias = float
@@ -202,6 +218,8 @@ else:
     Argv = reader(_argv, "a command")
     Commands = reader(_commands, "a list of commands")
     Variables = reader(_variables, "a table of texts")
+    Regeneration = reader(_regeneration, "a table of commands")
+    Driver = reader(_driver, "a command")
     Pattern = reader(_pattern, "a regular expression")
     Time = reader(_duration, "a duration")
     Limit = reader(_limit, "a duration")
@@ -390,6 +408,14 @@ class FleetTable(TableSchema):
     expected cost of a conflict is less than that of waiting, `exclusive` one after the other."""
     exclusive: Texts = LOCK_FILES
     """Files that one task at a time writes, whatever waiting costs, since they cannot be merged."""
+    regenerate: Regeneration = msgspec.field(default_factory=dict)
+    """By path or pattern: the command that writes the file anew, such as a lock file. Many tasks
+    may write these files at once. Where two did, the command runs on the merged files, in the
+    sandbox and with the hosts of `setup_hosts`, and the gate tests the result."""
+    merge_driver: Driver = ()
+    """The command that merges `{base}`, `{ours}` and `{theirs}` of the file `{path}` to `{output}`
+    where git finds a conflict. It runs in the sandbox; the gate tests the result. Default: none,
+    and conflicts go back to the agent."""
     agents: Annotated[int, Meta(ge=1, le=2000)] = 4
     """The number of agents at once."""
     gates: Annotated[int, Meta(ge=1, le=256)] = 2
@@ -551,7 +577,8 @@ class FleetSettings(FleetTable):
     @property
     def sharing(self) -> Sharing:
         """Return which paths several tasks may write at once."""
-        return Sharing(self.append, self.exclusive, self.overlap == "price")
+        shared = (*self.append, *self.regenerate)
+        return Sharing(shared, self.exclusive, self.overlap == "price")
 
 
 PATHS = ("repo", "folder", "checkouts", "epics", "cache", "certificates")
@@ -637,6 +664,10 @@ def _trusted(settings: Settings, fleet: FleetSettings) -> Trusted:
     for key in ("gate", "setup"):
         for command in getattr(fleet, key):
             yield f"fleet {key}", f"fleet.{key}", " ".join(command), ""
+    for pattern, command in fleet.regenerate.items():
+        yield "fleet regenerate", "fleet.regenerate", f"{pattern}: {' '.join(command)}", ""
+    if fleet.merge_driver:
+        yield "merge driver", "fleet.merge_driver", " ".join(fleet.merge_driver), ""
     if fleet.pull_request:
         yield "pull request", "fleet.pull_request", " ".join(fleet.pull_request), ""
     if fleet.forge is not None:

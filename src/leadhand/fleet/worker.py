@@ -24,6 +24,7 @@ import asyncio
 import time
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
@@ -223,6 +224,20 @@ async def deferred_change(hub: Hub, context: Context) -> FinishedChange | None:
     return FinishedChange(Left(base, head), handoff) if head and base else None
 
 
+CONFLICTS_MAX = 3
+"""Conflicts with others' work that one attempt settles, each on a newer main. Those that follow are
+failures: two tasks do not send each other back for ever."""
+NO_CONFLICT: Any = MappingProxyType({})
+
+
+class Conflicted(Exception):
+    """A change conflicts with others' work that landed first: its agent settles it, and goes on."""
+
+    def __init__(self, conflict: Mapping[str, Any], session: str, cost: float) -> None:
+        super().__init__("in conflict: " + ", ".join(conflict.get("paths", ())))
+        self.conflict, self.session, self.cost = conflict, session, cost
+
+
 class Interrupted(NamedTuple):
     """What came between: a usage limit that ended the last conversation, changes of others."""
 
@@ -235,15 +250,22 @@ class Interrupted(NamedTuple):
     """What a person says who had the task meanwhile, and gave it back."""
     finished: bool = False
     """Whether an earlier attempt left a change that only has to land."""
+    conflict: Mapping[str, Any] = NO_CONFLICT
+    """The conflict with others' work that sent the last change back (`tasks.conflict_in`)."""
+    conflicts: int = 0
+    """How often that happened in this attempt."""
 
     def __bool__(self) -> bool:
         """Return whether there was an agent before."""
         return bool(self.worker)
 
-    def by(self, worker: str, reached: LimitReached | TakenOver) -> Interrupted:
+    def by(self, worker: str, reached: LimitReached | TakenOver | Conflicted) -> Interrupted:
         """Return it with one more conversation."""
         cost = self.cost + reached.cost
-        return self._replace(worker=worker, session=reached.session, cost=cost)
+        known = self._replace(worker=worker, session=reached.session, cost=cost)
+        if isinstance(reached, Conflicted):
+            return known._replace(conflict=reached.conflict, conflicts=self.conflicts + 1)
+        return known
 
     def session_of(self, worker: str) -> str:
         """Return the conversation that a worker can go on with; empty if it was another's."""
@@ -351,6 +373,9 @@ class CoderWorker:
             except TakenOver as taken:  # no try is used up: wait until the person gives it back
                 if taken.session or taken.cost:
                     interrupted = interrupted.by(worker.spec.name, taken)
+            except Conflicted as met:  # no try is used up: nothing failed, others were first
+                interrupted = interrupted.by(worker.spec.name, met)
+                context.progress(str(met)[:WORDS])
             except LimitReached as reached:  # no try is used up: queue again until it has ended
                 interrupted = interrupted.by(worker.spec.name, reached)
                 context.progress(f"waits: {reached}")
@@ -607,7 +632,11 @@ class CoderWorker:
             return paid.failed("criteria_unmet", wrong, None, handoff)
         base = await self._endure(context, lambda: base_taken_in(self.shop.hub, slot, taken.head))
         left = Left(rework_of(context).base or base, taken.head)
-        return await self._land(assignment, given, context, left, paid, handoff)
+        report = await self._land(assignment, given, context, left, paid, handoff)
+        conflict = handoff.get("conflict")
+        if conflict and isinstance(report, Report) and interrupted.conflicts < CONFLICTS_MAX:
+            raise Conflicted(conflict, result.session, paid.cost - interrupted.cost)
+        return _counting(report, interrupted.conflicts)
 
     async def _hand_over(self, assignment: Assignment, slot: Slot, result: CoderResult) -> None:
         """Record where the agent's work and its conversation are, for the person who took both."""
@@ -881,7 +910,8 @@ class CoderWorker:
         resumes = (known.get("by"), known.get("conversation")) == (self.spec.name, "new")
         if known.get("pull"):  # what a host rejects goes back to the same conversation
             resumes = known.get("agent") == self.coder.name
-        conflict = await brief.conflict_of(self.shop.hub, known.get("conflict"))
+        met = interrupted.conflict or known.get("conflict")
+        conflict = await brief.conflict_of(self.shop.hub, met)
         again = (task.attempt > 1 or bool(interrupted)) and not rework_of(context).tip
         kept = await brief.kept_of(self.shop.hub, task.run, task.step) if again else ""
         text = brief.brief_of(given, context, conflict, kept)
@@ -897,6 +927,7 @@ class CoderWorker:
         session = str(known.get("session", "")) if resumes else ""
         if interrupted:
             why = brief.HANDED_BACK if interrupted.person else brief.INTERRUPTED
+            why = brief.CLEAN if interrupted.conflict and not interrupted.person else why
             text = f"{text}\n\n{why} {kept}\n{scrub(interrupted.person)}".strip()
             session = interrupted.session_of(self.spec.name)
         return Assignment(
@@ -1056,6 +1087,13 @@ def _as_ordered(result: CoderResult, at_work: AtWork) -> CoderResult:
         return result
     kind = "permanent" if at_work.final else result.failure or "transient"
     return replace(result, failure=kind, why=at_work.stopped, stopped=True)
+
+
+def _counting(report: Report | PullRecord, conflicts: int) -> Report | PullRecord:
+    """Return the report of a landed change with the conflicts that its agent settled."""
+    if not conflicts or not isinstance(report, Report) or not isinstance(report.data, dict):
+        return report
+    return replace(report, data={**report.data, "conflicts": conflicts})
 
 
 def _conflicted(details: object) -> bool:

@@ -152,12 +152,14 @@ def _repository(fleet: FleetSettings) -> DoctorCheck:
 
 
 def _gate(fleet: FleetSettings) -> Iterator[DoctorCheck]:
-    """Check that there is a gate, and each program of the gate and of the set-up once."""
+    """Check that there is a gate, and each program that runs in its checkouts once."""
     if not fleet.gate and fleet.tested_by != "remote":
         problem = "[fleet] gate is missing: a fleet does not start without a command that tests"
         yield DoctorCheck("gate", "none", problem, 'Write, for example, gate = ["make check"].')
     seen: set[str] = set()
-    for key, commands in (("gate", fleet.gate), ("setup", fleet.setup)):
+    driver = (fleet.merge_driver,) if fleet.merge_driver else ()
+    settling = (("regenerate", tuple(fleet.regenerate.values())), ("merge_driver", driver))
+    for key, commands in (("gate", fleet.gate), ("setup", fleet.setup), *settling):
         for argv in commands:
             if argv[0] not in seen:
                 seen.add(argv[0])

@@ -475,6 +475,16 @@ class Gate:
             finally:
                 await asyncio.shield(asyncio.to_thread(remove, home))
 
+    @contextlib.asynccontextmanager
+    async def workshop(self, sha: str, tree: str) -> AsyncIterator[tuple[Slot, Path]]:
+        """Check a tree out and set it up, for commands that are no test (`run`): slot and home."""
+        try:
+            async with self._checking(sha, tree) as check:
+                yield check.slot, check.home
+        except _NotSetUp as wrong:
+            said = "".join(wrong.log)[-SAID_CHARS:]
+            raise GateTrouble(f"a checkout cannot be set up: {wrong.command}\n{said}") from wrong
+
     async def _blame(self, tree: str, wrong: _NotSetUp) -> None:
         """Raise trouble for a set-up that failed; return where the tree itself is at fault."""
         main = self._hub.main()

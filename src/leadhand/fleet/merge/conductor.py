@@ -8,8 +8,9 @@ tested, the very one.
 Laws
     1. Nothing needed for recovery is held in memory. Who was waiting when the process died asks
        again; a change that has landed is then found by its trailers, and is not landed twice.
-    2. A conflict is never resolved here, and no side is picked. The owner gets the paths, both
-       differences and both goals.
+    2. A conflict is never resolved here, and no side is picked: programs that the project names
+       may settle it (`resolution.py`), else the owner gets the paths, both differences and both
+       goals.
     3. A change touches what it may touch: outside its paths it is foreign, and protected paths
        need somebody's leave. A merge that is not the change is a conflict (`same_change.py`).
     4. Trouble of git or of the gate is nobody's fault: it is tried again after a while, and when it
@@ -31,6 +32,7 @@ from leadhand.errors import Bug, LeadhandError
 from leadhand.fleet.boundaries import outside, within
 from leadhand.fleet.gate.gate import Command, GateVerdict
 from leadhand.fleet.merge import train
+from leadhand.fleet.merge.resolution import ConflictResolution
 from leadhand.fleet.merge.train import Kind, Rules, Train
 from leadhand.fleet.repository.git import GitFailed, printable_name
 from leadhand.fleet.repository.hub import Hub
@@ -139,8 +141,10 @@ class Conductor:
         pause_s: float = PAUSE_S,
         patience_s: float = PATIENCE_S,
         note: Callable[..., None] = lambda _what, **_more: None,
+        resolution: ConflictResolution | None = None,
     ) -> None:
         """`note` is told what is tested, lands and goes back (`journal.py`)."""
+        self._resolution = resolution
         self._note = note
         self.train = Train(rules or Rules())
         self._hub, self._gate, self._protected = hub, gate, tuple(protected)
@@ -414,8 +418,11 @@ class Conductor:
         if change.forward and change.base == onto:
             return change.head
         merged = await self._hub.merge(onto, change.head, change.base)
+        if self._resolution is not None and not change.joins:
+            merged = await self._resolution.settled(merged, onto, change.head, change.base)
         if merged.tree is None:
-            return await self.conflict(change, onto, merged.conflicts)
+            told = await self.conflict(change, onto, merged.conflicts)
+            return replace(told, log=f"{told.log}\n{merged.why}".rstrip())
         if merged.tree == await self._hub.tree(onto) and not change.joins:
             return Ejected("empty", "all of it is on main already")
         if change.bound and await digest_of(self._hub, onto, merged.tree) != change.bound:

@@ -37,7 +37,7 @@ class FinishedTask(NamedTuple):
     landed: bool
     writes: tuple[str, ...] = ()
     conflicts: int = 0
-    """Attempts that came back because they were in conflict with main."""
+    """Changes that came back because they were in conflict with main."""
     handbacks: int = 0
     """Attempts that came back with a question."""
 
@@ -145,9 +145,14 @@ def _tries(step: StepState) -> int:
 
 
 def _conflicts(step: StepState) -> int:
-    """Return how many attempts came back from the train in conflict with main."""
+    """Return how many changes came back from the train in conflict with main.
+
+    Those that an agent settled within its attempt are no failures: its report counts them.
+    """
     details = (failure.get("details") for failure in step.failures)
-    return sum(isinstance(each, dict) and bool(each.get("conflict")) for each in details)
+    failed = sum(isinstance(each, dict) and bool(each.get("conflict")) for each in details)
+    settled = step.data.get("conflicts", 0) if isinstance(step.data, dict) else 0
+    return failed + (settled if isinstance(settled, int) else 0)
 
 
 def planning_record(epics: Iterable[PlannedEpic]) -> PlanningRecord:

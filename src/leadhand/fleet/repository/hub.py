@@ -212,6 +212,10 @@ class Merge:
 
     tree: str | None
     conflicts: tuple[str, ...] = ()
+    partial: str = ""
+    """The tree with what could be merged; conflicting files hold marks."""
+    why: str = ""
+    """What a program said that could not settle the conflict (`merge/resolution.py`)."""
 
 
 def ref_of(kind: str, run: str, task: str, attempt: int) -> str:
@@ -430,17 +434,17 @@ class Hub:
         said = await self.git("merge-tree", "--write-tree", "-z", onto, head, codes=(0, 1))
         tree, *rest = said.out.split(b"\0")
         if said.code == 0:
-            odd = await self._strangers(onto, head, base, name_of(tree))
+            odd = await self.strangers(onto, head, base, name_of(tree))
             return Merge(None, tuple(odd)) if odd else Merge(name_of(tree))
         # MODE BLOB STAGE<tab>PATH for each conflicted entry, then an empty one.
         entries = rest[: rest.index(b"")] if b"" in rest else rest
         conflicts = dict.fromkeys(name_of(e.partition(b"\t")[2]) for e in entries if b"\t" in e)
         if not conflicts:
             raise GitFailed(("merge-tree",), said.code, "a conflict without conflicted entries")
-        return Merge(None, tuple(conflicts))
+        return Merge(None, tuple(conflicts), name_of(tree))
 
-    async def _strangers(self, onto: str, head: str, base: str, tree: str) -> list[str]:
-        """Paths on which the merge is not the change (`merge/same_change.py`)."""
+    async def strangers(self, onto: str, head: str, base: str, tree: str) -> list[str]:
+        """Return the paths on which a merge is not the change (`merge/same_change.py`)."""
         change, merged = await self.entries(base, head), await self.entries(onto, tree)
         if change == merged:
             return []

@@ -83,7 +83,7 @@ FAULTS = {
         _fault("false done", "F32 F33", "not believed, retry with the reason", "criteria_unmet"),
         _fault("bad diff", "F32", "not taken, retry with the reason", "criteria_unmet"),
         _fault("gate red", "F32", "not taken, retry with the log", "criteria_unmet"),
-        _fault("merge conflict", "F40", "its owner settles it on new main", "criteria_unmet"),
+        _fault("merge conflict", "F40", "its owner settles it on new main", ""),
         _fault("flaky test", "F34", "run once more, named, counted", ""),
         _fault("deletes its slot", "F42", "slot made anew, retry", "transient"),
         _fault("writes outside", "F60", "refused by the sandbox", ""),

@@ -167,8 +167,11 @@ class Desk:
 
     async def _do(self, asked: Path, wanted: dict[str, Any], when: int) -> None:
         attempt = (wanted["task"], wanted["attempt"])
+        again = attempt in self.asked  # its agent goes on after a conflict: once is enough
         self.asked.add(attempt)
-        if wanted["deed"] == "engine killed":
+        if again:
+            pass
+        elif wanted["deed"] == "engine killed":
             await self._kill(when)
         elif wanted["deed"] == "disk full":
             await self._fill_disk()
