@@ -227,11 +227,13 @@ def settings() -> str:
         if name == "server":
             parts += _settings_table("server.people.NAME", Member)
     from leadhand.fleet.forge.settings import ForgeTable
+    from leadhand.fleet.machines.settings import MachinesTable
     from leadhand.fleet.settings import CiTable, CoderTable, RepositoryTable
 
     parts += _settings_table("fleet.forge", ForgeTable)
     parts += _settings_table("fleet.ci", CiTable)
     parts += _settings_table("fleet.repositories.NAME", RepositoryTable)
+    parts += _settings_table("fleet.machines", MachinesTable)
     parts += _settings_table("coders.NAME", CoderTable)
     parts += ["## Other environment variables", table(("variable", "meaning"), _VARIABLES.items())]
     return page("Settings", "the schemas of the settings tables", _SETTINGS, *parts)

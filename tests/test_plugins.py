@@ -54,8 +54,12 @@ def without(request, tmp_path_factory):
     return request.param, place, project(place / "project")
 
 
-BUILT_ON = {"server": ["leadhand.mcp.http"]}
-"""Modules of one product that need another: MCP over HTTP has the accounts of the server."""
+BUILT_ON = {
+    "server": ["leadhand.mcp.http"],
+    "temporal": ["leadhand.fleet.machines.dispatch", "leadhand.fleet.machines.service"],
+}
+"""Modules of one product that need another: MCP over HTTP has the accounts of the server, and
+Temporal brings orders to a fleet's other machines."""
 
 
 def test_everything_else_imports_without_a_product(without):

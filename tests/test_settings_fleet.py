@@ -10,6 +10,7 @@ from leadhand.codec.tables import keys
 from leadhand.errors import UsageError
 from leadhand.fleet.configuration import config_of
 from leadhand.fleet.forge.settings import ForgeTable, open_forge
+from leadhand.fleet.machines.settings import MachinesTable
 from leadhand.fleet.settings import SECTION, CoderTable, FleetTable, fleet_of
 from leadhand.settings import load_settings
 
@@ -67,7 +68,7 @@ hosts = ["api.example.com:443"]
     ("text", "said"),
     [
         ("[fleet]\nagent = 3", '[fleet] has no key "agent". Did you mean "agents"?'),
-        ("[fleet]\nagents = 0", "agents must be a whole number from 1 to 2000"),
+        ("[fleet]\nagents = -1", "agents must be a whole number from 0 to 2000"),
         ('[fleet]\ngate = ["make a && make b"]', "needs a shell, and none reads it"),
         ("[fleet]\ngate = []", "gate must be a list of commands"),
         ('[fleet]\ngate = ["make \'"]', "gate has a command that cannot be split"),
@@ -155,11 +156,27 @@ def test_who_plans_is_a_model_a_function_or_a_command(tmp_path, monkeypatch):
 def test_every_setting_of_a_fleet_is_documented():
     """In the tables of docs/reference/settings.md, and nothing else is."""
     text = (Path(__file__).parents[1] / "docs" / "reference" / "settings.md").read_text()
-    tables = {"[fleet]": FleetTable, "[fleet.forge]": ForgeTable, "[coders.NAME]": CoderTable}
+    tables = {
+        "[fleet]": FleetTable,
+        "[fleet.forge]": ForgeTable,
+        "[fleet.machines]": MachinesTable,
+        "[coders.NAME]": CoderTable,
+    }
     for title, schema in tables.items():
         part = text.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
         rows = [line.split("|")[1] for line in part.splitlines() if line.startswith("| `")]
         assert set(re.findall(r"`(\w+)`", " ".join(rows))) == set(keys(schema))
+
+
+def test_the_hub_of_another_machine_needs_trust(tmp_path):
+    """A machine gives a password to the hub, so the address is shown and can be refused."""
+    table = '[fleet.machines]\nhub = "https://home.example/hub.git"\ntoken = "file:token"\n'
+    found = load(tmp_path, table)
+    fleet = fleet_of(found)
+    trusted = [(kind, name) for kind, _, name, _ in SECTION.trusted(found, fleet)]
+    assert trusted == [("fleet hub", "https://home.example/hub.git")]
+    assert SECTION.without(fleet, {"fleet hub": {"https://home.example/hub.git"}}).machines is None
+    assert SECTION.private(fleet) == [tmp_path / "token"]
 
 
 FORGE = """

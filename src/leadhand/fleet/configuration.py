@@ -26,6 +26,7 @@ from leadhand.fleet.forge.rules import ForgeSetup
 from leadhand.fleet.forge.settings import listen_for_webhooks, open_forge, rules_of
 from leadhand.fleet.gate.ci_gate import CiRules
 from leadhand.fleet.gate.gate import GateRules
+from leadhand.fleet.machines.settings import MachinesSetup
 from leadhand.fleet.merge.resolution import ResolutionRules
 from leadhand.fleet.merge.train import Rules
 from leadhand.fleet.planning.choice import plan_rules, planner_of
@@ -161,7 +162,7 @@ def repositories_of(settings: Settings, main: Path) -> dict[str, RepositoryConfi
         host = f"{place} forge:"
         found[name] = RepositoryConfig(
             repo=repo,
-            gate=_gate_of(settings, table),
+            gate=gate_rules_of(settings, table),
             branch=table.branch,
             publish=table.publish,
             forge=_forge_of(fleet, forge, host) if forge is not None else None,
@@ -173,7 +174,7 @@ def repositories_of(settings: Settings, main: Path) -> dict[str, RepositoryConfi
     return found
 
 
-def _gate_of(settings: Settings, table: RepositoryTable | None = None) -> GateRules:
+def gate_rules_of(settings: Settings, table: RepositoryTable | None = None) -> GateRules:
     """Return the gate of the main repository, or of another one: what differs stands in `table`."""
     fleet = fleet_of(settings)
 
@@ -282,7 +283,7 @@ def config_of(
         repo=place.resolve(),
         folder=fleet_folder(settings),
         checkouts=checkouts_folder(settings),
-        gate=_gate_of(settings),
+        gate=gate_rules_of(settings),
         branch=fleet.branch,
         publish=fleet.publish,
         pull_request=fleet.pull_request,
@@ -304,7 +305,8 @@ def config_of(
         take_over=fleet.on_limit == "next_coder",
         load=fleet.load,
         epics=epics_folder(settings),
-        readable=(*fleet.readable, *filter(None, (fleet.cache, fleet.certificates))),
+        readable=readable_of(settings),
+        machines=machines_of(settings),
         keep=fleet.keep,
         doors=doors_of(settings, env),
         daily=fleet.daily_spend,
@@ -314,6 +316,33 @@ def config_of(
         models=settings.book,
         repositories=repositories_of(settings, place.resolve()),
     )
+
+
+def readable_of(settings: Settings) -> tuple[Path, ...]:
+    """Return what agents and gates may read besides the system and their slots."""
+    fleet = fleet_of(settings)
+    return (*fleet.readable, *filter(None, (fleet.cache, fleet.certificates)))
+
+
+def machines_of(settings: Settings) -> MachinesSetup | None:
+    """Return how the fleet gives work to other machines; None if it does not."""
+    fleet = fleet_of(settings)
+    table = fleet.machines
+    if table is None:
+        if not fleet.agents:
+            raise UsageError(
+                f"{settings.origin('fleet.agents')}: [fleet] agents is 0, and there are no other "
+                "machines. Fix: write a number above 0, or [fleet.machines]"
+            )
+        return None
+    from leadhand.temporal.settings import cluster_of
+
+    if (cluster := cluster_of(settings)) is None:
+        raise UsageError(
+            "[fleet.machines] needs a Temporal server, which brings work to machines. "
+            "Fix: write [temporal] address"
+        )
+    return MachinesSetup(cluster, table.fleet, table.agents)
 
 
 def env_of(settings: Settings) -> dict[str, str]:

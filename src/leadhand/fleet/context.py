@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from leadhand.fleet.forge.rules import ForgeSetup
     from leadhand.fleet.gate.gate import Gate, GateRules
     from leadhand.fleet.governor import Governor
+    from leadhand.fleet.machines.dispatch import Machines
     from leadhand.fleet.merge.conductor import Conductor
     from leadhand.fleet.overlap_price import OverlapPrice
     from leadhand.fleet.repository.hub import Hub
@@ -107,6 +108,10 @@ class FleetContext:
     """The reviewers of protected changes; none: a person is asked."""
     forge: ForgeFlow | None = None
     """The code host that changes reach main by; none: the merge queue alone."""
+    machines: Machines | None = None
+    """Other machines that agents work on; none: all work here."""
+    local: int = 1
+    """The number of agents at once on this machine."""
     note: Callable[..., None] = lambda _what, **_more: None
     transcripts: Path | None = None
     taken: TakenTasks = field(default_factory=TakenTasks)

@@ -82,6 +82,7 @@ if TYPE_CHECKING:
     from leadhand.fleet.forge.flow import HostConnection
     from leadhand.fleet.forge.rules import ForgeSetup
     from leadhand.fleet.gate.ci_gate import CiRules
+    from leadhand.fleet.machines.settings import MachinesSetup
     from leadhand.fleet.planning.record import PlannedEpic
     from leadhand.ports import Host, RunHandle
     from leadhand.workers.sandbox.proxy import Proxy
@@ -133,6 +134,8 @@ class FleetConfig:
     """Whether agents are told what AGENTS.md and CLAUDE.md of the repository say."""
     limit_wait_s: float = 8 * 86_400.0
     """The longest usage limit that is waited out; 0: none is."""
+    machines: MachinesSetup | None = None
+    """Other machines that agents work on, besides `agents` here."""
     take_over: bool = False
     """Whether coders of other logins do the tasks of one whose usage limit is reached."""
     load: float = 8.0
@@ -191,6 +194,7 @@ class Site:
             **self.shop.slots.told,
             **(forge.told if forge is not None else {}),
             **({"the train": train} if train else {}),
+            **(self.shop.machines.told if self.shop.machines is not None else {}),
         }
         name = self.shop.name
         return {f"{name}: {what}": why for what, why in found.items()} if name else found
@@ -272,6 +276,8 @@ class Fleet:
             )
             self.sites[name] = site
         await self._connect(journal)
+        if config.machines is not None:
+            await self._open_machines(config.machines)
         for site in self.sites.values():
             await site.shop.slots.rescue()
         await asyncio.to_thread(prune, config.folder / "transcripts")
@@ -285,7 +291,7 @@ class Fleet:
             [*workers, Examiner(self.shop.hub, self.shop.gate, gates)],
             epic_planner(config, self.shop, processes, self.purse, self._tiers, self._past, others),
             config.folder / FLEET_DATABASE,
-            policy=epic_policy(config.policy, config.agents),
+            policy=epic_policy(config.policy, self.agents_most),
             models=config.models,
         )
         # What landed while the fleet was ending is given too; pull requests wait for the next.
@@ -338,13 +344,14 @@ class Fleet:
         def spent() -> str:
             return noting.spending.over(config.daily, self.running_cost())
 
+        most = self.agents_most
         governor = Governor(
-            config.agents,
+            most,
             stagger_s=config.stagger_s,
             needs=Needs(load=config.load),
             folder=config.folder,
             behind=lambda: sum(site.shop.conductor.waiting for site in self.sites.values()),
-            behind_max=max(config.agents, BEHIND_MIN),
+            behind_max=max(most, BEHIND_MIN),
             against=spent,
         )
         governor.limits = UsageLimits(config.folder, wait_max_s=config.limit_wait_s)
@@ -382,8 +389,9 @@ class Fleet:
             Conductor(hub, with_ci or of_train, config.rules, **told)
         )
         sound = Soundness(hub, gate, folder, note, with_ci)
-        # A reviewer reads in a slot while its author still holds one.
-        size = config.agents * (2 if config.reviewer else 1)
+        # A reviewer reads in a slot while its author still holds one. Finished changes take a slot
+        # here too, wherever their agents worked.
+        size = max(1, config.agents) + (self.agents_most if config.reviewer else 0)
         setup = run_set_up(gate, checkouts) if own.gate.setup else None
         price = None
         if own.sharing.price:
@@ -406,6 +414,7 @@ class Fleet:
             name=name,
             hubs=hubs,
             against=lambda: sound.against,
+            local=config.agents,
         )
         if name:  # agents, and tasks in people's hands, are the fleet's: there is one list of each
             for shared in ("at_work", "taken", "admitting", "in_flight"):
@@ -457,6 +466,19 @@ class Fleet:
                 listener = await forge.listen(self._nudge)
                 self._stack.push_async_callback(listener.stop)
 
+    async def _open_machines(self, setup: MachinesSetup) -> None:
+        """Let agents of the main repository work on other machines, too.
+
+        Raise `UsageError` without Temporal's library.
+        """
+        from leadhand.temporal.cluster import require
+
+        require()
+        from leadhand.fleet.machines.dispatch import Machines
+
+        machines = Machines(self.shop.hub, setup, self.shop.gate)
+        self.shop.machines = await self._stack.enter_async_context(machines)
+
     def _loops(self) -> list[Coroutine[Any, Any, None]]:
         """Return what is looked at again and again."""
         loops = [
@@ -483,6 +505,12 @@ class Fleet:
     def sound(self) -> Soundness:
         """Return whether the main repository passes its own gate."""
         return self.sites[""].sound
+
+    @property
+    def agents_most(self) -> int:
+        """Return the number of agents at once, here and on other machines."""
+        machines = self.config.machines
+        return self.config.agents + (machines.agents if machines is not None else 0)
 
     @property
     def states(self) -> list[State]:

@@ -63,6 +63,7 @@ from leadhand.core.wording import shown
 from leadhand.errors import UsageError
 from leadhand.fleet.boundaries import Sharing
 from leadhand.fleet.forge.settings import ForgeTable
+from leadhand.fleet.machines.settings import MachinesTable
 from leadhand.fleet.status.ladder import MAIN_REPOSITORY
 from leadhand.settings.notify import referenced_files, with_folder
 from leadhand.settings.sections import Section, Trusted, detail_text
@@ -416,8 +417,8 @@ class FleetTable(TableSchema):
     """The command that merges `{base}`, `{ours}` and `{theirs}` of the file `{path}` to `{output}`
     where git finds a conflict. It runs in the sandbox; the gate tests the result. Default: none,
     and conflicts go back to the agent."""
-    agents: Annotated[int, Meta(ge=1, le=2000)] = 4
-    """The number of agents at once."""
+    agents: Annotated[int, Meta(ge=0, le=2000)] = 4
+    """The number of agents at once on this machine; 0: all work on others (`[fleet.machines]`)."""
     gates: Annotated[int, Meta(ge=1, le=256)] = 2
     """The number of gate runs at once, those of the merge queue first."""
     screen: Literal["auto", "always"] = "auto"
@@ -481,6 +482,8 @@ class FleetTable(TableSchema):
     one that it belongs to."""
     ci: CiTable | None = None
     """The CI of the code host as the gate of the merge queue, a table `[fleet.ci]`."""
+    machines: MachinesTable | None = None
+    """Agents on other machines, a table `[fleet.machines]`."""
 
 
 class CoderTable(TableSchema, kw_only=True):
@@ -595,7 +598,7 @@ def fleet_settings(given: Mapping[str, Any], folders: Mapping[str, Path]) -> Fle
                 made[key] = folders[dotted] / value
             elif key == "readable":
                 made[key] = tuple(folders[dotted] / each for each in value)
-            elif key == "forge":
+            elif key in ("forge", "machines"):
                 made[key] = with_folder(value, folders[dotted])
             elif key == "repositories":
                 made[key] = {name: _placed(each, folders[dotted]) for name, each in value.items()}
@@ -623,6 +626,8 @@ def _plain(value: Any) -> Any:
         return str(value.path)
     if isinstance(value, CiTable):
         return f"{value.where}: {', '.join(value.checks)}"
+    if isinstance(value, MachinesTable):
+        return f"{value.fleet} {value.hub}".rstrip()
     if isinstance(value, tuple):
         return [_plain(each) for each in value]
     # Of variables only the names: a value may be a secret.
@@ -681,6 +686,9 @@ def _trusted(settings: Settings, fleet: FleetSettings) -> Trusted:
         if each.forge is not None:
             host = f"{name}: {each.forge.kind} {each.forge.repository or each.forge.remote}"
             yield "code host", place, host, detail_text(msgspec.to_builtins(each.forge))
+    if fleet.machines is not None and fleet.machines.hub:
+        told = detail_text({"token": fleet.machines.token})
+        yield "fleet hub", "fleet.machines", fleet.machines.hub, told
     for name, coder in fleet.coders.items():
         detail = {
             "command": list(coder.command),
@@ -703,12 +711,15 @@ def _without(fleet: FleetSettings, kinds: Mapping[str, set[str]]) -> FleetSettin
         repositories = {
             name: msgspec.structs.replace(each, forge=None) for name, each in repositories.items()
         }
-    return msgspec.structs.replace(fleet, coders=kept, forge=forge, repositories=repositories)
+    machines = None if "fleet hub" in kinds else fleet.machines
+    found = {"forge": forge, "repositories": repositories, "machines": machines}
+    return msgspec.structs.replace(fleet, coders=kept, **found)
 
 
 def _private(fleet: FleetSettings) -> list[Path]:
-    """Return the files with the token and the keys of the code host."""
-    tables = [fleet.forge, *(each.forge for each in fleet.repositories.values())]
+    """Return the files with tokens and keys: of the code hosts, of the hub elsewhere."""
+    forges = [fleet.forge, *(each.forge for each in fleet.repositories.values())]
+    tables = [*forges, fleet.machines]
     return [path for table in tables if table is not None for path in referenced_files(table)]
 
 

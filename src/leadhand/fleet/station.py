@@ -136,6 +136,7 @@ class Station:
             "follows": shop.hub.user.ref.removeprefix("refs/heads/") if config.follow else "",
             "aside": shop.hub.user.aside,
             "agents": [self._agent(each) for each in list(shop.at_work.values())],
+            "machines": shop.machines.status() if shop.machines is not None else [],
             "places": {"most": shop.governor.most, "now": int(shop.governor.limit)},
             "waiting": shop.governor.waiting,
             "held_back": self.fleet.held_back,
@@ -398,6 +399,7 @@ def _agent(at_work: AtWork) -> Doc:
         "heard": iso(round((at_work.heard or at_work.since) * 1e6)),
         "silence_s": given.silence_s,
         "cost": at_work.cost,
+        "machine": str(getattr(at_work.coder, "machine", "")),
     }
 
 

@@ -43,6 +43,8 @@ from leadhand.fleet.forge.delivery import PullRecord, Rejected, rework_of
 from leadhand.fleet.gate.gate import GateTrouble
 from leadhand.fleet.gate.guard import findings, protected_parts
 from leadhand.fleet.governor import Overtaken
+from leadhand.fleet.machines.messages import session_of
+from leadhand.fleet.machines.remote_slot import MachineLost, RemoteSlot
 from leadhand.fleet.merge.conductor import Ejected, Landed, QueuedChange
 from leadhand.fleet.merge.early import base_taken_in
 from leadhand.fleet.planning.survey import appeared_or_gone, changes_since
@@ -69,7 +71,7 @@ from leadhand.fleet.tasks import (
     wrong_with,
 )
 from leadhand.fleet.usage_limits import LimitReached, UsageLimit, login_of
-from leadhand.fleet.workspace.slots import SetupFailed, SlotGone
+from leadhand.fleet.workspace.slots import SetupFailed, Slot, SlotGone
 from leadhand.models.secret_patterns import scrub
 
 if TYPE_CHECKING:
@@ -89,7 +91,6 @@ if TYPE_CHECKING:
     from leadhand.fleet.gate.gate import GateVerdict
     from leadhand.fleet.governor import Governor
     from leadhand.fleet.repository.hub import Hub
-    from leadhand.fleet.workspace.slots import Slot
     from leadhand.ports import Context
     from leadhand.ports import Task as Attempt
 
@@ -267,12 +268,18 @@ class Interrupted(NamedTuple):
             return known._replace(conflict=reached.conflict, conflicts=self.conflicts + 1)
         return known
 
+    def paid(self, cost: float) -> Interrupted:
+        """Return it with the cost of an agent that was lost."""
+        return self._replace(cost=self.cost + cost)
+
     def session_of(self, worker: str) -> str:
         """Return the conversation that a worker can go on with; empty if it was another's."""
         return self.session if worker == self.worker else ""
 
 
 LIMIT_LOOK_S = 2.0
+LOSSES_MAX = 5
+"""Machines that an attempt may lose one after the other before it counts as failed."""
 SAID_CHARS = 1200
 FINDINGS_TOLD = 20
 LOG_CHARS = 3500
@@ -304,6 +311,8 @@ class CoderWorker:
         self.shop, self.coder, self.model = shop, coder, model
         self.login = login_of(coder)
         self.limits = limits or AttemptLimits()
+        self._verdicts: dict[str, dict[str, GateVerdict]] = {}
+        """Verdicts of other machines on changes that are about to land, by task and tree."""
         self.stand_ins: tuple[CoderWorker, ...] = ()
         """Workers with other logins that take over while a usage limit of this one holds."""
         self.elsewhere: Mapping[str, CoderWorker] = {}
@@ -356,7 +365,7 @@ class CoderWorker:
             return await self.deliver(handed, context)
         patience = TroublePatience(shop.governor, context.progress)
         finished = review.approved_change(context) or await deferred_change(shop.hub, context)
-        interrupted, worker = Interrupted(finished=bool(finished)), self
+        interrupted, worker, losses = Interrupted(finished=bool(finished)), self, 0
         while True:
             if not finished and shop.taken.of(task.run, task.step) is not None:
                 told = await self._with_person(task, given, context, interrupted)
@@ -379,6 +388,15 @@ class CoderWorker:
             except LimitReached as reached:  # no try is used up: queue again until it has ended
                 interrupted = interrupted.by(worker.spec.name, reached)
                 context.progress(f"waits: {reached}")
+            except MachineLost as lost:  # no try is used up: the task goes elsewhere
+                interrupted = interrupted.paid(lost.cost)
+                losses += bool(lost.machine)
+                context.progress(f"goes elsewhere: {lost}")
+                about = {"run": task.run, "task": task.step, "attempt": task.attempt}
+                shop.note("machine lost", **about, machine=lost.machine, why=str(lost)[:WORDS])
+                if losses >= LOSSES_MAX:
+                    words = f"{losses} machines did not carry it out; the last is {lost}"
+                    return _failed("unavailable", words, OUTAGE_S, interrupted.cost)
             except TROUBLE as trouble:  # no agent has begun: queue again after a pause
                 if not patience.another(trouble):
                     return _failed("unavailable", str(trouble), OUTAGE_S)
@@ -572,15 +590,33 @@ class CoderWorker:
                 return overtaken_report(others)
             interrupted = interrupted._replace(others=tuple(others))
             start = rework_of(context).tip or shop.hub.main()
-            async with shop.slots.lease(start, saved_as=ref_of("wip", *who)) as slot:
+            kept = ref_of("wip", *who)
+            if not interrupted.finished and await self._goes_elsewhere(context):
+                assert shop.machines is not None  # it goes to one of them
+                screen = self._screens(given, context)
+                async with shop.machines.lease(start, saved_as=kept, screen=screen) as remote:
+                    return await self._attempt(task, given, context, remote, interrupted)
+            async with shop.slots.lease(start, saved_as=kept) as slot:
                 return await self._attempt(task, given, context, slot, interrupted)
+
+    async def _goes_elsewhere(self, context: Context) -> bool:
+        """Return whether the agent works on another machine; wait for one if none works here."""
+        shop = self.shop
+        if shop.machines is None:
+            return False
+        while not shop.machines.has_room():
+            if shop.local:
+                return False
+            context.progress("waits for a machine: leadhand worker --kinds coder")
+            await asyncio.sleep(LIMIT_LOOK_S)
+        return True
 
     async def _attempt(
         self,
         task: Attempt,
         given: PlannedTask,
         context: Context,
-        slot: Slot,
+        slot: Slot | RemoteSlot,
         interrupted: Interrupted,
     ) -> Report | PullRecord:
         self.shop.admitting.discard(f"{task.run}/{task.step}")
@@ -632,16 +668,28 @@ class CoderWorker:
             return paid.failed("criteria_unmet", wrong, None, handoff)
         base = await self._endure(context, lambda: base_taken_in(self.shop.hub, slot, taken.head))
         left = Left(rework_of(context).base or base, taken.head)
-        report = await self._land(assignment, given, context, left, paid, handoff)
+        name = f"{task.run}/{task.step}"
+        if isinstance(slot, RemoteSlot):
+            self._verdicts[name] = slot.verdicts
+        try:
+            report = await self._land(assignment, given, context, left, paid, handoff)
+        finally:
+            self._verdicts.pop(name, None)
         conflict = handoff.get("conflict")
         if conflict and isinstance(report, Report) and interrupted.conflicts < CONFLICTS_MAX:
             raise Conflicted(conflict, result.session, paid.cost - interrupted.cost)
         return _counting(report, interrupted.conflicts)
 
-    async def _hand_over(self, assignment: Assignment, slot: Slot, result: CoderResult) -> None:
-        """Record where the agent's work and its conversation are, for the person who took both."""
+    async def _hand_over(
+        self, assignment: Assignment, slot: Slot | RemoteSlot, result: CoderResult
+    ) -> None:
+        """Record where the agent's work and its conversation are, for the person who took both.
+
+        A conversation on another machine stays there.
+        """
         found = await self.shop.hub.kept(_wip(assignment))
-        home = getattr(self.coder, "home", None)
+        here = isinstance(slot, Slot)
+        home = getattr(self.coder, "home", None) if here else None
         self.shop.taken.change(
             assignment.run,
             assignment.task,
@@ -649,7 +697,7 @@ class CoderWorker:
             base=slot.base,
             work=found.get(_wip(assignment), ""),
             coder=self.coder.name,
-            session=result.session,
+            session=result.session if here else "",
             home=str(home(assignment)) if home is not None else "",
         )
 
@@ -766,7 +814,12 @@ class CoderWorker:
         context.progress("gate")
         shop, acceptance = self.shop, tuple(map(tuple, given.acceptance))
         check = (left.head, acceptance, waived) if waived else (left.head, acceptance)
-        verdict = await self._endure(context, lambda: shop.gate.check(*check))
+        known = self._verdicts.get(f"{assignment.run}/{assignment.task}", {})
+        found = known.get(await shop.hub.tree(left.head))
+        if found is not None and not waived:  # the machine of its agent ran the gate
+            verdict = found
+        else:
+            verdict = await self._endure(context, lambda: shop.gate.check(*check))
         took = {"ok": verdict.ok, "seconds": round(verdict.seconds, 3)}
         shop.note("checked", **assignment.about, **took)
         return verdict
@@ -950,12 +1003,17 @@ class CoderWorker:
         )
 
     async def _work(
-        self, assignment: Assignment, slot: Slot, context: Context
+        self, assignment: Assignment, slot: Slot | RemoteSlot, context: Context
     ) -> tuple[CoderResult, UsageLimit | None]:
         """Return how the agent ended, and the usage limit that ended it."""
         shop, name = self.shop, f"{assignment.run}/{assignment.task}"
         transcript = self._transcript(assignment)
-        at_work = AtWork(self.coder, assignment, time.time(), transcript=transcript, slot=slot)
+        here = slot if isinstance(slot, Slot) else None
+        coder = self.coder if isinstance(slot, Slot) else slot.agent(self.coder)
+        if here is not None:
+            session = session_of("", assignment.session)
+            assignment = replace(assignment, session=session)
+        at_work = AtWork(coder, assignment, time.time(), transcript=transcript, slot=here)
         shop.at_work[name] = at_work
         shop.note("agent", **assignment.about, coder=self.coder.name, model=self.model)
 
@@ -975,8 +1033,7 @@ class CoderWorker:
         try:
             async with asyncio.timeout(2 * assignment.time_s + NET_S) as net:
                 if not shop.governor.stopped:  # it may have been, while the slot was prepared
-                    given = assignment, slot, shop.sandbox, heard
-                    result = await self.coder.work(*given, ending=ending)
+                    result = await coder.work(assignment, slot, shop.sandbox, heard, ending=ending)
         except TimeoutError:
             if not net.expired():
                 raise
@@ -1007,7 +1064,7 @@ class CoderWorker:
             return None
         return Transcript(place(folder, assignment.run, assignment.task, assignment.attempt))
 
-    async def _saved(self, slot: Slot, assignment: Assignment) -> str:
+    async def _saved(self, slot: Slot | RemoteSlot, assignment: Assignment) -> str:
         """Return where the work in progress lies; empty if there is none."""
         ref = _wip(assignment)
         try:
@@ -1116,8 +1173,8 @@ def _person_in(context: Context) -> str:
     return str(last.get("person", "")) if isinstance(last, dict) else ""
 
 
-def _failed(kind: str, words: str, retry_after_s: float) -> Report:
-    return Report("failed", error=Failure(kind, words, "none", retry_after_s))
+def _failed(kind: str, words: str, retry_after_s: float, cost: float = 0.0) -> Report:
+    return Report("failed", error=Failure(kind, words, "none", retry_after_s), cost=cost)
 
 
 def _wip(assignment: Assignment) -> str:

@@ -18,17 +18,20 @@ from leadhand.cli.options import (
 )
 from leadhand.cli.signals import Signals, first_of
 from leadhand.errors import UsageError
+from leadhand.plugins import parts
 from leadhand.settings.folders import make_store_folder
 from leadhand.temporal.settings import cluster_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
 
     from leadhand.temporal.service import RunningService, ServiceOptions
 
 
 EXAMPLE = """leadhand worker --temporal temporal.example:7233 --workers workers.py
 leadhand worker --kinds research,http --concurrency 20 --health 8080
+leadhand worker --kinds coder
 leadhand worker --engine --store postgres://leadhand@db/leadhand"""
 
 
@@ -68,7 +71,8 @@ def worker(console: Console, **options: Any) -> int:
     The process takes steps from the task queues of its workers, runs them and reports the
     results. Any number of machines may serve the same workers. Ctrl-C takes no new steps and
     lets running steps finish; a second Ctrl-C ends the process at once, and the runs then
-    recover the steps that were lost. With --engine the process also hosts the runs; one such
+    recover the steps that were lost. --kinds coder runs coding agents for the fleet whose
+    address [fleet.machines] names. With --engine the process also hosts the runs; one such
     process, or `leadhand serve --temporal`, must be running.
     """
     from leadhand.temporal.service import ServiceOptions
@@ -99,7 +103,8 @@ def worker(console: Console, **options: Any) -> int:
 
 async def _serve(console: Console, wanted: ServiceOptions, health: int | None, bind: str) -> int:
     from leadhand.temporal.health import answering_health
-    from leadhand.temporal.service import running_service
+
+    serve = _service_of(wanted)
 
     with Signals(lambda number: _draining(console, number), lambda: None) as signals:
         up: RunningService | None = None
@@ -108,7 +113,7 @@ async def _serve(console: Console, wanted: ServiceOptions, health: int | None, b
             if health is not None:
                 is_ready = _ready(lambda: up, signals)
                 port = await stack.enter_async_context(answering_health(bind, health, is_ready))
-            up = await stack.enter_async_context(running_service(wanted))
+            up = await stack.enter_async_context(serve(wanted))
             what = [*up.names, *(["engine"] if wanted.engine else [])]
             if console.json:
                 console.record({"serving": what, "health": port})
@@ -117,6 +122,29 @@ async def _serve(console: Console, wanted: ServiceOptions, health: int | None, b
             stack.callback(telling.cancel)
             await first_of(signals.came.wait(), up.failed())
     return 128 + signals.number if signals.number == 15 else 0
+
+
+def _service_of(
+    wanted: ServiceOptions,
+) -> Callable[[ServiceOptions], AbstractAsyncContextManager[RunningService]]:
+    """Return what serves these kinds: steps of runs, or a product's own kind by itself.
+
+    Raise `UsageError` if both are wanted of one process.
+    """
+    from leadhand.temporal.service import running_service
+
+    products = parts("machines")
+    own = [kind for kind in wanted.kinds if kind in products]
+    if not own:
+        return running_service
+    if len(wanted.kinds) > 1 or wanted.engine:
+        raise UsageError(
+            f"--kinds {own[0]} needs a process of its own. Fix: start another `leadhand worker` "
+            "for the rest"
+        )
+    found: Callable[[ServiceOptions], AbstractAsyncContextManager[RunningService]]
+    found = products[own[0]].load()
+    return found
 
 
 async def _tell_away(console: Console, up: RunningService) -> None:

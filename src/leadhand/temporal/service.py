@@ -59,13 +59,16 @@ class RunningService:
     def __init__(
         self,
         serving: RunningWorkers,
-        machine: StepActivities,
+        machine: StepActivities | None,
         names: list[str],
-        store: KeptStore,
+        store: KeptStore | None,
         *,
         writes: bool,
     ) -> None:
-        """Create it; `writes`: it is an engine, which writes the log."""
+        """Create it; `writes`: it is an engine, which writes the log.
+
+        A product's own kind of worker has neither `machine` nor `store`.
+        """
         self.serving, self.machine, self.names, self.store = serving, machine, names, store
         self._writes = writes
         self.began = 0
@@ -83,7 +86,7 @@ class RunningService:
         raise refusal
 
     def _refusal(self) -> LeadhandError | None:
-        return self.store.refusal if self._writes else None
+        return self.store.refusal if self._writes and self.store is not None else None
 
 
 @asynccontextmanager

@@ -271,9 +271,8 @@ def _say_hello(console: Console, station: Station) -> None:
         console.out(station.url or str(station.folder))
     resumed = f"; {count(fleet.open_epics, 'open epic')} resumed" if fleet.open_epics else ""
     others = "".join(f", {name}" for name in fleet.config.repositories)
-    console.say(
-        f"at work on {doc['repo']}{others} with up to {fleet.config.agents} agents{resumed}"
-    )
+    most = fleet.agents_most
+    console.say(f"at work on {doc['repo']}{others} with up to {most} agents{resumed}")
     if (paused := fleet.shop.governor.paused) is not None:
         console.say(f"it is {clean(paused.why)}; `leadhand fleet resume` starts agents")
     if aside := fleet.shop.hub.user.aside:

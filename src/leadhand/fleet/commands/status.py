@@ -86,6 +86,10 @@ def lines(doc: Doc) -> Iterator[str]:
         why = f": {clean(each['against'])}" if each["against"] else ""
         yield f"repository {each['name']} at {each['main'][:12]}, {clean(each['repo'])}{why}"
     yield f"agents     {agents['now']} running (peak {agents['peak']}, {agents['runs']} started)"
+    for machine in (live or {}).get("machines", ()):
+        trouble = f"; {clean(machine['trouble'])}" if machine["trouble"] else ""
+        seen = f"{count(machine['agents'], 'agent')}, last seen {machine['seen'][:19]}"
+        yield f"machine    {clean(machine['name'])}: {seen}{trouble}"
     tasks = ", ".join(f"{number} {name}" for name, number in doc["tasks"].items())
     yield f"tasks      {tasks or 'none'}"
     landed, train, queue = doc["landed"], doc["train"], doc["queue"]

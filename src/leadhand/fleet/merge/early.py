@@ -22,6 +22,7 @@ from leadhand.fleet.boundaries import within
 
 if TYPE_CHECKING:
     from leadhand.fleet.context import AtWork, FleetContext
+    from leadhand.fleet.machines.remote_slot import RemoteSlot
     from leadhand.fleet.repository.hub import Hub
     from leadhand.fleet.workspace.slots import Slot
 
@@ -76,7 +77,7 @@ class EarlyMerges:
                 at_work.transcript.note("message from the fleet", text=words)
 
 
-async def base_taken_in(hub: Hub, slot: Slot, head: str) -> str:
+async def base_taken_in(hub: Hub, slot: Slot | RemoteSlot, head: str) -> str:
     """Return the commit that a change begins at: with main's version of the files it took in."""
     main, paths = slot.told
     if not main:

@@ -22,6 +22,10 @@ change touches are the paths it lands on.
     refs/leadhand/user, .../start            the user's branch now, and when the hub was made
     refs/leadhand/task/RUN/TASK/ATTEMPT      what was handed in
     refs/leadhand/wip/RUN/TASK/ATTEMPT       work in progress, saved before anything is ended
+    refs/leadhand/lease/TOKEN                the lease of another machine (``machines/lease.py``)
+
+A machine that works for a fleet elsewhere has a mirror: a hub without a user's repository, whose
+main follows the fleet's (``Hub.mirror``).
 """
 
 import asyncio
@@ -41,7 +45,7 @@ from pathlib import Path
 from typing import Self
 from urllib.parse import quote
 
-from leadhand.errors import Bug, Conflict, StoreCorrupt, UsageError
+from leadhand.errors import Bug, Conflict, StoreCorrupt, StoreError, UsageError
 from leadhand.fleet.merge.same_change import TreeEntry, same_lines, strangers
 from leadhand.fleet.repository.git import (
     Commit,
@@ -107,8 +111,12 @@ REPOSITORY = (
     ("receive.autogc", "false"),
     ("core.logAllRefUpdates", "true"),
     ("receive.denyNonFastForwards", "true"),
+    ("receive.denyDeletes", "true"),
     ("uploadpack.allowAnySHA1InWant", "true"),
 )
+LEASES = "refs/leadhand/lease"
+PUSHED_ONLY = ("refs", f"!{LEASES}")
+"""What `receive.hideRefs` of a hub says: machines push to refs of their leases, and to no other."""
 
 
 async def make(hub: Git, user: User, main: str, refs: Iterable[str]) -> None:
@@ -123,6 +131,8 @@ async def make(hub: Git, user: User, main: str, refs: Iterable[str]) -> None:
     await git("init", "--quiet", "--bare", "--template=", f"--object-format={form}", str(half))
     for name, value in REPOSITORY:
         await git("config", name, value)
+    for value in PUSHED_ONLY:
+        await git("config", "--add", "receive.hideRefs", value)
     await user.record(git)
     fetched = await user.fetch(git)
     for ref in refs:
@@ -238,6 +248,8 @@ class Hub:
         self._lock = lock
         self._main = ""
         self._moving, self._keeping = asyncio.Lock(), asyncio.Lock()
+        self.fetching = asyncio.Lock()
+        """Held while a mirror fetches."""
         self._trees: dict[str, str] = {}
         self._landed: dict[tuple[str, str], Commit] = {}
         self._key = b""
@@ -280,6 +292,56 @@ class Hub:
         return hub
 
     @classmethod
+    async def mirror(cls, path: Path) -> Self:
+        """Open the mirror of a hub elsewhere; it is empty at first (`follow`).
+
+        Unlike a hub it is collected: what earlier processes left is removed when it is opened.
+        """
+        await check_version()
+        path = Path.cwd() / path
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = await hold(path / "lock")
+        try:
+            configuration = path / "gitconfig"
+            configuration.write_text(CONFIGURATION)
+            git = Git(path / "hub.git", configuration, (lock,))
+            if not (git.folder / "HEAD").exists():
+                shutil.rmtree(git.folder, ignore_errors=True)
+                await git("init", "--quiet", "--bare", "--template=", str(git.folder))
+                for name, value in REPOSITORY:
+                    await git("config", name, value)
+            await asyncio.to_thread(tidy, path, git.folder)
+            hub = cls(path, git, None, lock)
+            if MAIN in await hub.kept(MAIN):
+                await hub._read()
+        except BaseException:
+            os.close(lock)
+            raise
+        return hub
+
+    async def follow(self, sha: str) -> None:
+        """Move main of a mirror to where it is at home: forward, or from nothing."""
+        if not self._main:
+            for ref in (START, MAIN):
+                await self.git("update-ref", ref, _sha(sha))
+            self._main = sha
+        elif sha != self._main:
+            await self.advance(sha, self._main)
+
+    async def collect(self, keep: Iterable[str]) -> None:
+        """Remove refs of a mirror but main, its start and `keep`, and all that they alone hold.
+
+        Call it while no slot is handed out: slots borrow objects.
+        """
+        wanted = {MAIN, START, *keep}
+        gone = [ref for ref in await self.kept("refs/") if ref not in wanted]
+        lines = "".join(f"delete {ref}\n" for ref in gone)
+        await self.git("update-ref", "--stdin", stdin=lines.encode())
+        if self._main:
+            await self.git("repack", "-a", "-d", "-q", "--no-write-bitmap-index", time_s=3600)
+        await self.git("prune", "--expire=now", time_s=3600)
+
+    @classmethod
     async def look(cls, path: Path) -> Self:
         """Open a hub that another process may own, for reading only."""
         path = Path.cwd() / path
@@ -307,9 +369,14 @@ class Hub:
         return self._own()
 
     def _own(self) -> User:
-        if self._lock < 0 or self._user is None:
-            raise Bug("this hub is closed, or was opened for reading only")
+        self._writes()
+        if self._user is None:
+            raise Bug("this hub is a mirror: it has no repository of a user")
         return self._user
+
+    def _writes(self) -> None:
+        if self._lock < 0:
+            raise Bug("this hub is closed, or was opened for reading only")
 
     async def _read(self) -> None:
         try:
@@ -333,7 +400,7 @@ class Hub:
         Once begun it is finished, also when the caller is cancelled, so that our knowledge of main
         is true.
         """
-        self._own()
+        self._writes()
         return await asyncio.shield(asyncio.ensure_future(self._advance(new, old)))
 
     async def _advance(self, new: str, old: str) -> bool:
@@ -524,7 +591,7 @@ class Hub:
 
     async def submit(self, ref: str, sha: str) -> None:
         """Keep a commit under a name of the fleet's."""
-        self._own()
+        self._writes()
         if not ref.startswith("refs/leadhand/"):
             raise Bug(f"{ref} is not a place of the fleet's")
         for left in reversed(range(TRIES)):
@@ -539,6 +606,21 @@ class Hub:
                 await asyncio.sleep(PAUSE_S)
             else:
                 return
+
+    async def drop(self, ref: str, sha: str = "") -> bool:
+        """Remove a ref of the fleet's; return False if it is not at `sha`, where that is given."""
+        self._writes()
+        for left in reversed(range(TRIES)):
+            now = (await self.kept(ref)).get(ref, "")
+            if not now or (sha and now != sha):
+                return not now and not sha
+            with contextlib.suppress(GitFailed):  # it moved, or another git has it at the moment
+                async with self._keeping:
+                    await self.git("update-ref", "-d", ref, _sha(now))
+                return True
+            if left:
+                await asyncio.sleep(PAUSE_S)
+        raise StoreError(f"{ref} cannot be removed: another git holds it")
 
     async def kept(self, prefix: str = "refs/leadhand/") -> dict[str, str]:
         """Return the refs below a prefix, with their commits."""

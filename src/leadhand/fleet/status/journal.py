@@ -12,6 +12,7 @@ a file, written at once and never changed, so that a process that is killed lose
     tested, moved                     a prefix that was gated; main that moved over some changes
     merged                            what of it others had changed too, and whether in conflict
     checked, looked                   a change that was gated before the train; main by itself
+    machine lost                      another machine that did not carry out its order
     given back                        commits of a person that could not land
     pull request                      one was opened
     pull merged, pull landed          the host was told to merge it; main holds it
