@@ -113,6 +113,22 @@ def test_data_from_outside_keeps_an_ended_envelope_closed():
     assert "untrusted data" in run.state.questions["review-2"].text
 
 
+@pytest.mark.parametrize("rules", [(), (Rule(untrusted=True, effects=("pay",)),)])
+def test_a_rule_for_untrusted_data_asks_inside_the_envelope(rules):
+    """An envelope does not know arguments: a rule asks again for what data may have ordered."""
+    web, pay = spec("web"), spec("pay", risk="high", effects=("pay",))
+    catalog = [type(web)(name="web", trusted=False, offers=web.offers), pay]
+    policy = Policy(jitter=0.0, rules=rules)
+    first = step("a", worker="pay"), step("b", "a", worker="web")
+    run = allowed(*first, catalog=catalog, policy=policy).done("a", "b")
+    run.answer(propose(step("c", worker="web"), final=False)).done("c")
+    run.answer(propose(step("d", worker="pay"), final=False))
+    assert (list(run.state.questions), run.running) == (
+        (["review-3"], []) if rules else ([], ["d"])
+    )
+    assert check(run.log) == []
+
+
 def test_a_worker_that_changed_is_outside_the_envelope():
     """Its name was allowed, and it is somebody else's now."""
     run = allowed(step("a", worker="risky")).done("a")

@@ -4,7 +4,8 @@ A pure function of the reach of the revision, the earlier permissions, and the p
 the run started. In this order:
 
 1. A rule that refuses, refuses.
-2. Inside the envelope set by a person, a revision is approved.
+2. Inside the envelope set by a person, a revision is approved, unless the first rule that matches
+   is about untrusted data and asks for people.
 3. Outside the envelope that a person set for a document, a revision by its planner needs one person
    at least.
 4. The first rule that matches decides.
@@ -215,7 +216,9 @@ def ruling(
     if refusing is not None:
         return Ruling(0, f"the policy refuses it ({_named(refusing)})", refused=True)
     beyond = outside_envelope(envelope, wanted, state.spent) if envelope is not None else None
-    if beyond == [] and not findings:
+    # An envelope knows workers and effects, not arguments: data can order a permitted thing.
+    steered = bool(fitting) and fitting[0].untrusted and PEOPLE.get(fitting[0].then, 1) > 0
+    if beyond == [] and not findings and not steered:
         return Ruling(0, f"within the approval by {permits.approved_by}", inside=True)
     found = _ruled(state, wanted, fitting, findings)
     if not found.people and beyond and planned and is_reviewed_document(state):
