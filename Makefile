@@ -19,7 +19,7 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fast check docs pictures image image-rootfs bench bench-temporal calibrate evals hostile sim audit mutants reference lock clean python run-env dev-env docs-env
+.PHONY: help demo test fast check docs pictures image image-rootfs bench bench-temporal calibrate evals proof hostile sim audit mutants reference lock clean python run-env dev-env docs-env
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -64,6 +64,9 @@ calibrate: dev-env ## how often each lint rule fires on good and on bad plans
 evals: dev-env ## plan and schedule what others have set: figures beside the wanted ones
 	@$(BIN)/python -m tests.external.evals --jobs $(JOBS) $(ARGS)
 
+proof: dev-env ## run the tests of others and the long campaigns; the table is written to docs/proof.md
+	@$(BIN)/python -m tests.proof $(ARGS)
+
 sim: dev-env ## simulate faults: SEEDS=10000, or SEED=42 to repeat one
 	@$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(ARGS)
 
@@ -105,6 +108,8 @@ lock: python ## resolve the requirements again, with hashes
 	@$(PYTHON) scripts/keep_named.py requirements/temporal.txt requirements/temporal.in
 	$(COMPILE) --output-file requirements/suite.txt requirements/suite.in
 	@$(PYTHON) scripts/keep_named.py requirements/suite.txt requirements/suite.in
+	$(COMPILE) --output-file requirements/agentdojo.txt requirements/agentdojo.in
+	@$(PYTHON) scripts/keep_named.py requirements/agentdojo.txt requirements/agentdojo.in
 	$(COMPILE) --output-file requirements/bench.txt requirements/bench.in
 	$(COMPILE) --output-file requirements/deploy.txt requirements/deploy.in
 	$(COMPILE) --output-file requirements/docs.txt requirements/docs.in
@@ -113,7 +118,7 @@ lock: python ## resolve the requirements again, with hashes
 
 clean: ## remove environments, caches and builds
 	@test ! -d build/image || $(PYTHON) scripts/image.py clean
-	@rm -rf .venv .venv-bench .venv-coders .venv-deploy .venv-docs .venv-lock .venv-model .venv-node .venv-postgres .venv-suite .venv-temporal .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
+	@rm -rf .venv .venv-agentdojo .venv-bench .venv-coders .venv-deploy .venv-docs .venv-lock .venv-model .venv-node .venv-postgres .venv-suite .venv-temporal .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Environments are built once, and again only when a lock file, the project or Python changes.

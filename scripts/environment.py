@@ -44,6 +44,7 @@ ENVIRONMENTS = {
     "postgres": Environment(".venv-postgres", ("postgres",), project=False, alone=True),
     "temporal": Environment(".venv-temporal", ("temporal",), project=False, alone=True),
     "suite": Environment(".venv-suite", ("suite",), project=False, sources=True),
+    "agentdojo": Environment(".venv-agentdojo", ("agentdojo",), project=False, alone=True),
     "bench": Environment(".venv-bench", ("bench",), project=False),
     "deploy": Environment(".venv-deploy", ("deploy",), project=False),
     "docs": Environment(".venv-docs", ("docs",), project=False),

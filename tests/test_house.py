@@ -48,6 +48,7 @@ TARGETS = [
     "lock",
     "mutants",
     "pictures",
+    "proof",
     "reference",
     "sim",
     "test",
