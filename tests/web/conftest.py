@@ -86,9 +86,15 @@ class Pages:
         page.on("pageerror", lambda error: self.problems.append(f"{error}\n{error.stack}"))
         page.on("console", self._said)
         page.on("request", lambda request: self.asked.append(request.url))
+        page.on("requestfailed", self._failed)
         if url:
             page.goto(url)
         return page
+
+    def _failed(self, request: Any) -> None:
+        # A page that is left ends its requests; a file that did not come is told.
+        if "/assets/" in request.url and "ERR_ABORTED" not in str(request.failure):
+            print(f"not loaded: {request.url}: {request.failure}")
 
     def _said(self, message: Any) -> None:
         # A refused request is part of some stories, and shown on the page.

@@ -10,6 +10,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import expect
 
 from leadhand.server import npm_assets
 from leadhand.server.routes.pages import served_bytes
@@ -249,3 +250,24 @@ def test_the_pure_modules():
     tests = sorted(map(str, (ROOT / "tests" / "web" / "pure").glob("*.test.mjs")))
     done = subprocess.run([node, "--test", *tests], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-4000:]
+
+
+# --- a page that arrives in part ------------------------------------------------------------
+
+
+def test_a_file_that_did_not_arrive_is_asked_for_again(pages, deploy):
+    """The first time a module is cut off, as while a server restarts; then the page is there."""
+    page = pages()
+    cut = []
+
+    def first(route):
+        if cut:
+            route.continue_()
+        else:
+            cut.append(route.request.url)
+            route.abort("connectionreset")
+
+    page.route("**/js/router.js", first)
+    page.goto(deploy.entry)
+    expect(page.get_by_role("heading", name="Overview", level=1)).to_be_visible()
+    assert cut

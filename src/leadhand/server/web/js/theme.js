@@ -7,3 +7,8 @@
     // Storage may be switched off: then the system's choice holds.
   }
 })();
+
+// A file of the page that does not arrive, as while the server restarts, is asked for again.
+const again = () => document.querySelector(".boot") && location.reload();
+addEventListener("error", () => setTimeout(again, 2000), true);
+setTimeout(again, 40000);
