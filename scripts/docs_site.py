@@ -347,7 +347,7 @@ def navigation(pages: dict[str, Page]) -> list[Any]:
             project.append({title: entries(pages, folder, title)})
             link = os.path.relpath(f"{folder}/index.md", "project")
             about.text = f"{about.text.rstrip()}\n\n- [{title}]({link})"
-    nav.append({"Project": project})
+    nav.append({"Project": [*project, *(name for name in ("proof.md",) if name in pages)]})
     return nav
 
 

@@ -254,6 +254,7 @@ SPOKEN = sorted(
 )
 """Everything that tells people what to type."""
 FOREIGN = {
+    "--bare": "Claude Code",
     "--build-arg": "docker build",
     "--config": "any program",
     "--oneline": "git",

@@ -212,10 +212,14 @@ def check_commands(text: str, at: str) -> None:
 
 
 ELSEWHERE = tuple(
-    f"docs/how-to/{name}.md" for name in ("code-hosts", "containers", "github-action", "mcp-tools")
+    f"docs/how-to/{name}.md"
+    for name in (
+        *("code-hosts", "containers", "github-action", "mcp-tools"),
+        *("several-machines", "several-repositories"),
+    )
 )
-"""Guides to services and machines of others: tests of `deploy`, `fleet/forge` and `workers/mcp` run
-what they show, against stand-ins."""
+"""Guides to services and machines of others, and to more repositories than one folder holds: tests
+of `deploy`, `fleet` and `workers/mcp` run what they show, against stand-ins."""
 
 
 @pytest.mark.slow

@@ -3,7 +3,7 @@
 import re
 import threading
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from html.parser import HTMLParser
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from markdown_it import MarkdownIt
+from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
 from scripts import docs_site
 from tests.support.need import need
@@ -119,9 +120,12 @@ def found_by_search(browser, address):
     reader = Reader(browser, "light")
     reader.open(f"{address}/index.html")
     reader.page.wait_for_function("!document.documentElement.classList.contains('no-js')")
-    reader.page.keyboard.press("Control+k")
     field = reader.page.get_by_placeholder("Search")
-    field.wait_for()
+    for _ in range(60):  # the script of the page may not listen yet
+        reader.page.keyboard.press("Control+k")
+        with suppress(PlaywrightTimeout):
+            field.wait_for(timeout=2000)
+            break
     field.press_sequentially("circuit breaker")
     offered = reader.page.get_by_role("option")
     offered.filter(has_text="Circuit breakers").first.wait_for()
