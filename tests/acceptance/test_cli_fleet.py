@@ -24,7 +24,7 @@ print("I work on", task, flush=True)
 print(json.dumps({"type": "usage", "cost": 0.25}), flush=True)
 told = pathlib.Path(brief).read_text()
 if task == "slow" and "hurry up" not in told:
-    time.sleep(60)
+    time.sleep(600)
 pathlib.Path(f"{task}.py").write_text(f"name = {task!r}\\n")
 print("password=abc123def456")
 """
@@ -197,7 +197,7 @@ def test_what_was_open_is_taken_up_after_a_kill(folder):
         child.wait()
     assert status(folder)["live"] is None
     script = folder.path / "agent.py"
-    script.write_text(AGENT.replace("time.sleep(60)", "pass"))
+    script.write_text(AGENT.replace("time.sleep(600)", "pass"))
     done = folder.run("fleet", "start", "--repo", "shop", "--no-serve", "--until-idle", "--json")
     assert done.code == 0, done
     assert json.loads(done.out)["open"] == 1
@@ -270,7 +270,7 @@ def test_an_agent_is_stopped_and_its_task_goes_on(folder):
         ready(child)
         folder.until(lambda: working(folder, "slow"), "the slow one to begin")
         script = folder.path / "agent.py"
-        script.write_text(AGENT.replace("time.sleep(60)", "pass"))
+        script.write_text(AGENT.replace("time.sleep(600)", "pass"))
         assert folder.run("fleet", "stop", "slow").code == 0
         folder.until(lambda: status(folder)["tasks"] == {"landed": 1}, "it to land")
         doc = status(folder)
