@@ -22,7 +22,6 @@ from leadhand.fleet.repository.toolchain import (
 )
 from leadhand.fleet.settings import SECTION
 from leadhand.settings import load_settings
-from leadhand.workers.sandbox.sandbox import PATH
 from tests.fleet.places import every_byte, make_repo, run_git
 from tests.support.cli import Folder
 
@@ -169,7 +168,7 @@ def test_settings_of_seven_kinds_of_repositories_are_accepted(tmp_path, kind):
     assert sorted(done.doc["protected"]) == PROTECTED[kind]
     looked = folder.run("doctor", "--json", ANTHROPIC_API_KEY="a-key", **env)
     names = {words[0] for words in (*done.doc["gate"], *done.doc["setup"]) if "/" not in words[0]}
-    lacking = {name for name in names if shutil.which(name, path=PATH) is None}
+    lacking = {name for name in names if shutil.which(name, path=env["PATH"]) is None}
     said = [each for each in problems(looked) if "sandbox" not in each or "gates" in each]
     assert {each.split()[0] for each in said} == lacking, looked
     assert every_byte(tmp_path / "shop") == before, "the repository is only read"
@@ -435,6 +434,25 @@ def test_a_toolchain_of_a_version_manager_is_shown_to_the_sandbox(tmp_path, monk
     for name in ("cargo", "npm", "mvn"):
         shutil.copy("/bin/true", tmp_path / "system" / name)
     assert tool_places(["cargo", "npm", "mvn"], environ) == ToolPlaces()
+
+
+def test_an_agent_that_is_not_on_the_path_of_the_settings_is_named_in_full(tmp_path, monkeypatch):
+    """The tools' `PATH` replaces that of the account, where the agent was found."""
+    monkeypatch.setattr("leadhand.fleet.commands.init.PATH", str(tmp_path / "system"))
+    for name in ("tools/cargo", "own/claude"):
+        (tmp_path / name).parent.mkdir()
+        shutil.copy("/bin/true", tmp_path / name)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'tools'}:{tmp_path / 'own'}")
+
+    def coders(programs):
+        places = tool_places(programs, {"PATH": str(tmp_path / "tools")})
+        found = SurveyedRepository("../a", "main", "so", detect(commit({})), False, places)
+        return tomllib.loads("\n".join(settings_lines(found)))["coders"]
+
+    assert coders(["cargo"])["claude"]["program"] == str(tmp_path / "own" / "claude")
+    assert "program" not in coders([])["claude"], "without a PATH of its own, that of the account"
+    shutil.copy("/bin/true", tmp_path / "tools" / "claude")
+    assert "program" not in coders(["cargo"])["claude"]
 
 
 @pytest.mark.parametrize("settings", ["", "default_toolchain = 3\n", "[[[", 'version = "12"\n'])

@@ -297,7 +297,7 @@ def settings_lines(found: SurveyedRepository) -> Iterator[str]:
     yield "# Epics that name no tasks are planned by a model: pip install 'leadhand[models]'"
     yield '# planner = "anthropic:claude-opus-4-5"'
     yield ""
-    yield from _coder_lines()
+    yield from _coder_lines(found.places)
 
 
 def _gate_lines(tools: Toolchain) -> Iterator[str]:
@@ -347,10 +347,15 @@ def _place_lines(places: ToolPlaces) -> Iterator[str]:
         yield _comment(f"TODO: {_missing_todo(program)}")
     if places.names:
         yield _comment(f"Programs outside of the system's folders: {', '.join(places.names)}.")
-        yield f"env = {{PATH = {_text(':'.join((*places.folders, PATH)))}}}"
+        yield f"env = {{PATH = {_text(_tool_path(places))}}}"
         yield f"readable = {_list(places.readable)}"
     if places != ToolPlaces():
         yield ""
+
+
+def _tool_path(places: ToolPlaces) -> str:
+    """Return the `PATH` of set-up, gates and agents."""
+    return ":".join((*places.folders, PATH))
 
 
 def _protected_lines(found: SurveyedRepository) -> Iterator[str]:
@@ -374,14 +379,17 @@ CODERS = {
 }
 
 
-def _coder_lines() -> Iterator[str]:
-    """Yield a block for each coding program; active for those that are installed."""
-    there = [kind for kind in CODERS if shutil.which(kind)]
+def _coder_lines(places: ToolPlaces) -> Iterator[str]:
+    """Yield a block for each coding program; active for those that are installed.
+
+    Where the settings have a `PATH` of their own, a program that is not on it is named in full.
+    """
+    there = {kind: path for kind in CODERS if (path := shutil.which(kind))}
     yield "# Agents: a task goes to the lowest tier first. `key` names the variable with the key."
     if not there:
         yield "# TODO: neither claude nor codex is installed here. Install one, or name a command:"
         yield '# kind = "command", command = ["my-agent", "{brief_file}"]'
-    active = there or ["claude"]
+    active = list(there) or ["claude"]
     for tier, kind in enumerate([*active, *(k for k in CODERS if k not in active)], 1):
         name, key, how = CODERS[kind]
         off = "" if kind in active else "# "
@@ -389,6 +397,8 @@ def _coder_lines() -> Iterator[str]:
         yield f"# {name}: {'installed' if kind in there else 'not installed: ' + how}"
         yield f"{off}[coders.{kind}]"
         yield f'{off}kind = "{kind}"'
+        if kind in there and places.folders and not shutil.which(kind, path=_tool_path(places)):
+            yield f"program = {_text(there[kind])}"
         yield f"{off}tier = {tier}"
         yield f'{off}key = "{key}"'
 
