@@ -5,6 +5,7 @@ import json
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -47,6 +48,33 @@ said = {"verb": "answer", "run": "RUN", "actor": "ann", "details": said}
 line.sendall(json.dumps(said).encode() + b"\\n")
 print(line.makefile().readline())
 """
+ENDED_PEER = """
+import json, os, socket
+ours, theirs = socket.socketpair()
+if os.fork() == 0:  # this one connects, hands its connection on, and ends
+    line = socket.socket(socket.AF_UNIX)
+    line.connect("runs.db.sock")
+    socket.send_fds(theirs, [b"x"], [line.fileno()])
+    os._exit(0)
+(file,) = socket.recv_fds(ours, 1, 1)[1]
+os.wait()
+line = socket.socket(fileno=file)
+said = {"id": "review-1", "choice": "approve", "text": "", "approval": {"shown": "HASH"}}
+said = {"verb": "answer", "run": "RUN", "actor": "ann", "details": said}
+line.sendall(json.dumps(said).encode() + b"\\n")
+print(line.makefile().readline())
+"""
+RAW = """
+import os, socket
+token = open("runs.db.token").read().strip()
+host, port = "URL".split("//")[1].split(":")
+body = b'{"digest": "HASH"}'
+lines = ["POST /api/v1/runs/RUN/review/approve HTTP/1.1", f"Host: {host}:{port}"]
+lines += [f"Authorization: Bearer {token}", "Content-Type: application/json"]
+lines += [f"Content-Length: {len(body)}", "Connection: close", "", ""]
+line = socket.create_connection((host, int(port)), source_address=("SOURCE", 0))
+line.sendall("\\r\\n".join(lines).encode() + body)
+"""
 BEARER = """
 import urllib.request
 token = open("runs.db.token").read().strip()
@@ -77,10 +105,16 @@ WAYS = {
     "command": "LEADHAND review RUN approve --digest HASH",
     "a person's name": "LEADHAND_ACTOR=ann LEADHAND review RUN approve --digest HASH",
     "answer": "LEADHAND answer RUN/review-1 approve",
+    "new settings": "cp leadhand.toml kept; printf '[review]\nagent_risk = \"critical\"\n[policy]"
+    "\nauto_risk = \"critical\"\n' >> leadhand.toml; LEADHAND review RUN approve --digest HASH; "
+    "mv kept leadhand.toml",
     "no variables": 'env -i PATH="$PATH" HOME="$HOME" PYTHONPATH="$PYTHONPATH" LEADHAND '
     "review RUN approve --digest HASH",
     "socket": f"PYTHON -c {shlex.quote(SOCKET)}",
+    "socket of a process that ended": f"PYTHON -c {shlex.quote(ENDED_PEER)}",
     "token": f"PYTHON -c {shlex.quote(BEARER)}",
+    "token, from another address": "PYTHON -c "
+    + shlex.quote(RAW.replace("SOURCE", "127.0.0.9") + "print(line.recv(65536).decode())"),
     "session": f"PYTHON -c {shlex.quote(COOKIE)}",
     "signed link": f"PYTHON -c {shlex.quote(LINK)}",
 }
@@ -88,6 +122,11 @@ OTHERS = {
     "approval file": "LEADHAND review plan.json approve -o approval.json",
     "trust": "LEADHAND trust .",
     "new approver": "LEADHAND serve token add eve --role approver",
+    "new key of links": "LEADHAND notify revoke",
+    "end of an emergency stop": "LEADHAND stop-all --lift",
+    "plan of the library": "LEADHAND library save deploy plan.json",
+    "no gate": "LEADHAND connect claude --no-require-plan --yes",
+    "no connection": "LEADHAND connect claude --remove --yes",
 }
 
 
@@ -108,11 +147,13 @@ def project(tmp_path_factory):
         while not lines.endswith("}\n"):
             lines += server.stdout.readline()
         url = json.loads(lines)["url"]
+        assert folder.run("connect", "claude", "--require-plan", "--yes").code == 0
         binding = folder.run("review", run, "--json").doc["binding"]
         agent = path / "claude"
         shutil.copy(os.path.realpath("/bin/sh"), agent)
         known = {"RUN": run, "HASH": binding, "URL": url, "TOKEN": link_of(path, run)}
-        yield SimpleNamespace(folder=folder, run=run, known=known, env=env, agent=agent)
+        more = {"agent": agent, "server": server}
+        yield SimpleNamespace(folder=folder, run=run, known=known, env=env, **more)
     finally:
         server.terminate()
         server.wait()
@@ -159,6 +200,20 @@ def test_an_agent_does_not_approve(project, way):
     """The run waits as before, and nothing of the attempt stands in the name of a person."""
     said = told(project, WAYS[way])
     assert "agent" in said or "403" in said, said
+    state = project.folder.run("show", project.run, "--json").doc
+    assert (state["status"], state.get("awaiting")) == ("waiting", "approval")
+
+
+def test_an_agent_that_sends_a_decision_and_ends_at_once_does_not_approve(project):
+    """When the server looks, nothing is at the other end any more."""
+    os.kill(project.server.pid, signal.SIGSTOP)
+    try:
+        code = RAW.replace("SOURCE", "127.0.0.1")
+        assert told(project, f"PYTHON -c {shlex.quote(code)}") == ""
+    finally:
+        os.kill(project.server.pid, signal.SIGCONT)
+    later = f"PYTHON -c {shlex.quote(BEARER)}"
+    assert "403" in told(project, later)  # by then the first one was answered
     state = project.folder.run("show", project.run, "--json").doc
     assert (state["status"], state.get("awaiting")) == ("waiting", "approval")
 

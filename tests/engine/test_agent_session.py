@@ -12,11 +12,13 @@ import pytest
 
 from leadhand.cli.console import Console
 from leadhand.engine.agent_session import (
+    actor_behind,
     agent_of_process,
     marked,
-    tcp_peer,
+    tcp_peers,
     unix_peer,
 )
+from leadhand.errors import NotAllowed
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 
@@ -97,17 +99,22 @@ async def test_the_process_at_the_other_end_is_known(tmp_path):
         if here.family == socket.AF_UNIX:
             seen.append(unix_peer(here))
         else:
-            seen.append(tcp_peer(peer[:2], writer.get_extra_info("sockname")[:2]))
+            seen.extend(tcp_peers(peer[:2], writer.get_extra_info("sockname")[:2]))
         writer.close()
 
     path = tmp_path / "s"
     unix = await asyncio.start_unix_server(attend, path)
     local = await asyncio.start_server(attend, "127.0.0.1", 0)
     port = local.sockets[0].getsockname()[1]
-    code = "import socket,sys; s=socket.socket({0}); s.connect({1}); s.recv(1)"
+    code = "import socket,sys; s=socket.socket({0}); {2}; s.connect({1}); s.recv(1)"
     wanted = []
-    for kind, address in (("socket.AF_UNIX", str(path)), ("socket.AF_INET", ("127.0.0.1", port))):
-        program = [sys.executable, "-S", "-c", code.format(kind, repr(address))]
+    for kind, address, first in (
+        ("socket.AF_UNIX", str(path), "0"),
+        ("socket.AF_INET", ("127.0.0.1", port), "0"),
+        ("socket.AF_INET", ("127.0.0.1", port), "s.bind(('127.0.0.9', 0))"),
+        ("socket.AF_INET6", ("::ffff:127.0.0.1", port), "0"),  # listed as a connection of IPv6
+    ):
+        program = [sys.executable, "-S", "-c", code.format(kind, repr(address), first)]
         child = await asyncio.create_subprocess_exec(*program)
         wanted.append(child.pid)
         assert await child.wait() == 0
@@ -126,7 +133,31 @@ def test_no_person_is_asked_at_a_terminal_of_an_agent(monkeypatch):
 
 
 def test_an_unknown_connection_has_no_process():
-    assert tcp_peer(("127.0.0.1", 1), ("127.0.0.1", 2)) == 0
+    assert tcp_peers(("127.0.0.1", 1), ("127.0.0.1", 2)) == []
     with socket.socket() as alone:
         assert unix_peer(alone) in (0, os.getpid())
     assert Path("/proc/net/tcp").exists()
+
+
+def test_a_connection_that_is_closed_already_is_told_from_one_of_another_machine():
+    with socket.create_server(("127.0.0.1", 0)) as listens:
+        server = listens.getsockname()
+        near = socket.create_connection(server)
+        here, client = listens.accept()
+        with here:
+            assert tcp_peers(client, server) == [os.getpid()]
+            near.close()
+            assert tcp_peers(client, server) is None
+            assert tcp_peers(("192.0.2.7", client[1]), server) == []
+
+
+def test_a_process_that_has_ended_speaks_for_nobody():
+    """Also while its parent has not taken its exit code."""
+    with subprocess.Popen([sys.executable, "-S", "-c", "0"]) as child:
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        for _ in range(2):
+            with pytest.raises(NotAllowed, match="has ended"):
+                actor_behind("ann", child.pid)
+            assert actor_behind("agent:x", child.pid) == "agent:x"
+            child.wait()
+    assert actor_behind("ann", os.getppid()) in ("ann", "agent:claude-code")

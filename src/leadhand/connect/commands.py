@@ -29,6 +29,7 @@ from leadhand.connect.targets import (
     home,
     parts_of,
 )
+from leadhand.engine.agent_session import refuse_agent_session
 from leadhand.errors import NotAllowed, UsageError
 from leadhand.settings import load_settings
 from leadhand.settings.trust import state_folder
@@ -94,6 +95,8 @@ def connect(
         raise UsageError("--remove takes everything back. Fix: leave out --require-plan")
     place = _place(agent, scope)
     kept = record_file(place)
+    if (remove or gate is False) and has_gate(place, Record.read(kept) or Record()):
+        refuse_agent_session("taking back the gate")
     if remove:
         return _remove(console, place, kept, show=show, yes=yes)
     record = Record.read(kept) or Record()

@@ -8,6 +8,7 @@ the rights of the account (see docs/explanation/security.md).
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import socket
 import struct
@@ -33,6 +34,8 @@ PROGRAMS = {"claude": "claude-code", "codex": "codex", "cursor-agent": "cursor"}
 """Programs that are agents, by the name of their file."""
 PACKAGES = {"@anthropic-ai/claude-code": "claude-code", "@openai/codex": "codex"}
 """Agents that another program runs, by a part of the path of their script."""
+ENDED = "the process that asked has ended, so nothing tells whether it was an agent's"
+"""Why a command or a decision of a process that is no longer there is refused."""
 DEPTH_MAX = 64
 PROC = Path("/proc")
 
@@ -59,8 +62,15 @@ def actor_here() -> str:
 
 
 def actor_behind(actor: str, pid: int) -> str:
-    """Return who speaks through a process: `actor`, or the agent whose session it belongs to."""
-    found = "" if is_agent(actor) else agent_of_process(pid)
+    """Return who speaks through a process: `actor`, or the agent whose session it belongs to.
+
+    Raise `NotAllowed` if the process has ended: what it was is not known any more.
+    """
+    if is_agent(actor):
+        return actor
+    found = agent_of_process(pid)
+    if not found and _has_ended(pid):
+        raise NotAllowed(f"{ENDED}. Fix: wait for the answer")
     return agent_name(found) if found else actor
 
 
@@ -113,6 +123,19 @@ def _words(pid: int, name: str) -> list[str]:
         return []
 
 
+def _has_ended(pid: int) -> bool:
+    """Return whether there is no such process any more, or only its exit code is left."""
+    if not sys.platform.startswith("linux"):
+        return False
+    try:
+        text = (PROC / str(pid) / "stat").read_text(errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+    except OSError:
+        return False
+    return text.rpartition(")")[2].split()[:1] in (["Z"], ["X"])
+
+
 # The other end of a connection.
 
 
@@ -126,29 +149,29 @@ def unix_peer(connection: socket.socket) -> int:
         found = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, kind, size))
     except OSError:
         return 0
-    return int(found[0])
+    pid, account = int(found[0]), int(found[1])
+    # Of another account, a process may be hidden and yet there.
+    return pid if account == os.geteuid() or (PROC / str(pid)).exists() else 0
 
 
-def tcp_peer(client: tuple[str, int], server: tuple[str, int]) -> int:
-    """Return the process of this account at the other end of a local connection; 0 if unknown."""
-    inode = _inode(client, server)
-    if not inode:
-        return 0
-    wanted, uid = f"socket:[{inode}]", os.geteuid()
-    for folder in PROC.iterdir():
-        try:
-            if not folder.name.isdecimal() or folder.stat().st_uid != uid:
-                continue
-            if any(os.readlink(each) == wanted for each in (folder / "fd").iterdir()):  # noqa: PTH115 - no path
-                return int(folder.name)
-        except OSError:
-            continue
-    return 0
+def tcp_peers(client: tuple[str, int], server: tuple[str, int]) -> list[int] | None:
+    """Return the processes of this account at the other end of a connection.
+
+    None: the other end was on this machine, and is closed already. Empty: it is on another machine,
+    of another account, or unknown; only Linux tells.
+    """
+    rows = _connections()
+    if _row(server, client) not in rows:  # our own end is not listed: the table tells nothing
+        return []
+    inode = rows.get(_row(client, server))
+    if inode is None:
+        return None if _is_here(client[0]) else []
+    return None if inode == "0" else list(_holders(f"socket:[{inode}]"))
 
 
-def _inode(client: tuple[str, int], server: tuple[str, int]) -> str:
-    """Return the number of the client's socket; "" if it is not on this machine."""
-    ends = (f":{client[1]:04X}", f":{server[1]:04X}")
+def _connections() -> dict[tuple[str, str], str]:
+    """Return the connections of this machine, by both ends, with the number of the socket."""
+    found: dict[tuple[str, str], str] = {}
     for name in ("tcp", "tcp6"):
         try:
             lines = (PROC / "net" / name).read_text().splitlines()[1:]
@@ -156,6 +179,52 @@ def _inode(client: tuple[str, int], server: tuple[str, int]) -> str:
             continue
         for line in lines:
             words = line.split()
-            if words[1].endswith(ends[0]) and words[2].endswith(ends[1]):
-                return words[9]
-    return ""
+            found[_short(words[1]), _short(words[2])] = words[9]
+    return found
+
+
+MAPPED = "0000000000000000FFFF0000" if sys.byteorder == "little" else "00000000000000000000FFFF"
+"""How an IPv4 address begins where the system lists it as one of IPv6."""
+
+
+def _short(end: str) -> str:
+    return end.removeprefix(MAPPED)
+
+
+def _row(here: tuple[str, int], there: tuple[str, int]) -> tuple[str, str]:
+    """Return a connection as the system lists it."""
+    return _end(*here), _end(*there)
+
+
+def _end(address: str, port: int) -> str:
+    try:
+        packed = ipaddress.ip_address(address.partition("%")[0]).packed
+    except ValueError:
+        return ""
+    words = (packed[at : at + 4] for at in range(0, len(packed), 4))
+    text = "".join(f"{int.from_bytes(word, sys.byteorder):08X}" for word in words)
+    return _short(f"{text}:{port:04X}")
+
+
+def _is_here(address: str) -> bool:
+    """Return whether an address is one of this machine: only such a one can be bound to."""
+    kind = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        with socket.socket(kind, socket.SOCK_DGRAM) as tried:
+            tried.bind((address, 0))
+    except OSError:
+        return False
+    return True
+
+
+def _holders(wanted: str) -> Iterator[int]:
+    """Yield the processes of this account that have a socket open."""
+    uid = os.geteuid()
+    for folder in PROC.iterdir():
+        try:
+            if not folder.name.isdecimal() or folder.stat().st_uid != uid:
+                continue
+            if any(os.readlink(each) == wanted for each in (folder / "fd").iterdir()):  # noqa: PTH115 - no path
+                yield int(folder.name)
+        except OSError:
+            continue

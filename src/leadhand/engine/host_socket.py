@@ -18,6 +18,7 @@ import msgspec
 
 from leadhand.core import host_events as hosting
 from leadhand.core.commands import command_result, move_of
+from leadhand.core.review.agents import refuse_agent_host_command
 from leadhand.core.rollback import rollback_id
 from leadhand.core.views.run import run_status
 from leadhand.core.wording import listed
@@ -64,6 +65,8 @@ async def perform_command(
     host: EmbeddedHost, run: Run | None, verb: str, actor: str, details: Doc
 ) -> Doc:
     """Carry out one command of a person; return its result once it is durable."""
+    if verb in ("stop_all", "lift", *library_store.VERBS):
+        refuse_agent_host_command(verb, actor)
     if verb == "stop_all":
         await host.tell_host(hosting.StopAllRequested(actor, str(details.get("reason", ""))))
         return {"stopped": True}

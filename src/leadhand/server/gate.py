@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
-from leadhand.engine.agent_session import agent_of_process, tcp_peer
+from leadhand.engine.agent_session import ENDED, agent_of_process, tcp_peers
 from leadhand.server.accounts import COOKIE, Person, Tries
 from leadhand.server.bodies import check_form, read_body, replayed
 from leadhand.server.problems import MEDIA, RequestRefused, refusal_of
@@ -170,10 +170,12 @@ class RequestGate:
         tells which process is at the other end.
         """
         client, server = scope.get("client"), scope.get("server")
-        if not rule.decides or not client or not server or client[0] not in LOOPBACK:
+        if not rule.decides or not client or not server:
             return
-        pid = tcp_peer(tuple(client), tuple(server))
-        if found := pid and agent_of_process(pid):
+        peers = tcp_peers(tuple(client), tuple(server))
+        if peers is None:
+            raise RequestRefused(403, ENDED, fix="wait for the answer")
+        if found := next(filter(None, map(agent_of_process, peers)), ""):
             raise RequestRefused(
                 403,
                 f"this decision is reserved for people, and comes from a session of {found}",

@@ -10,6 +10,7 @@ import click
 from leadhand.cli.console import Console
 from leadhand.cli.group import CommandGroup, command
 from leadhand.cli.options import settings_of, store_option
+from leadhand.engine.agent_session import refuse_agent_session
 from leadhand.errors import UsageError
 from leadhand.settings.folders import make_store_folder
 
@@ -148,6 +149,7 @@ def revoke(console: Console, store: str | None) -> int:
     """
     from leadhand.server.links import replace_key
 
+    refuse_agent_session("revoking signed links")
     settings = settings_of(store)
     make_store_folder(settings.store)
     file = replace_key(settings.store)

@@ -24,6 +24,7 @@ from leadhand.codec.events import decode, refuse_start
 from leadhand.core import host_events as hosting
 from leadhand.core.catalog import CALLER, able_workers
 from leadhand.core.commands import Command
+from leadhand.core.review.agents import refuse_agent_host_command
 from leadhand.core.rollback import rollback_id
 from leadhand.core.state.model import Now
 from leadhand.engine import library_store
@@ -251,6 +252,8 @@ class TemporalHost:
     ) -> Doc:
         """Send a command to a run, or to all of them; in the log on return."""
         word = Command(verb, actor, details)
+        if verb in library_store.VERBS or verb in SPOKEN:
+            refuse_agent_host_command(verb, actor)
         if verb in library_store.VERBS:
             return await library_store.perform_library_command(self, verb, actor, details)
         if verb in SPOKEN:

@@ -11,6 +11,9 @@ may say only this, and everything else is reserved for people:
    untrusted data.
 3. It may approve a plan that needs one person, up to the risk that the policy allows agents
    (`agent_risk`); by default none. Rules of the policy that ask for people ask for people.
+
+To the host it may say nothing: stopping all runs, lifting such a stop, and the library are for
+people.
 """
 
 from __future__ import annotations
@@ -74,6 +77,13 @@ def refuse_agent_command(state: State, verb: str, actor: str) -> None:
         raise NotAllowed(f"{verb} is reserved for people, and {visible_name(actor)} is an agent")
     if verb == "cancel" and not _own(state, actor):
         raise _not_its_own(state, actor, "cancel")
+
+
+def refuse_agent_host_command(verb: str, actor: str) -> None:
+    """Raise `NotAllowed` if a command to the host or to the library comes from an agent."""
+    if is_agent(actor):
+        what = verb.replace("_", " ")
+        raise NotAllowed(f"{what} is reserved for people, and {visible_name(actor)} is an agent")
 
 
 def refuse_agent_answer(state: State, question: Question, choice: str, actor: str) -> None:
