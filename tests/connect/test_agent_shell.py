@@ -105,8 +105,8 @@ WAYS = {
     "command": "LEADHAND review RUN approve --digest HASH",
     "a person's name": "LEADHAND_ACTOR=ann LEADHAND review RUN approve --digest HASH",
     "answer": "LEADHAND answer RUN/review-1 approve",
-    "new settings": "cp leadhand.toml kept; printf '[review]\nagent_risk = \"critical\"\n[policy]"
-    "\nauto_risk = \"critical\"\n' >> leadhand.toml; LEADHAND review RUN approve --digest HASH; "
+    "new settings": 'cp leadhand.toml kept; printf \'[review]\nagent_risk = "critical"\n[policy]'
+    '\nauto_risk = "critical"\n\' >> leadhand.toml; LEADHAND review RUN approve --digest HASH; '
     "mv kept leadhand.toml",
     "no variables": 'env -i PATH="$PATH" HOME="$HOME" PYTHONPATH="$PYTHONPATH" LEADHAND '
     "review RUN approve --digest HASH",

@@ -6,7 +6,9 @@ import json
 import pytest
 
 from leadhand import Lead, worker
-from leadhand.connect.plan_gate import OURS, refusal
+from leadhand.connect.plan_gate import CURSORS, OUR_TOOLS, OURS, TOWARDS_APPROVAL, refusal
+from leadhand.mcp.runs import Workplace
+from leadhand.mcp.service import parts_of
 from tests.support.cli import Folder
 
 
@@ -54,11 +56,12 @@ async def begun(lead, worker):
 
 async def test_a_tool_passes_from_the_approval_of_a_person_to_the_end_of_the_run(project):
     assert "no run yet" in refusal(call(project))
-    lead = Lead([wait], store=project / "runs.db")
+    lead = Lead([wait], store=project / "runs.db", actor="agent:claude-code")
     async with lead.hosting():
         run, task = await begun(lead, "wait")
         await until(lambda: f"run {run} waits for approval" in refusal(call(project)))
-        await lead.answer(run, "review-1", "approve")
+        said = ("answer", f"{run}/review-1", "approve")
+        assert (await asyncio.to_thread(Folder(project).run, *said)).code == 0
         await until(lambda: passes(project))
         await lead.cancel(run)
         await until(lambda: not passes(project))
@@ -82,8 +85,21 @@ async def test_a_tool_passes_while_an_approved_plan_waits_for_its_caller(project
         await task
 
 
+async def test_a_run_of_other_people_opens_no_gate(project):
+    """A release that goes on for hours beside the agent was not approved for it."""
+    lead = Lead([wait], store=project / "runs.db", actor="ann")
+    async with lead.hosting():
+        run, task = await begun(lead, "wait")
+        await until(lambda: lead.list()[0].status == "waiting")
+        await lead.answer(run, "review-1", "approve")
+        await until(lambda: lead.list()[0].status == "running")
+        assert "no plan is approved" in refusal(call(project))
+        await lead.cancel(run)
+        await task
+
+
 async def test_a_plan_that_only_the_policy_let_through_is_no_approval(project):
-    lead = Lead([harmless], store=project / "runs.db")
+    lead = Lead([harmless], store=project / "runs.db", actor="agent:claude-code")
     async with lead.hosting():
         run, task = await begun(lead, "harmless")
         await until(lambda: lead.list()[0].status == "running")
@@ -92,16 +108,52 @@ async def test_a_plan_that_only_the_policy_let_through_is_no_approval(project):
         await task
 
 
-@pytest.mark.parametrize("tool", ["Read", "Grep", "view_image", *(f"{own}x" for own in OURS)])
+@pytest.mark.parametrize(
+    "tool",
+    [
+        *("Read", "Grep", "view_image"),
+        *(f"{own}propose_plan" for own in OURS),
+        *(f"{CURSORS}{each}" for each in TOWARDS_APPROVAL),
+    ],
+)
 def test_tools_that_only_read_and_our_own_pass(project, tool):
     assert refusal(call(project, tool)) == ""
 
 
 @pytest.mark.parametrize(
-    "tool", ["Bash", "Write", "Edit", "apply_patch", "Shell", "mcp__other__x", "WebFetch", "New"]
+    "tool",
+    [
+        *("Bash", "Write", "Edit", "apply_patch", "Shell", "mcp__other__x", "WebFetch", "New"),
+        # Servers and tools that are called nearly as ours.
+        *("mcp__leadhand__x__propose_plan", "mcp__leadhand__evil", "mcp__leadhand__", "leadhand"),
+        *("mcp__other__propose_plan", "MCP:start_run", "MCP:evil", "MCP:leadhand:evil", "read"),
+    ],
 )
 def test_every_other_tool_needs_a_plan(project, tool):
     assert "no plan is approved" in refusal(call(project, tool))
+
+
+def test_all_of_our_tools_are_known(project, monkeypatch):
+    monkeypatch.chdir(project)
+    assert {tool.name for tool in parts_of(Workplace()).tools} == OUR_TOOLS
+
+
+@pytest.mark.parametrize(
+    ("given", "passes"),
+    [
+        ({"skill": "leadhand:plan", "args": "x"}, True),
+        ({"skill": "leadhand"}, True),
+        ({"skill": "deploy"}, False),
+        ({"skill": "leadhand:deploy"}, False),
+        ({"skill": ["leadhand"]}, False),
+        ({}, False),
+        (None, False),
+    ],
+)
+def test_a_skill_of_others_may_run_a_shell(project, given, passes):
+    """Claude Code runs the commands in its text without a hook of their own."""
+    asked = {**call(project, "Skill"), "tool_input": given}
+    assert (refusal(asked) == "") is passes
 
 
 @pytest.mark.parametrize("agent", ["claude", "cursor"])

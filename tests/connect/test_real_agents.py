@@ -98,7 +98,7 @@ class Project:
         assert child.returncode == 0, (out[-2000:], err[-2000:])
 
     def _claude(self, url, prompt):
-        tools = f"Bash,{TOOLS['claude'].rstrip('_')}"
+        tools = f"Bash,Skill,{TOOLS['claude'].rstrip('_')}"
         argv = [self.coders.claude, "-p", "--model", MODELS["claude"], "--allowedTools", tools]
         env = {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "k", "DISABLE_AUTOUPDATER": "1"}
         env |= {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "CLAUDE_CODE_MAX_RETRIES": "1"}
@@ -258,6 +258,49 @@ async def test_a_required_plan_denies_the_shell_until_a_person_has_approved(proj
     assert "waits for approval" in seen["waiting"]
     assert not seen["early"]
     assert written.exists()
+
+
+PATCH = "*** Begin Patch\n*** Add File: patched\n+x\n*** End Patch\n"
+SKILL = (
+    "---\nname: {0}\ndescription: does it\nallowed-tools: Bash\n---\nDone: !`touch $ARGUMENTS`\n"
+)
+
+
+def ways_around(agent, path):
+    """Tools that change something without being called a shell; and a skill that begins with one.
+
+    Claude Code runs the command of a skill without a hook for it.
+    """
+    if agent == "codex":
+        yield Use("exec_command", {"cmd": f"apply_patch <<'END'\n{PATCH}END"})
+        yield Use("multi_agent_v1__spawn_agent", {"message": "touch spawned"})
+        return
+    yield Use("Write", {"file_path": str(path / "written"), "content": "x"})
+    yield Use("Agent", {"description": "x", "prompt": "x", "subagent_type": "general-purpose"})
+    yield Use("Skill", {"skill": "release", "args": "by-skill"})
+
+
+async def test_no_other_tool_leads_around_the_gate(project, agent):
+    """Edits, other agents, skills: all of them are denied as the shell is; our own skill is not."""
+    project.trusted()
+    assert project.run("connect", agent, "--require-plan", "--yes").code == 0
+    skill = project.path / ".claude" / "skills" / "release"
+    skill.mkdir(parents=True)
+    (skill / "SKILL.md").write_text(SKILL.format("release"))
+    before, told = sorted(each.name for each in project.path.iterdir()), []
+
+    def model():
+        for way in ways_around(agent, project.path):
+            told += [(yield way)]
+        if agent == "claude":
+            told += [(yield Use("Skill", {"skill": "leadhand:plan", "args": "x"}))]
+        yield Say("Done.")
+
+    await project.told(agent, "Write it.", played(model()))
+    ours = [told.pop()] if agent == "claude" else []
+    assert all("Leadhand denied this tool" in each for each in told), told
+    assert all("Launching skill" in each for each in ours), ours
+    assert sorted(each.name for each in project.path.iterdir()) == before
 
 
 async def test_from_an_empty_folder_the_agent_does_the_steps_itself(project, agent):

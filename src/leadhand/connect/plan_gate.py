@@ -3,9 +3,10 @@
 It reads the call from standard input, and allows it or denies it with a reason. Laws:
 
 1. A tool that is not known to only read needs an approved plan.
-2. An approved plan is one that a person approved, in a run of this project that is running or
-   waits for its caller, and the approval has not expired. An approval by the policy or by an
-   agent is none.
+2. An approved plan is one that a person approved for an agent: in a run of this project that an
+   agent has started or carries out, that is running or waits for its caller, and whose approval has
+   not expired. An approval by the policy or by an agent is none, and a run of other people opens no
+   gate.
 3. A gate that cannot find out denies, and says why: exit code 2 denies in every agent.
 """
 
@@ -45,8 +46,8 @@ READING = frozenset(
         # Claude Code
         *("AskUserQuestion", "EnterPlanMode", "ExitPlanMode", "Glob", "Grep", "LS", "ListAgents"),
         *("ListMcpResourcesTool", "NotebookRead", "Read", "ReadMcpResourceDirTool"),
-        *("ReadMcpResourceTool", "Skill", "TaskCreate", "TaskGet", "TaskList", "TaskOutput"),
-        *("TaskStop", "TaskUpdate", "TodoWrite", "ToolSearch"),
+        *("ReadMcpResourceTool", "TaskCreate", "TaskGet", "TaskList", "TaskOutput", "TaskStop"),
+        *("TaskUpdate", "TodoWrite", "ToolSearch"),
         # Codex
         *("get_goal", "list_mcp_resource_templates", "list_mcp_resources", "read_mcp_resource"),
         *("request_user_input", "update_plan", "view_image"),
@@ -55,8 +56,28 @@ READING = frozenset(
     }
 )
 """Tools that change nothing outside of the conversation."""
-OURS = ("mcp__leadhand__", "mcp__plugin_leadhand_leadhand__", "MCP:leadhand:")
-"""How agents begin the names of Leadhand's own tools, which have rules of their own."""
+TOWARDS_APPROVAL = frozenset(
+    {
+        *("diff_plans", "get_run", "lint_plan", "list_inbox", "list_library", "list_workers"),
+        *("next_step", "propose_plan", "show_plan", "wait_for_run"),
+    }
+)
+"""Leadhand's own tools that lead to an approved plan."""
+OUR_TOOLS = TOWARDS_APPROVAL | {
+    *("answer", "cancel_run", "extend_step", "get_step", "list_runs", "read_artifact", "read_log"),
+    *("report_step", "start_run", "submit_epic"),
+}
+"""Leadhand's own tools, which have rules of their own."""
+OURS = ("mcp__leadhand__", "mcp__plugin_leadhand_leadhand__")
+"""How Codex and Claude Code begin the names of Leadhand's own tools."""
+CURSORS = "MCP:"
+"""How Cursor begins the names of tools of any server, which it does not name: so only those that an
+agent needs for an approval pass."""
+SKILL = "Skill"
+OUR_SKILLS = frozenset(
+    {"leadhand", *(f"leadhand:{each}" for each in ("leadhand", "plan", "run", "inbox"))}
+)
+"""Our skills only tell; those of others may begin with a shell command, which no hook sees."""
 
 
 @command("plan-gate", "leadhand plan-gate claude < call.json")
@@ -65,9 +86,9 @@ def plan_gate(console: Console, agent: Agent) -> int:
     """Answer an agent's hook: deny tools without an approved plan.
 
     The command reads the call that a PreToolUse hook describes. Tools that only read, and
-    Leadhand's own, pass. Every other tool passes while a run of the project is running whose
-    plan a person approved. Else the call is denied with exit code 2, and so it is if the gate
-    cannot find out. `leadhand connect AGENT --require-plan` installs the hook.
+    Leadhand's own, pass. Every other tool passes while a run is going on that an agent has started
+    or carries out, and whose plan a person approved. Else the call is denied with exit code 2, and
+    so it is if the gate cannot find out. `leadhand connect AGENT --require-plan` installs the hook.
     """
     signal.signal(signal.SIGALRM, _too_late)
     signal.alarm(ANSWER_S)
@@ -100,7 +121,7 @@ def refusal(call: dict[str, Any]) -> str:
     tool = call.get("tool_name")
     if not isinstance(tool, str):
         raise UsageError("the input of the hook is no tool call: tool_name must be a text")
-    if tool in READING or tool.startswith(OURS):
+    if tool in READING or _is_ours(tool, call.get("tool_input")):
         return ""
     folder = Path(_folder(call))
     settings = load_settings(folder=folder)
@@ -111,6 +132,16 @@ def refusal(call: dict[str, Any]) -> str:
         f"{tool} can change something, and {problem}. "
         "Propose a plan with propose_plan, and let a person approve it"
     )
+
+
+def _is_ours(tool: str, given: Any) -> bool:
+    """Return whether a tool is Leadhand's own: by its whole name, not by how it begins."""
+    if tool == SKILL:
+        named = given.get("skill") if isinstance(given, dict) else None
+        return isinstance(named, str) and named in OUR_SKILLS
+    if tool.startswith(CURSORS):
+        return tool.removeprefix(CURSORS) in TOWARDS_APPROVAL
+    return any(tool.startswith(each) and tool.removeprefix(each) in OUR_TOOLS for each in OURS)
 
 
 def _folder(call: dict[str, Any]) -> str:
@@ -142,9 +173,12 @@ def _unapproved(place: Any) -> str:
 
 
 def is_approved(state: State, wall: int) -> bool:
-    """Return whether a person approved the plan that a run is carrying out."""
+    """Return whether a person approved the plan that a run is carrying out for an agent."""
     by = state.permits.approved_by
     if same_person_key(by) in NO_PERSON or is_agent(by):
+        return False
+    started = state.started.actor if state.started is not None else ""
+    if not is_agent(started) and not state.has_callers:
         return False
     goes_on = run_status(state) == "running" or awaiting(state) == "caller"
     return bool(current_envelope(state.permits, wall)) and goes_on and not state.paused
