@@ -1,6 +1,7 @@
 """The server over HTTP: tokens, roles, hosts and origins, sessions of accounts."""
 
 import json
+import socket
 import subprocess
 from contextlib import asynccontextmanager
 
@@ -46,7 +47,8 @@ def served(project):
             )
         finally:
             process.terminate()
-            process.communicate()
+            _out, said = process.communicate()
+            assert "Traceback" not in said, said
 
 
 @asynccontextmanager
@@ -80,6 +82,14 @@ async def test_only_accounts_are_served_and_a_role_decides_on_tools(project, ser
     good = {"Authorization": f"Bearer {token}"}
     for wrong in ({"Host": "evil.example"}, {"Origin": "https://evil.example"}):
         assert status(url, **good, **wrong) in (403, 421)
+    for wrong in (
+        {"Host": "localhost:80@evil.example"},
+        {"Host": "127.0.0.1:evil.example"},
+        {"Origin": "http://localhost:80@evil.example"},
+        {"Origin": "http://localhost:x"},
+        {"Origin": "null"},
+    ):
+        assert status(url, **good, **wrong) == 400, wrong
     for _ in range(12):
         last = status(url, Authorization="Bearer lh_guess")
     assert last == 429
@@ -137,6 +147,41 @@ async def test_a_viewer_answers_and_cancels_no_task(project, served):
             with pytest.raises(MCPError, match="may only look at runs"):
                 await task(client, method, ident, **more)
         assert (await task(client, "tasks/get", ident))["status"] == "input_required"
+
+
+ODD = {
+    "a batch": json.dumps([LIST, LIST]),
+    "an empty batch": "[]",
+    "no JSON": "\xff",
+    "deep": json.dumps({**LIST, "params": {"a": 0}}).replace("0}", "[" * 9**5 + "]" * 9**5 + "}"),
+    "no session": json.dumps(LIST),
+    "half a character": '{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"a":"\\ud800"}}',
+}
+
+
+def test_odd_requests_are_refused_and_the_server_goes_on(project, served):
+    """Batches, which newer versions do not have; depth, size, versions; and a client that leaves.
+
+    Nothing is told but what was wrong: no traceback stands on the server's own output either.
+    """
+    url, token = served
+    good = {**HEADERS, "Authorization": f"Bearer {token}"}
+    with httpx2.Client(headers=good, timeout=60) as web:
+        for name, body in ODD.items():
+            found = web.post(url, content=body.encode("latin-1"))
+            assert found.status_code == 400, (name, found.text)
+            assert json.loads(found.text)["error"]["code"] < 0
+        assert web.post(url, content=b'"' + b"x" * (5 << 20) + b'"').status_code == 413
+        version = {"MCP-Protocol-Version": "2099-01-01"}
+        assert web.post(url, json=LIST, headers=version).status_code == 400
+        session = {"Mcp-Session-Id": "of-nobody"}
+        assert web.post(url, json=LIST, headers=session).status_code == 404
+    host, port = url.split("/")[2].split(":")
+    head = f"POST /mcp HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Length: 100\r\n"
+    head += "".join(f"{name}: {value}\r\n" for name, value in good.items())
+    with socket.create_connection((host, int(port))) as leaves:
+        leaves.sendall(f"{head}\r\n{{".encode())
+    assert status(url, Authorization="Bearer lh_wrong") == 401
 
 
 async def task(client, method, ident, **more):

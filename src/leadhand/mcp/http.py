@@ -12,6 +12,8 @@ Laws:
 from __future__ import annotations
 
 import contextlib
+import logging
+import re
 import socket
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +21,7 @@ import uvicorn
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 from mcp.server.transport_security import TransportSecuritySettings
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 
 from leadhand.app.inputs import whoami
 from leadhand.errors import LeadhandError
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 
 PATH = "/mcp"
 LOCAL = ("127.0.0.1", "localhost", "[::1]")
+ENDPOINT = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?")
 PERSON = "leadhand.person"
 BODY_BYTES = 4 << 20
 END_S = 5
@@ -82,6 +85,9 @@ class TokenGate:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
+            if not _names_are_whole(scope):
+                await Response("Invalid Host or Origin header", 400)(scope, receive, send)
+                return
             person, wait = self._person(scope)
             if person is None:
                 await _refused(wait)(scope, receive, send)
@@ -102,6 +108,16 @@ class TokenGate:
             return person, 0
         address = scope["client"][0] if scope.get("client") else ""
         return None, self._tries.wrong(address, token)
+
+
+def _names_are_whole(scope: Scope) -> bool:
+    """Return whether Host and Origin are a name and a port: their beginning alone says nothing."""
+    given: dict[bytes, list[str]] = {b"host": [], b"origin": []}
+    for name, value in scope["headers"]:
+        if name in given:
+            given[name].append(value.decode("latin-1"))
+    hosts = [*given[b"host"], *(each.partition("://")[2] for each in given[b"origin"])]
+    return len(given[b"origin"]) <= 1 and all(map(ENDPOINT.fullmatch, hosts))
 
 
 def _refused(wait: int) -> JSONResponse:
@@ -139,10 +155,19 @@ def accounts_of(settings: Settings, people: Callable[[], Mapping[str, Member]]) 
     return Accounts(settings.actor or whoami(), token, now)
 
 
+class _NoTracebacks(logging.Filter):
+    """Keeps the messages of the SDK's transport, without tracebacks of clients that went away."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.exc_info = record.exc_text = None
+        return True
+
+
 async def serve(app: ASGIApp, wanted: Serve, told: Callable[[str], None]) -> None:
     """Serve until a signal comes; `told` gets the address once it is served."""
     from leadhand.server.service import listening
 
+    logging.getLogger("mcp.server.streamable_http").addFilter(_NoTracebacks())
     sock = listening(wanted)
     config = uvicorn.Config(
         app,
