@@ -8,6 +8,7 @@ import asyncio
 import functools
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -176,12 +177,18 @@ def test_the_agent_lists_what_was_connected(project, agent):
 async def test_an_agent_proposes_a_person_approves_and_the_result_is_verified(
     project, server, agent
 ):
+    settings = project.path / "leadhand.toml"
+    settings.write_text(f'{settings.read_text()}\n[server]\naddress = "{server}"\n')
     project.trusted()
     assert project.run("connect", agent, "--yes").code == 0
     seen = {}
 
-    def person(run, binding):
-        """Approve on the page: sign in by the owner's token, then approve what was shown."""
+    def person(address, binding):
+        """Open the agent's link, sign in by the owner's token, and approve what was shown."""
+        assert address.startswith(f"{server}/#/runs/"), address
+        run = address.split("/")[5]
+        with urllib.request.urlopen(address, timeout=60) as page:
+            assert page.headers.get_content_type() == "text/html"
         token = (project.path / "runs.db.token").read_text().strip()
         head = {"Content-Type": "application/json", "Origin": server}
 
@@ -208,14 +215,15 @@ async def test_an_agent_proposes_a_person_approves_and_the_result_is_verified(
         own = TOOLS[agent]
         told = yield Use(f"{own}propose_plan", {"plan": PLAN})
         (row,) = project.run("inbox", "--json").doc
-        seen.update(run=row["run"], proposed=told)
+        link = re.search(r"sign in and decide at ([^\s\"\\\\]+)", told)
+        seen.update(run=row["run"], proposed=told, link=link and link[1])
         seen["binding"] = project.run("review", row["run"], "--json").doc["binding"]
         answer = {"question": row["id"], "choice": "approve", "digest": seen["binding"]}
         seen["refused"] = [(yield Use(f"{own}answer", answer))]
         for way in ways():
             seen["refused"].append((yield shell(agent, way)))
         seen["waiting"] = project.run("show", row["run"], "--json").doc["status"]
-        person(row["run"], seen["binding"])
+        person(seen["link"], seen["binding"])
         seen["result"] = yield Use(f"{own}wait_for_run", {"run": row["run"], "seconds": 60})
         yield Say("The greeting is written, and was verified.")
 
