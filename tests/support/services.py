@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import secrets
 import ssl
 import threading
 from contextlib import contextmanager
@@ -86,6 +87,8 @@ class Requests:
         self.answers = []
         self.routes = {}
         """By path, a function of the body that returns a document."""
+        self.now = threading.local()
+        """`now.headers`: those of the request that a route is answering."""
 
 
 @contextmanager
@@ -102,6 +105,7 @@ def http_server():
             kept.got.append((self.path, headers, body))
             status, more = kept.answers.pop(0) if kept.answers else (200, {})
             made = kept.routes.get(self.path)
+            kept.now.headers = headers
             self._send(status, made(body) if made and status == 200 else {"ok": True}, more)
 
         def do_GET(self):
@@ -139,22 +143,82 @@ async def until(condition, limit_s=60.0):
     return found
 
 
+LENGTHS = {"header": 150, "section": 3000, "button": 75}
+"""How long the text of an element may be: docs.slack.dev/reference/block-kit."""
+ATTRIBUTES = {"action_id": 255, "value": 2000, "url": 3000}
+CONFIRM = {"title": 100, "text": 300, "confirm": 30, "deny": 30}
+
+
+def blocks_are_valid(blocks):
+    """Whether Slack would show these blocks, as far as we use them."""
+    elements = [each for block in blocks for each in block.get("elements", ())]
+    rows = [block for block in blocks if block["type"] == "actions"]
+    named = [each["action_id"] for each in elements]
+    texts = [each for each in (*blocks, *elements) if "text" in each]
+    return (
+        0 < len(blocks) <= 50
+        and all(0 < len(row["elements"]) <= 25 for row in rows)
+        and len(named) == len(set(named))
+        and all(0 < len(each["text"]["text"]) <= LENGTHS[each["type"]] for each in texts)
+        and all(
+            len(each.get(key, "")) <= ATTRIBUTES[key] for each in elements for key in ATTRIBUTES
+        )
+        and all(
+            0 < len(each["confirm"][key]["text"]) <= most
+            for each in elements
+            for key, most in CONFIRM.items()
+            if "confirm" in each
+        )
+    )
+
+
 class SlackStandIn:
-    """Slack as an app sees it: the Web API over HTTP, socket mode over a WebSocket."""
+    """Slack as an app sees it: the Web API over HTTP, socket mode over a WebSocket.
+
+    Each method wants its own token, blocks that Slack would show are taken, and an address of the
+    socket is good for one connection.
+    """
 
     def __init__(self, http):
         self.http = http
         self.acknowledged = []
         self.connections = 0
         self._sockets = []
+        self._tickets = set()
         self._loop = asyncio.new_event_loop()
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._loop.run_forever)
         self._thread.start()
         asyncio.run_coroutine_threadsafe(self._serve(), self._loop).result(30)
-        http.routes["/api/auth.test"] = lambda _: {"ok": True, "team": "Ours", "team_id": "T1"}
-        address = f"ws://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/link"
-        http.routes["/api/apps.connections.open"] = lambda _: {"ok": True, "url": address}
+        self._address = f"ws://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/link"
+        ours = {"team": "Ours", "team_id": "T1"}
+        self._method("auth.test", "xoxb-", lambda _: {"ok": True, **ours})
+        self._method("apps.connections.open", "xapp-", self._opened)
+        self._method("chat.postMessage", "xoxb-", self._taken)
+
+    def _method(self, name, kind, answer):
+        def answered(body):
+            headers = self.http.now.headers
+            if not headers.get("authorization", "").startswith(f"Bearer {kind}"):
+                return {"ok": False, "error": "not_allowed_token_type"}
+            if not headers.get("content-type", "").startswith("application/json"):
+                return {"ok": False, "error": "invalid_form_data"}
+            return answer(json.loads(body))
+
+        self.http.routes[f"/api/{name}"] = answered
+
+    def _opened(self, _doc):
+        ticket = secrets.token_hex(8)
+        self._tickets.add(ticket)
+        return {"ok": True, "url": f"{self._address}/?ticket={ticket}"}
+
+    @staticmethod
+    def _taken(doc):
+        if not doc.get("channel"):
+            return {"ok": False, "error": "channel_not_found"}
+        if not doc.get("text") or not blocks_are_valid(doc["blocks"]):
+            return {"ok": False, "error": "invalid_blocks"}
+        return {"ok": True, "channel": doc["channel"], "ts": "1700000000.000100"}
 
     async def _serve(self):
         from websockets.asyncio.server import serve
@@ -162,6 +226,11 @@ class SlackStandIn:
         self._server = await serve(self._talk, "127.0.0.1", 0)
 
     async def _talk(self, socket):
+        ticket = socket.request.path.partition("ticket=")[2]
+        if ticket not in self._tickets:
+            await socket.close(1008, "unknown ticket")
+            return
+        self._tickets.discard(ticket)
         self.connections += 1
         self._sockets.append(socket)
         await socket.send(json.dumps({"type": "hello", "num_connections": 1}))
@@ -174,8 +243,9 @@ class SlackStandIn:
         asyncio.run_coroutine_threadsafe(self._sockets[-1].send(frame), self._loop).result(30)
 
     def posted(self, path="/api/chat.postMessage"):
-        """The documents that were sent to a method or an address."""
-        return [json.loads(body) for where, _, body in self.http.got if where == path]
+        """The documents that were sent to a method or an address, and that Slack would take."""
+        found = [json.loads(body) for where, _, body in self.http.got if where == path]
+        return [each for each in found if "blocks" not in each or self._taken(each)["ok"]]
 
     def press(self, message, choice, user, team="T1"):
         """What Slack sends when a person presses a button of a message."""
