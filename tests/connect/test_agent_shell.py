@@ -101,6 +101,13 @@ head = {"Origin": "URL", "Sec-Fetch-Site": "same-origin"}
 asked = urllib.request.Request("URL/answer/TOKEN", body, head)
 print(urllib.request.urlopen(asked).status)
 """
+START = """
+import urllib.request
+token = open("runs.db.token").read().strip()
+head = {"Authorization": "Bearer " + token, "Content-Type": "application/json"}
+plan = b'{"plan": {"goal": "x", "steps": [{"id": "a", "worker": "say"}]}}'
+print(urllib.request.urlopen(urllib.request.Request("URL/api/v1/runs", plan, head)).read())
+"""
 WAYS = {
     "command": "LEADHAND review RUN approve --digest HASH",
     "a person's name": "LEADHAND_ACTOR=ann LEADHAND review RUN approve --digest HASH",
@@ -115,6 +122,7 @@ WAYS = {
     "token": f"PYTHON -c {shlex.quote(BEARER)}",
     "token, from another address": "PYTHON -c "
     + shlex.quote(RAW.replace("SOURCE", "127.0.0.9") + "print(line.recv(65536).decode())"),
+    "token, for a run in a person's name": f"PYTHON -c {shlex.quote(START)}",
     "session": f"PYTHON -c {shlex.quote(COOKIE)}",
     "signed link": f"PYTHON -c {shlex.quote(LINK)}",
 }
@@ -202,6 +210,8 @@ def test_an_agent_does_not_approve(project, way):
     assert "agent" in said or "403" in said, said
     state = project.folder.run("show", project.run, "--json").doc
     assert (state["status"], state.get("awaiting")) == ("waiting", "approval")
+    (run,) = project.folder.run("ls", "--json").doc
+    assert run["run"] == project.run
 
 
 def test_an_agent_that_sends_a_decision_and_ends_at_once_does_not_approve(project):

@@ -4,7 +4,8 @@
     2 host      addressed by a name that is ours: DNS rebinding ends here
     3 rule      the path and the method stand in `rules.py`
     4 site      not sent by another site's page: Origin and Sec-Fetch-Site
-    5 agents    a decision does not come from the session of a coding agent
+    5 agents    a decision, and any change with the owner's token, does not come from the session
+                of a coding agent
     6 person    a token or a session, and a role that is enough
     7 room      not too many at once; new work only while the store has room
     8 body      JSON or form fields, of a bounded size and depth, read in a bounded time
@@ -152,25 +153,28 @@ class RequestGate:
         self._check_host(headers)
         rule = self._rule(scope)
         self._check_site(rule, scope, headers)
-        self._refuse_agents(rule, scope)
+        if rule.decides:
+            self._refuse_agents(scope, "this decision is")
         person = self._person(rule, scope, headers)
         if person is not None and not may(person.rank, rule.people):
             whom = "the owner" if rule.people == OWNER else f"{rule.people}s"
             raise RequestRefused(403, f"{person.name} is {person.role}, and this is for {whom}")
+        if person is not None and person.owner and rule.changes and not rule.decides:
+            self._refuse_agents(scope, "the owner's token is")
         scope[PERSON] = person
         check_form(rule, headers, self._limits.of(rule))
         if rule.starts and not self._room():
             raise RequestRefused(503, "the write queue is full; retry later")
         return rule
 
-    def _refuse_agents(self, rule: RouteRule, scope: Scope) -> None:
-        """Refuse decisions from the session of a coding agent on this machine.
+    def _refuse_agents(self, scope: Scope, what: str) -> None:
+        """Refuse what is reserved for people to the session of a coding agent on this machine.
 
         An agent of the same account can read tokens; what it sends is still its own. Only Linux
         tells which process is at the other end.
         """
         client, server = scope.get("client"), scope.get("server")
-        if not rule.decides or not client or not server:
+        if not client or not server:
             return
         peers = tcp_peers(tuple(client), tuple(server))
         if peers is None:
@@ -178,8 +182,9 @@ class RequestGate:
         if found := next(filter(None, map(agent_of_process, peers)), ""):
             raise RequestRefused(
                 403,
-                f"this decision is reserved for people, and comes from a session of {found}",
-                fix="a person signs in with a browser that the agent did not start",
+                f"{what} reserved for people, and this comes from a session of {found}",
+                fix="a person signs in with a browser that the agent did not start; an agent uses "
+                "`leadhand mcp serve`, or a token of its own",
             )
 
     def _check_host(self, headers: dict[bytes, bytes]) -> None:

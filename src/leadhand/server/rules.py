@@ -43,6 +43,11 @@ class RouteRule(NamedTuple):
         return self.people in (APPROVER, OWNER, PUBLIC) or self.path.endswith("/answer")
 
     @property
+    def changes(self) -> bool:
+        """Whether it changes anything but who is signed in."""
+        return self.method != "GET" and not self.path.endswith(("/session", "/export", "/verify"))
+
+    @property
     def has_body(self) -> bool:
         """Whether it takes a body: JSON, or form fields."""
         return self.method in ("POST", "PUT")
