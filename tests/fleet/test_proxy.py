@@ -91,7 +91,7 @@ async def test_a_request_on_a_route_is_written_anew():
     ("reply", "expected"),
     [
         (Say("hello"), (200, None)),
-        (Fail(429, retry_after_s=90), (429, 90.0)),
+        (Fail(429, retry_after_s=90), (429, "90")),
         (Cut(Say("hello"), size=5), (200, None)),
     ],
 )
@@ -100,11 +100,14 @@ async def test_how_a_service_answers_is_told(reply, expected):
     told = []
     async with Endpoint([reply, reply]) as endpoint:
         routes = {"llm": Route(endpoint.url)}
-        async with Proxy(routes=routes, answered=lambda *it: told.append(it)) as proxy:
+        async with Proxy(routes=routes, answered=told.append) as proxy:
             heard = await ask(proxy.socket, MESSAGE.format("/llm/v1/messages"), BODY)
         async with Proxy(routes=routes) as proxy:
             plain = await ask(proxy.socket, MESSAGE.format("/llm/v1/messages"), BODY)
-    assert told == [("llm", *expected)]
+    (answer,) = told
+    assert (answer.route, answer.status) == ("llm", expected[0])
+    assert answer.headers.get("retry-after") == expected[1]
+    assert bool(answer.body) == (answer.status == 429), "only refusals are read"
     assert len(heard) == len(plain)
 
 

@@ -11,6 +11,7 @@ import pytest
 from leadhand.fleet.agents.base import Assignment
 from leadhand.fleet.agents.claude import ClaudeCoder
 from leadhand.fleet.agents.codex import CodexCoder
+from leadhand.fleet.agents.provider_answers import ProviderAnswers
 from leadhand.fleet.configuration import coder_of, doors_of
 from leadhand.fleet.settings import fleet_of
 from leadhand.settings import load_settings
@@ -56,6 +57,8 @@ def fleet(coders, bwrap, tmp_path):
                 homes=tmp_path / "homes",
                 **more,
             )
+            coder.answers = ProviderAnswers()
+            proxy.answered = coder.answers.heard
             sandbox = Sandbox(kind=kind, bwrap=bwrap, proxy=proxy.socket)
             yield SimpleNamespace(coder=coder, sandbox=sandbox, endpoint=endpoint)
 
@@ -111,6 +114,14 @@ async def test_done_that_changed_nothing_is_seen_as_such(fleet, who, best, tmp_p
     async with fleet(who, best, script) as it:
         done = await it.coder.work(assignment(who), slot(tmp_path), it.sandbox, lambda _: None)
     assert (done.ended, done.exit_code, done.changed) == ("result", 0, False)
+
+
+async def test_a_limit_is_known_by_what_the_door_saw(fleet, who, best, tmp_path):
+    """With the time that the provider tells, whatever the program makes of it."""
+    async with fleet(who, best, [Fail(429, retry_after_s=7200)] * 9) as it:
+        done = await it.coder.work(assignment(who), slot(tmp_path), it.sandbox, lambda _: None)
+    assert (done.ended, done.failure, done.provider) == ("rate_limited", "rate_limited", "refused")
+    assert done.retry_after_s == pytest.approx(7200, abs=90)
 
 
 async def test_codex_with_its_own_sandbox_is_judged_by_the_slot(coders, tmp_path):

@@ -31,8 +31,9 @@ from tests.fleet.standing import epic as modules
 from tests.fleet.standing import standing
 
 
-def limited(wait, why="You've hit your limit"):
-    return CoderResult(ended="rate_limited", failure="rate_limited", why=why, retry_after_s=wait)
+def limited(wait, why="You've hit your limit", provider="refused"):
+    told = {"failure": "rate_limited", "why": why, "retry_after_s": wait, "provider": provider}
+    return CoderResult(ended="rate_limited", **told)
 
 
 @pytest.fixture
@@ -85,6 +86,48 @@ def test_a_later_limit_replaces_an_earlier_one_and_not_the_other_way_round(limit
 def test_an_unreadable_file_is_no_limit(tmp_path, text):
     (tmp_path / NAME).write_text(text)
     assert UsageLimits(tmp_path).standing() == []
+
+
+# --- who may say that a limit is reached
+
+
+def test_a_limit_that_the_provider_was_not_seen_to_tell_is_none(limits):
+    """The door saw its answers, and no refusal: the agent made it up."""
+    assert limits.heard("team", limited(3600, provider="answered"), "a") is None
+    assert limits.standing() == []
+
+
+def test_what_a_program_prints_makes_its_own_task_wait_and_no_other(limits, clock):
+    """Agents of two tasks must be told before the login waits, and not for days in either case."""
+    claim = limits.heard("team", limited(7200, provider="unseen"), "run/a")
+    assert (claim.until, claim.sure, claim.told) == (clock[0] + UNTOLD_S, False, False)
+    assert "as its program says" in claim.why
+    assert limits.limit_of("team") is None
+    assert limits.standing() == []
+    assert limits.limit_of("team", "run/a") == claim
+    assert limits.limit_of("team", "run/b") is None
+    again = limits.heard("team", limited(7200, provider="unseen"), "run/a")
+    assert limits.limit_of("team") is None, "the same task twice is one task"
+    both = limits.heard("team", limited(60, provider="unseen"), "run/b")
+    assert limits.limit_of("team") == both
+    clock[0] = again.until
+    assert limits.limit_of("team") is None
+    limits.heard("team", limited(7200, provider="unseen"), "run/b")
+    assert limits.limit_of("team") is None, "the claim of the other has ended"
+
+
+def test_a_task_holds_itself_up_no_longer_than_a_limit_may_last(limits, clock):
+    heard = 0
+    while limits.heard("team", limited(None, "usage limit", "unseen"), "run/a"):
+        heard += 1
+        clock[0] += UNTOLD_S
+    assert heard == 86_400 / UNTOLD_S
+
+
+def test_a_lifted_login_forgets_what_programs_printed(limits):
+    limits.heard("team", limited(600, provider="unseen"), "run/a")
+    limits.lift("team")
+    assert limits.limit_of("team", "run/a") is None
 
 
 # --- places

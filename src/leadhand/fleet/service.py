@@ -28,6 +28,7 @@ from leadhand.core.policy import Policy
 from leadhand.core.views.run import run_status
 from leadhand.engine.host import EmbeddedHost
 from leadhand.fleet.agents.base import Assignment
+from leadhand.fleet.agents.process import watch_answers
 from leadhand.fleet.agents.transcripts import prune
 from leadhand.fleet.background import stop, watch
 from leadhand.fleet.boundaries import EXCLUSIVE, Boundaries, Sharing
@@ -546,6 +547,7 @@ class Fleet:
     def _crew(self, processes: Processes) -> list[CoderWorker]:
         made = list(self._coders(processes))
         config = self.config
+        watch_answers((coder for _name, coder, _model in made), config.doors)
         others = {name: site.shop for name, site in self.sites.items() if name}
         for _name, coder, model in made:
             if coder.name == config.reviewer:

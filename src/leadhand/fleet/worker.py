@@ -526,7 +526,8 @@ class CoderWorker:
         While a limit holds and there is no stand-in, wait: paths and places are free for others.
         """
         limits, taken = self.shop.governor.limits, self.shop.taken
-        while (limit := limits.limit_of(self.login)) is not None:
+        name = f"{task.run}/{task.step}"
+        while (limit := limits.limit_of(self.login, name)) is not None:
             if taken.of(task.run, task.step) is not None:
                 return self
             for other in self.stand_ins:
@@ -939,12 +940,19 @@ class CoderWorker:
             return paid.failed("criteria_unmet", words, None, handoff), ""
         return None, await review.digest_of(shop.hub, left.base, left.head)
 
-    def _limit_of(self, result: CoderResult) -> UsageLimit | None:
-        """Return the usage limit that ended an agent, and end all others of its login."""
-        limit = self.shop.governor.limits.heard(self.login, result)
+    def _limit_of(self, result: CoderResult, name: str) -> UsageLimit | None:
+        """Return the usage limit that ended a task's agent, and end all others of its login.
+
+        Those of other tasks go on where the limit holds for this one alone.
+        """
+        limits = self.shop.governor.limits
+        limit = limits.heard(self.login, result, name)
         if limit is None:
             return None
-        self.shop.note("usage limit", login=self.login, until=limit.until, said=scrub(limit.words))
+        said = scrub(limit.words)
+        self.shop.note("usage limit", login=self.login, until=limit.until, said=said)
+        if limits.limit_of(self.login) is None:
+            return limit
         for other in list(self.shop.at_work.values()):
             if login_of(other.coder) == self.login and other.limit is None:
                 other.limit = limit
@@ -1052,11 +1060,13 @@ class CoderWorker:
                 said = said if at_work.stopped else f"{result.ended} {said}".strip()
                 transcript.note("ended", text=said)
                 transcript.close()
-        limit = self._limit_of(result)
+        limit = self._limit_of(result, name)
         if limit is None and result.failure == "rate_limited":
             limit = at_work.limit
         if limit is None and result.ended != "stopped":  # by a person: no sign of trouble
-            shop.governor.heard(self.coder.name, result.failure, result.retry_after_s)
+            seen = result.provider == "refused"  # words of an agent make nobody wait
+            wait = result.retry_after_s if seen else None
+            shop.governor.heard(self.coder.name, result.failure, wait)
         return result, limit
 
     def _transcript(self, assignment: Assignment) -> Transcript | None:
@@ -1159,11 +1169,18 @@ def _conflicted(details: object) -> bool:
 
 
 def _as_limited(result: CoderResult, limit: UsageLimit) -> CoderResult:
-    """Return the result of an agent that was ended since the limit of its login is reached."""
+    """Return the result of an agent that was ended since the limit of its login is reached.
+
+    It says nothing of the provider by itself.
+    """
     wait = max(0.0, limit.until - time.time())
-    why = f"ended: {limit.why}"
     return replace(
-        result, ended="rate_limited", failure="rate_limited", why=why, retry_after_s=wait
+        result,
+        ended="rate_limited",
+        failure="rate_limited",
+        why=f"ended: {limit.why}",
+        retry_after_s=wait,
+        provider="answered",
     )
 
 

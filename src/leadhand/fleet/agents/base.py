@@ -47,6 +47,9 @@ Ended = Literal[
 ]
 
 
+ProviderSaid = Literal["unseen", "refused", "answered"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
     """One task for one attempt, and how far the coder may go."""
@@ -137,6 +140,9 @@ class CoderResult:
     seconds: float = 0.0
     stopped: bool = False
     """Whether a person stopped it."""
+    provider: ProviderSaid = "unseen"
+    """Whether its provider was seen to refuse a request while it worked: its door sees the answers
+    of routes. Unseen: what its program prints is all there is."""
 
 
 Price = Callable[[str, Usage], float]

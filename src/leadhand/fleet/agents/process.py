@@ -37,6 +37,7 @@ from leadhand.fleet.agents.base import (
     Launch,
     Workspace,
 )
+from leadhand.fleet.agents.provider_answers import ProviderAnswers
 from leadhand.fleet.gate.gate import OURS
 from leadhand.fleet.repository.toolchain import download_folders
 from leadhand.fleet.workspace.clean_up import remove
@@ -47,7 +48,10 @@ from leadhand.workers.processes.runner import Finished, Process, Processes, Spaw
 from leadhand.workers.sandbox.sandbox import PATH, NoSandbox, Sandbox, Wrapped
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping
+    from collections.abc import Coroutine, Iterable, Mapping
+
+    from leadhand.fleet.agents.base import Coder
+    from leadhand.workers.sandbox.proxy import Proxy
 
 
 # Failure classes: from a status or a message to a failure class of the core.
@@ -445,6 +449,7 @@ class Attendance:
             stdout_limit=KEPT_BYTES,
             stderr_limit=KEPT_BYTES,
             on_output=self._printed,
+            private=not self._plain,
         )
         self.started = True
         over = asyncio.ensure_future(process.wait())
@@ -746,6 +751,8 @@ class ProcessCoder:
         self.name = name
         self.login = login or name
         """The account or key that it uses: agents of one login share its usage limits."""
+        self.answers: ProviderAnswers | None = None
+        """What its provider was seen to answer; None: its requests are not seen here."""
         self._processes, self._homes = processes, homes
         self._env = dict(env or {})
         self._grace_s, self._term_s = grace_s, term_s
@@ -774,7 +781,7 @@ class ProcessCoder:
             raise RuntimeError(f"{assignment.task} is being worked on already")
         self._working[key] = working
         sandbox = sandbox.through(self.name)
-        begun, done = time.monotonic(), CoderResult(ended="stopped")
+        begun, done, since = time.monotonic(), CoderResult(ended="stopped"), time.time()
         try:
             while not working.stopped:
                 done = _sum(done, await self._once(assignment, slot, sandbox, heard, ending))
@@ -791,7 +798,19 @@ class ProcessCoder:
                 working.messages.clear()
         finally:
             del self._working[key]
-        return replace(done, seconds=time.monotonic() - begun)
+        return self._as_answered(replace(done, seconds=time.monotonic() - begun), since)
+
+    def _as_answered(self, done: CoderResult, since: float) -> CoderResult:
+        """Return a result whose times to wait are the provider's, where its answers are seen."""
+        if self.answers is None or not done.failure:
+            return done
+        refusal = self.answers.since(since)
+        if refusal is None:
+            return replace(done, provider="answered", retry_after_s=None)
+        if done.failure != "rate_limited":
+            return replace(done, provider="refused")
+        wait = max(0.0, refusal.until - time.time()) if refusal.until is not None else None
+        return replace(done, provider="refused", why=refusal.words or done.why, retry_after_s=wait)
 
     async def _once(
         self,
@@ -879,6 +898,15 @@ class ProcessCoder:
     def forget(self, assignment: Assignment) -> None:
         """Its task is over: nothing of its conversations is kept."""
         remove(self._place(assignment))
+
+
+def watch_answers(coders: Iterable[Coder], doors: Mapping[str, Proxy]) -> None:
+    """Let each coder know what its provider answers, where its door has a route to it."""
+    for coder in coders:
+        door = doors.get(coder.name)
+        if isinstance(coder, ProcessCoder) and door is not None and door.has_routes:
+            answers = ProviderAnswers()
+            door.answered, coder.answers = answers.heard, answers
 
 
 def _trouble(attendance: Attendance, ended: Ended, failure: str, error: Exception) -> CoderResult:

@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from leadhand.errors import UsageError
+from leadhand.fleet.agents.process import watch_answers
 from leadhand.fleet.configuration import (
     checkouts_folder,
     crew_of,
@@ -113,7 +114,10 @@ async def _machine(
     mirror = await stack.enter_async_context(await Hub.mirror(folder / "hub"))
     mirror.keep_all_lines(fleet.append)
     await kill_leftovers(mark)  # the mirror is ours: what still runs was left by a killed process
-    doors = await open_doors(stack, doors_of(settings, os.environ))
+    coders = {coder.name: coder for _name, coder, _model in crew_of(settings)(processes)}
+    opened = doors_of(settings, os.environ)
+    watch_answers(coders.values(), opened)
+    doors = await open_doors(stack, opened)
     readable = (*readable_of(settings), mirror.git.folder / "objects")
     sandbox = choose(fleet.sandbox, readable=readable, doors=doors)
     gates = Slots(mirror, checkouts / "gates", fleet.gates, prefix="gate")
@@ -132,7 +136,7 @@ async def _machine(
         governor=Governor(
             agents, stagger_s=fleet.stagger, folder=folder, needs=Needs(load=fleet.load)
         ),
-        coders={coder.name: coder for _name, coder, _model in crew_of(settings)(processes)},
+        coders=coders,
         rules=rules_digest(rules),
         homes=fleet_folder(settings) / "homes",
     )

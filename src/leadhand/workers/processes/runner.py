@@ -429,7 +429,7 @@ class Processes:
         if self._supervision is not None:
             await asyncio.shield(self._supervision.lose("it was closed"))
 
-    async def spawn(
+    async def spawn(  # noqa: PLR0913 - all that a command is started with
         self,
         argv: Sequence[str],
         *,
@@ -440,12 +440,14 @@ class Processes:
         stdout_limit: int = OUTPUT_BYTES_MAX,
         stderr_limit: int = OUTPUT_BYTES_MAX,
         on_output: OnOutput | None = None,
+        private: bool = False,
     ) -> Process:
         """Start a command; a program without a slash is looked for in the PATH of ``env``.
 
         ``ends`` are descriptors for its stdin and stdout, for a caller that talks with it; they are
-        closed here in any case. If this is cancelled the command is killed, and gone when the
-        cancellation comes through.
+        closed here in any case. With ``private`` its stdout is a socket: unlike a pipe, no other
+        process can open it by its path in /proc. If this is cancelled the command is killed, and
+        gone when the cancellation comes through.
         """
         try:
             _check(argv, env)
@@ -463,7 +465,7 @@ class Processes:
             "marker": _text(marker),
             "strict": self._strict,
         }
-        near, far = _open_streams(supervision, stdin, ends)
+        near, far = _open_streams(supervision, stdin, ends, private=private)
         stdout = Stream("stdout", near[0], stdout_limit, on_output, supervision.buffer)
         stderr = Stream("stderr", near[1], stderr_limit, on_output, supervision.buffer)
         job = CommandJob(self._count, argv[0], stdout, stderr)
@@ -507,7 +509,11 @@ def _check(argv: Sequence[str], env: Mapping[str, str]) -> None:
 
 
 def _open_streams(
-    supervision: Supervision, stdin: bytes | None, ends: tuple[int, int] | None
+    supervision: Supervision,
+    stdin: bytes | None,
+    ends: tuple[int, int] | None,
+    *,
+    private: bool = False,
 ) -> tuple[list[int], list[int]]:
     """Return our ends (stdout, stderr) and the command's (stdin, stdout, stderr).
 
@@ -523,10 +529,17 @@ def _open_streams(
                 file.seek(0)
                 far[0] = os.dup(file.fileno())
         while len(near) < 2:
-            ours, theirs = os.pipe()
+            ours, theirs = _socket_ends() if private and not near else os.pipe()
             near.append(ours)
             far.append(theirs)
     except OSError as error:
         supervision.close_all([end for end in (*near, *far) if end >= 0])
         raise SpawnError(error.errno or 0, f"no room for a command: {error.strerror}") from error
     return near, far
+
+
+def _socket_ends() -> tuple[int, int]:
+    """Return a stream from the second descriptor to the first that has no path to be opened by."""
+    ours, theirs = socket.socketpair()
+    ours.shutdown(socket.SHUT_WR)
+    return ours.detach(), theirs.detach()

@@ -41,6 +41,9 @@ CONNECT_S_MAX = 20.0
 LINGER_S_MAX = 2.0
 CONNECTIONS_MAX = 2_000
 PIECE_BYTES = 64 << 10
+REFUSING = 400
+"""The lowest status of a refusal."""
+PLAIN = {"Accept-Encoding": "identity"}
 HOP_BY_HOP = frozenset(
     {
         "connection",
@@ -56,9 +59,26 @@ HOP_BY_HOP = frozenset(
 )
 
 
-Answered = Callable[[str, int, float | None], None]
-"""Told of every answer on a route: its name, the status, and after how many seconds to ask again.
-A rate limit is the account's, not one agent's; and agents do not always say how long it lasts."""
+REFUSAL_BYTES_MAX = 16 << 10
+REFUSAL_S_MAX = 5.0
+"""How much of a refusal is read before it is passed on, and for how long."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceAnswer:
+    """What a service answered to one request on a route."""
+
+    route: str
+    status: int
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """By names in lower case."""
+    body: bytes = b""
+    """The begin of a refusal (a status of 400 and above); empty for other answers."""
+
+
+Answered = Callable[[ServiceAnswer], None]
+"""Told of every answer on a route. A rate limit is the account's, not one agent's; and what an
+agent says of it could be made up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,17 +141,27 @@ class Proxy:
         upstream: Upstream | None = None,
         certificates: Path | None = None,
     ) -> None:
-        """`certificates`: a file of PEM that routes trust in place of the system's."""
+        """Take the list of hosts and the routes.
+
+        - `answered`: told of every answer on a route, before the agent gets it. Services are then
+          asked not to compress, so that refusals can be read.
+        - `certificates`: a file of PEM that routes trust in place of the system's.
+        """
         self._upstream, self._certificates = upstream, certificates
         self._hosts = frozenset(_host(each) for each in hosts)
         self._routes = dict(routes or {})
         for route in self._routes.values():
             _parts(route.address)
-        self._refused, self._answered = refused, answered
+        self._refused, self.answered = refused, answered
         self._trust: ssl.SSLContext | None = None
         self._folder: Path | None = None
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
+
+    @property
+    def has_routes(self) -> bool:
+        """Return whether services are reached by names of ours."""
+        return bool(self._routes)
 
     @property
     def socket(self) -> Path:
@@ -225,7 +255,7 @@ class Proxy:
             f"{base}/{rest}",
             host if usual else f"{host}:{port}",
             headers,
-            route.headers,
+            {**route.headers, **(PLAIN if self.answered is not None else {})},
         )
         return _Target(host, port, secure=secure, head=head, route=name)
 
@@ -250,10 +280,10 @@ class Proxy:
                 back.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
             sending = asyncio.ensure_future(_pump(near, out))
             try:
-                if target.route and self._answered is not None:
-                    head = await _head_of(far)
-                    self._answered(target.route, *_said(head))
-                    back.write(head)
+                if target.route and self.answered is not None:
+                    answer, read = await _answer_of(target.route, far)
+                    self.answered(answer)
+                    back.write(read)
                 await _pump(far, back)
             finally:
                 sending.cancel()
@@ -277,7 +307,7 @@ class Proxy:
                 secret = base64.b64encode(up.login.encode()).decode()
                 lines.append(f"Proxy-Authorization: Basic {secret}")
             out.write("\r\n".join([*lines, "", ""]).encode("latin-1"))
-            status, _after = _said(await _head_of(far))
+            status, _headers = _said(await _head_of(far))
             if status != 200:
                 why = f"the proxy {up.host}:{up.port} answered {status or 'nothing'}"
                 raise ProxyRefused(502, f"{place} cannot be reached: {why}")
@@ -303,13 +333,28 @@ async def _head_of(reader: asyncio.StreamReader) -> bytes:
         return await reader.read(error.consumed or 1)
 
 
-def _said(head: bytes) -> tuple[int, float | None]:
+async def _answer_of(route: str, reader: asyncio.StreamReader) -> tuple[ServiceAnswer, bytes]:
+    """Return the begin of an answer, and all the bytes of it that were read for that."""
+    head = await _head_of(reader)
+    status, headers = _said(head)
+    body = b""
+    if status >= REFUSING:
+        length = headers.get("content-length", "")
+        most = min(int(length) if length.isdecimal() else REFUSAL_BYTES_MAX, REFUSAL_BYTES_MAX)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(REFUSAL_S_MAX):
+                while len(body) < most and (piece := await reader.read(most - len(body))):
+                    body += piece
+    return ServiceAnswer(route, status, headers, body), head + body
+
+
+def _said(head: bytes) -> tuple[int, dict[str, str]]:
+    """Return the status and the headers of an answer."""
     first, *lines = head.decode("latin-1").split("\r\n")
     status = [*first.split(" "), "", ""][1]
-    after = [line.partition(":")[2] for line in lines if line.lower().startswith("retry-after:")]
-    seconds = after[0].strip() if after else ""
-    number = seconds.replace(".", "", 1).isdecimal()
-    return int(status) if status.isdecimal() else 0, float(seconds) if number else None
+    pairs = (line.partition(":") for line in lines if ":" in line)
+    headers = {name.strip().lower(): value.strip() for name, _colon, value in pairs}
+    return int(status) if status.isdecimal() else 0, headers
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
