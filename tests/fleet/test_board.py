@@ -6,7 +6,15 @@ import pytest
 
 from leadhand.fleet.status import journal
 from leadhand.fleet.status.board import BUCKETS, CARDS, board, series
-from leadhand.fleet.status.figures import HOUR, SECOND, EpicFacts, Landing, Sources, TaskFacts
+from leadhand.fleet.status.figures import (
+    HOUR,
+    SECOND,
+    EpicFacts,
+    Landing,
+    Sources,
+    TaskFacts,
+    figures,
+)
 
 RUN = "epic-a"
 
@@ -174,3 +182,50 @@ def test_the_journal_is_read_on_from_where_it_was_left(tmp_path):
     with (tmp_path / journal.NAME).open("a") as file:
         file.write('{"at": 1, "what": "cut')
     assert tail.read()[-1]["what"] == "closed"
+
+
+def test_a_task_that_a_person_has_is_in_their_hands_and_says_how_it_goes_on():
+    """Its agent has ended, so by the journal alone it would stand at the gate."""
+    notes = [
+        note(3, "agent", "t", coder="c", model="m"),
+        note(4, "agent ended", "t", cost=0.1),
+        note(3, "agent", "other"),
+    ]
+    row = {"run": RUN, "task": "t", "by": "ann", "at": "2026-11-18T20:00:00Z", "refused": ""}
+    given = {"given": "", **row}
+    tasks = [task("t", "running"), task("other", "running"), task("done", "succeeded", ended=9)]
+
+    def shown(row):
+        found = board(sources(*tasks, notes=notes), live(taken=[row]))
+        assert sum(found["columns"].values()) == 3
+        return cards(found)
+
+    card = shown(given)["t"]
+    assert (card["column"], card["taken_by"], card["since"]) == ("working", "ann", given["at"])
+    assert card["reason"] == "Taken over by ann. It goes on with: leadhand fleet give t"
+    assert "coder" not in card
+    assert "taken_by" not in shown(given)["other"]
+    card = shown({**given, "refused": "the gate is red\nmore"})["t"]
+    assert card["reason"].startswith("Taken over by ann. Not merged: the gate is red. It goes")
+    card = shown({**given, "given": "main"})["t"]
+    assert (card["column"], card["reason"]) == ("gate", "Given back by ann.")
+    assert "taken_by" not in shown({**given, "task": "done"})["done"]
+
+
+def test_issues_and_pull_requests_are_known_by_epic_and_task():
+    """The last one counts; one of a whole epic, by a command of the user, is not a task's."""
+    url = "https://code.example/shop/pull/"
+    notes = [
+        {"at": 1, "what": "issue taken", "run": RUN, "said": "https://code.example/shop/issues/3"},
+        {"at": 2, "what": "pull request", "run": RUN, "task": "t", "code": 0, "said": f"{url}4"},
+        {"at": 3, "what": "pull request", "run": RUN, "task": "t", "code": 0, "said": f"{url}5"},
+    ]
+    whole = {"at": 4, "what": "pull request", "run": RUN, "code": 0, "said": f"{url}6"}
+    found = board(sources(task("t"), task("u"), notes=[*notes, whole]), live())
+    assert found["lanes"][0]["issue"] == "https://code.example/shop/issues/3"
+    assert cards(found)["t"]["pull_request"] == f"{url}5"
+    assert "pull_request" not in cards(found)["u"]
+    epics = figures(sources(task("t"), notes=notes))["epics"]
+    assert epics[0]["pull_request"] is None
+    epics = figures(sources(task("t"), notes=[*notes, whole]))["epics"]
+    assert epics[0]["pull_request"] == f"{url}6"

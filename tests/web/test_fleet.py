@@ -364,6 +364,25 @@ def stop(page, why, then=None):
     expect(page.get_by_text("Stopping the agent").last).to_be_visible()
 
 
+def test_a_task_that_a_person_takes_over_and_gives_back_is_seen_so(pages, fleet):
+    """On the board and on its own page, without a reload; its agent can be stopped no more."""
+    board, task = opened(pages, fleet), opened(pages, fleet)
+    task.get_by_role("link", name="slow-two").click()
+    expect(task.get_by_role("button", name="Stop agent")).to_be_visible()
+    printed(fleet.folder, "fleet", "take", "slow-two", "--to", "mine")
+    told = "Taken over by root. It goes on with: leadhand fleet give slow-two"
+    card = column(board, "Working").locator(".task").filter(has_text="slow-two")
+    expect(card).to_contain_text(told)
+    expect(card).not_to_contain_text("scripted")
+    expect(task.locator(".task-now")).to_contain_text(f"Working {told}")
+    expect(task.get_by_role("button", name="Stop agent")).to_have_count(0)
+    shot(board, "fleet-taken")
+    printed(fleet.folder, "fleet", "give", "slow-two", "--from", "mine", "--to-agent")
+    expect(card).to_contain_text("python -m pytest -q")
+    expect(card).not_to_contain_text("Taken over")
+    expect(task.get_by_role("button", name="Stop agent")).to_be_visible()
+
+
 def test_a_single_task_is_ended_from_the_page(pages, fleet):
     """Its agent is stopped without another attempt; the task waits, and the answer ends it."""
     page = opened(pages, fleet)

@@ -190,8 +190,12 @@ def test_edits_are_typed_previewed_and_kept_when_the_plan_changes(pages, shop):
     dialog = page.get_by_role("dialog")
     expect(dialog.locator(".change:not(.change-order)")).to_have_count(4)
     shot(page, "review-preview")
+    dialog.get_by_label(re.compile("^Reason")).fill("one is too few")
     dialog.get_by_role("button", name="Amend plan").click()
     expect(page.locator(".review-bar")).to_contain_text("Decides revision 3")
+    expect(page.locator(".consequences")).to_contain_text("Reasonone is too few")
+    newest = page.locator(".revision").first  # and so does the list, also after the approval
+    expect(newest).to_contain_text(re.compile("Revision 3.*one is too few"))
     found = shop.call("GET", f"/runs/{run}/review")["steps"]
     assert found[0]["timeout"] == "9s"
     assert found[1]["parameters"] == {"version": "v1", "replicas": 3, "careful": True}
@@ -199,3 +203,4 @@ def test_edits_are_typed_previewed_and_kept_when_the_plan_changes(pages, shop):
     expect(page.locator(".review-bar")).not_to_contain_text("unsent")
     confirm(page, "Approve")
     shop.until(run, "succeeded")
+    expect(newest).to_contain_text(re.compile("approved.*one is too few"))

@@ -100,6 +100,8 @@ class RevisionRow(Struct, kw_only=True):
     """The planner or person who proposed it."""
     status: str
     """proposed, approved, rejected, sent back or amended."""
+    because: str
+    """Why it was proposed or amended; "" if nothing was said."""
     steps: int
     """The number of steps."""
     approvals: list[ApprovalRow]

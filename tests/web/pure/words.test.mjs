@@ -2,10 +2,8 @@
 import test from "node:test";
 import assert from "node:assert/strict";
 import { ago, beyond, byStep, clock, duration, hashed, hasWords, headed, iso, money, pieces, repeated, short, visible } from "../../../src/leadhand/server/web/js/text.js";
-import { command, pairs, request } from "../../../src/leadhand/server/web/js/screens/run_form.js";
-import { given } from "../../../src/leadhand/server/web/js/params.js";
-import { filter } from "../../../src/leadhand/server/web/js/run/filter.js";
-import { STATES, SHAPES, runState, shown, state, stepState } from "../../../src/leadhand/server/web/js/status.js";
+import { command, given, pairs, request } from "../../../src/leadhand/server/web/js/screens/run_form.js";
+import { STATES, SHAPES, filter, runState, shown, state, stepState } from "../../../src/leadhand/server/web/js/status.js";
 
 test("what cannot be seen is shown", () => {
   assert.equal(visible("rm\u202e -rf\u200b\u0007"), "rm\\u{202e} -rf\\u{200b}\\u{0007}");

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 
 COLUMNS = ("planned", "working", "gate", "merge_queue", "merged", "blocked", "ended")
+UNDER_WAY = frozenset({"planned", "working", "gate", "merge_queue"})
+"""The columns of tasks that a person can have taken over."""
 CARDS = {"planned": 100, "working": 200, "gate": 100, "merge_queue": 100, "merged": 60}
 """The most cards of a column that are sent."""
 CARDS_MAX = 200
@@ -62,6 +64,10 @@ class Journalled(NamedTuple):
     """By task: the coder and the model of its last agent."""
     costs: dict[str, float]
     """By attempt: what its agent cost, which the log knows only when the attempt has ended."""
+    pulls: dict[str, str]
+    """By task: the address of its pull request on the code host, of the last one."""
+    issues: dict[str, str]
+    """By run: the address of the issue that its epic came from."""
 
 
 def journalled(notes: Iterable[Doc]) -> Journalled:
@@ -69,6 +75,8 @@ def journalled(notes: Iterable[Doc]) -> Journalled:
     stages: dict[str, Stage] = {}
     agents: dict[str, tuple[str, str]] = {}
     costs: dict[str, float] = {}
+    pulls: dict[str, str] = {}
+    issues: dict[str, str] = {}
     for note in notes:
         what = note["what"]
         if what == "opened":
@@ -77,10 +85,14 @@ def journalled(notes: Iterable[Doc]) -> Journalled:
             stages[attempt_name(note)] = Stage(_STAGES[what], note["at"])
         if what == "agent ended":
             costs[attempt_name(note)] = float(note.get("cost") or 0.0)
+        name = f"{note.get('run', '')}/{note.get('task', '')}"
         if what == "agent":
-            name = f"{note.get('run', '')}/{note.get('task', '')}"
             agents[name] = (str(note.get("coder", "")), str(note.get("model", "")))
-    return Journalled(stages, agents, costs)
+        elif what == "pull request" and note.get("task"):
+            pulls[name] = str(note.get("said", ""))
+        elif what == "issue taken":
+            issues[str(note.get("run", ""))] = str(note.get("said", ""))
+    return Journalled(stages, agents, costs, pulls, issues)
 
 
 def board(sources: Sources, live: Mapping[str, Any] | None, only: str = "") -> Doc:
@@ -88,15 +100,19 @@ def board(sources: Sources, live: Mapping[str, Any] | None, only: str = "") -> D
     known = journalled(sources.notes)
     landings = {f"{each.run}/{each.task}": each for each in sources.landings}
     at_work = {f"{each['run']}/{each['task']}": each for each in (live or {}).get("agents", ())}
+    taken = {f"{each['run']}/{each['task']}": each for each in (live or {}).get("taken", ())}
     cards: dict[str, list[Doc]] = {name: [] for name in COLUMNS}
     counts: dict[str, Counter[str]] = {}
     for epic in sources.epics:
         counts[epic.run] = Counter()
         for task in epic.tasks.values():
             column, at = _column(task, known, alive=live is not None)
+            mine = taken.get(task.name) if column in UNDER_WAY else None
+            if mine is not None and not mine["given"]:
+                column = "working"
             if column and only in ("", task.task):
                 counts[epic.run][column] += 1
-                cards[column].append({"task": task, "epic": epic, "at": at})
+                cards[column].append({"task": task, "epic": epic, "at": at, "taken": mine})
     shown: list[Doc] = []
     for column, rows in cards.items():
         if column == "merged":
@@ -105,11 +121,14 @@ def board(sources: Sources, live: Mapping[str, Any] | None, only: str = "") -> D
             name = row["task"].name
             more = _card(row["epic"], row["task"], column, row["at"], live)
             agent = _agent(row["task"], known, at_work.get(name), landings.get(name))
+            more |= {"pull_request": known.pulls.get(name, "")}
+            if row["taken"] is not None:
+                agent |= _taken(row["task"], row["taken"])
             shown.append({k: v for k, v in {**more, **agent}.items() if v not in ("", None, 0, [])})
     return {
         "columns": {name: len(cards[name]) for name in COLUMNS},
         "cards": shown,
-        "lanes": [_lane(epic, counts[epic.run]) for epic in sources.epics],
+        "lanes": [_lane(epic, counts[epic.run], known) for epic in sources.epics],
     }
 
 
@@ -229,9 +248,22 @@ def _names(names: Sequence[str], run: str = "") -> str:
     return listed([*shown, f"{more} more"] if more > 0 else shown)
 
 
-def _lane(epic: EpicFacts, counts: Mapping[str, int]) -> Doc:
+def _taken(task: TaskFacts, taken: Mapping[str, Any]) -> Doc:
+    """Return what is so of a task that a person has taken over, or given back."""
+    by = taken["by"]
+    if taken["given"]:
+        return {"reason": f"Given back by {by}.", "taken_by": by}
+    refused = _first_line(taken["refused"])
+    told = f"Taken over by {by}{f'. Not merged: {refused}' if refused else ''}."
+    way = f"It goes on with: leadhand fleet give {task.task}"
+    more = {"taken_by": by, "since": taken["at"], "coder": "", "model": ""}
+    return {"reason": f"{told} {way}"[:REASON_CHARS], **more}
+
+
+def _lane(epic: EpicFacts, counts: Mapping[str, int], known: Journalled) -> Doc:
     return {
         "run": epic.run,
+        "issue": known.issues.get(epic.run, ""),
         "text": epic.text[:TEXT_CHARS],
         "columns": {name: counts.get(name, 0) for name in COLUMNS},
         "planning": epic.planning,

@@ -671,7 +671,7 @@ def _places(notes: Iterable[Doc]) -> dict[str, str]:
 
 
 def _epic(epic: EpicFacts, notes: Iterable[Doc]) -> Doc:
-    pulls = [n for n in notes if n["what"] == "pull request"]
+    pulls = [n for n in notes if n["what"] == "pull request" and not n.get("task")]
     unlogged = sum(_cost(n) for n in notes if (n.get("task"), n.get("attempt")) not in epic.paid)
     done = sum(task.status == DONE for task in epic.tasks.values())
     return {

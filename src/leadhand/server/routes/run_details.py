@@ -25,7 +25,7 @@ from leadhand.app.step_graph import (
 )
 from leadhand.codec.events import decode
 from leadhand.core.calendar import iso
-from leadhand.core.events import ModelCalled
+from leadhand.core.events import ModelCalled, RevisionProposed
 from leadhand.core.hashing import canonical
 from leadhand.core.plan.revisions import revisions as all_revisions
 from leadhand.core.review.approval import approvals_in_log, digests
@@ -226,6 +226,7 @@ def _rows(desk: CachedReader, run: str) -> list[documents.RevisionRow]:
     """Return every revision, with the digest of what was shown, and its approvals."""
     log = [(entry.at, event) for entry, event in desk.events(run)]
     shown, given = digests(log), approvals_in_log(log)
+    why = {each.hash: each.because for _at, each in log if isinstance(each, RevisionProposed)}
     return [
         documents.RevisionRow(
             number=revision.number,
@@ -233,6 +234,7 @@ def _rows(desk: CachedReader, run: str) -> list[documents.RevisionRow]:
             digest=shown.get(revision.hash, ""),
             author=revision.author,
             status=revision.status,
+            because=why.get(revision.hash, ""),
             steps=len(revision.doc.get("steps", ())),
             approvals=[each for each in given if each.revision == revision.number]
             if revision.status != "amended"

@@ -80,3 +80,22 @@ export function shown(node) {
   if (node.status === "waiting_for_person" && node.error?.change) return "waiting_for_approval";
   return node.held && !SETTLED.has(node.status) && !IN_FLIGHT.has(node.status) ? "held" : node.status;
 }
+
+// `status:failed worker:fetch rides`: which steps are meant.
+
+/** @returns {(node: object) => boolean | null} null when nothing is asked */
+export function filter(text) {
+  const terms = text.trim().toLowerCase().split(/\s+/).filter(Boolean);
+  if (!terms.length) return null;
+  const tests = terms.map(test);
+  return (node) => tests.every((each) => each(node));
+}
+
+function test(term) {
+  const [, field, wanted] = term.match(/^(status|worker|action|id):(.+)$/) ?? [];
+  if (field === "status") {
+    return (node) => shown(node).includes(wanted) || stepState(shown(node)).word.replaceAll(" ", "_").includes(wanted);
+  }
+  if (field) return (node) => String(node[field] ?? "").toLowerCase().includes(wanted);
+  return (node) => `${node.id} ${node.worker} ${node.action} ${shown(node)}`.toLowerCase().includes(term);
+}

@@ -2,7 +2,7 @@
 import { html, useMemo, useState } from "../lib.js";
 import { ask, route, to } from "../router.js";
 import { Chart } from "../ui/chart.js";
-import { Ago, Empty, Instant, Meter, Search, Status, Table, Tag, Title, Took, Txt } from "../ui/parts.js";
+import { Ago, Empty, Instant, Meter, Out, Search, Status, Table, Tag, Title, Took, Txt } from "../ui/parts.js";
 import { may, now } from "../store.js";
 import { api } from "../api.js";
 import { attempt } from "../notices.js";
@@ -41,7 +41,7 @@ export function Board({ fleet, since, refresh }) {
       <section><div class="bar"><h2>Tasks</h2><${Search} label="Search tasks" value=${text} onInput=${setText} push />
         <label class="check"><input type="checkbox" checked=${!flat} onChange=${() => ask({ view: flat ? "" : "flat" })} /> Group by epic</label></div>
         ${flat ? html`<div class="card pad"><${Columns} counts=${fleet.board.columns} cards=${cards} fleet=${fleet} wanted=${wanted} /></div>` : html`<${Lanes} fleet=${fleet} cards=${cards} wanted=${wanted} />`}</section>
-      <${Queue} batches=${fleet.live?.train.batches ?? []} train=${fleet.live?.train} /><${Figures} fleet=${fleet} since=${since} /></div>`;
+      <${Queue} train=${fleet.live?.train} />${fleet.live?.repositories?.map((each) => html`<${Queue} of=${each.name} train=${each.train} />`)}<${Figures} fleet=${fleet} since=${since} /></div>`;
 }
 
 function Notes({ fleet, refresh }) {
@@ -93,7 +93,7 @@ function Lane({ epic, lane, fleet, cards, wanted }) {
       <span class="epic-meter"><${Meter} label=${`${epic.landed} of ${epic.tasks} merged`} total=${epic.tasks} parts=${[["good", epic.landed]]} /></span><span>${epic.landed} of ${epic.tasks} merged</span>
       ${stuck > 0 && html`<${Tag} tone="bad">${stuck} blocked</${Tag}>`}${lane.paused && html`<${Tag} tone="warn">paused</${Tag}>`}${lane.planning && html`<${Tag} tone="live">planner at work</${Tag}>`}<span class="muted">${spent(epic.cost, running(fleet.board.cards, epic.run))}</span></summary>
     <${Columns} counts=${lane.columns} cards=${cards} fleet=${fleet} run=${epic.run} wanted=${wanted} />
-    <div class="epic-end"><${Plan} lane=${lane} /><a href=${to(["runs", epic.run])}>Open run</a>${epic.pull_request && html`<span>Pull request: <${Txt} v=${epic.pull_request} /></span>`}</div></details>`;
+    <div class="epic-end"><${Plan} lane=${lane} /><a href=${to(["runs", epic.run])}>Open run</a>${lane.issue && html`<span>Issue: <${Out} url=${lane.issue} /></span>`}${epic.pull_request && html`<span>Pull request: <${Out} url=${epic.pull_request} /></span>`}</div></details>`;
 }
 
 /** The text of an epic, and the waves of the planner with its reasons. */
@@ -134,8 +134,9 @@ function Silent({ at, most }) {
 const BATCH = { testing: "live", "testing alone": "warn", waiting: "quiet", passed: "good", failed: "bad", "set aside": "warn" };
 
 /** What is tested together, in the order in which it is merged. */
-function Queue({ batches, train }) {
-  return html`<section><h2>Merge queue</h2>${batches.length ? html`<ol class="batches">${batches.map((batch) => html`<li class="card tone-${BATCH[batch.state] ?? "quiet"}"><b>${count(batch.size, "change")} · ${batch.state}</b>
+function Queue({ of, train }) {
+  const batches = train?.batches ?? [];
+  return html`<section><h2>Merge queue${of && html` of <${Txt} v=${of} />`}</h2>${batches.length ? html`<ol class="batches">${batches.map((batch) => html`<li class="card tone-${BATCH[batch.state] ?? "quiet"}"><b>${count(batch.size, "change")} · ${batch.state}</b>
     ${batch.changes.map((each) => (each.run ? html`<a class="mono" href=${place(each)} title=${each.goal}><${Txt} v=${each.task} /></a>` : html`<span><${Txt} v=${each.goal || "a change"} /></span>`))}${batch.size > batch.changes.length && html`<span class="muted">${batch.size - batch.changes.length} more</span>`}</li>`)}</ol>`
     : html`<p class="muted">No change waits for the merge queue.${train ? ` Batches have up to ${count(train.batch, "change")}.` : ""}</p>`}</section>`;
 }
@@ -167,9 +168,10 @@ function Numbers({ fleet }) {
     ["Runs of the gate", `${gate.runs - gate.failed} passed, ${gate.failed} failed; ${pair(gate.seconds)}`],
     ["Wait in merge queue", pair(queue.wait_s)],
     ["Sent back", Object.entries(train.ejected).map(([kind, number]) => `${words(kind)} ${number}`).join(", ") || "none"],
+    ...(fleet.live?.machines ?? []).map((each) => [`Machine ${each.name}`, `${count(each.agents, "agent")}${each.trouble && `; ${each.trouble}`}`]),
     ["Flaky tests", (fleet.flaky ?? []).map((each) => `${each.name} (${each.times})`).join(", ") || "none"],
   ];
-  return html`<dl class="figures card pad">${rows.map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`;
+  return html`<dl class="figures card pad">${rows.map(([name, value]) => html`<div><dt><${Txt} v=${name} /></dt><dd><${Txt} v=${value} /></dd></div>`)}</dl>`;
 }
 
 function Recovery({ recovery }) {

@@ -5,7 +5,7 @@ import { useKeys } from "../keys.js";
 import { go, subject, to } from "../router.js";
 import { inbox, resource, useFleet } from "../store.js";
 import { Answer, Diff } from "../ui/ask.js";
-import { Ago, Copy, Facts, Said, Shown, Table, Tag, Title, Took, Txt } from "../ui/parts.js";
+import { Ago, Copy, Facts, Out, Said, Shown, Table, Tag, Title, Took, Txt } from "../ui/parts.js";
 import { count, following, label, money, short, spent, strategy, words } from "../text.js";
 import { AgentActions } from "./actions.js";
 import { Way } from "./board.js";
@@ -54,6 +54,7 @@ function Now({ doc, run, task }) {
     ${card?.coder && html`<div><dt>Agent</dt><dd><${Txt} v=${card.model ? `${card.coder} · ${card.model}` : card.coder} /></dd></div>`}
     <div><dt>Attempts</dt><dd>${doc.attempts.length}</dd></div><div><dt>Cost</dt><dd>${spent(card?.cost ?? doc.cost, card?.running_cost)}</dd></div>
     ${card?.since && html`<div><dt>${card.column === "merged" ? "Merged" : "Since"}</dt><dd><${Ago} at=${card.since} /></dd></div>`}
+    ${card?.pull_request && html`<div><dt>Pull request</dt><dd><${Out} url=${card.pull_request} /></dd></div>`}
     ${commit && html`<div><dt>Commit on ${commit.branch}</dt><dd><code>${commit.sha.slice(0, 12)}</code> <${Copy} text=${commit.sha} /></dd></div>`}
     ${commit?.tests && html`<div><dt>Tests</dt><dd><${Txt} v=${commit.tests} /></dd></div>`}</dl>`;
 }

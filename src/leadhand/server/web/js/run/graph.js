@@ -3,9 +3,8 @@ import { html, signal, useComputed, useEffect, useLayoutEffect, useMemo, useRef,
 import { ask, route } from "../router.js";
 import { SIZE, bridge, bundled, curve, layout, part } from "./layout.js";
 import { Camera } from "./camera.js";
-import { filter } from "./filter.js";
 import { useRows, workedOf } from "./rows.js";
-import { SHAPES, shown, stepState } from "../status.js";
+import { SHAPES, stepState, filter, shown } from "../status.js";
 import { useKeys } from "../keys.js";
 import { Empty, Loading, Search } from "../ui/parts.js";
 import { count, duration, label, short } from "../text.js";
@@ -74,7 +73,7 @@ function Canvas({ live, step }) {
     if (event.key === "Enter" || event.key === " ") (event.preventDefault(), (camera.current.travelled = 0), open(event.target));
     else if (event.key.startsWith("Arrow") || event.key === "Home" || event.key === "End") walk(event, world, camera.current);
   };
-  return html`<${Tools} live=${live} camera=${camera} opened=${opened} setOpened=${setOpened} total=${world.nodes.length} grouped=${opened.length > 0 || world.bundles} />
+  return html`<${Tools} live=${live} camera=${camera} opened=${opened} setOpened=${setOpened} total=${world.nodes.length} critical=${doc?.critical.length > 1} grouped=${opened.length > 0 || world.bundles} />
     <div class="graph card"><svg class="edges" aria-hidden="true"><g ref=${lines}><${Edges} live=${live} world=${world} critical=${doc?.critical.join("\n")} /></g></svg>
       <svg class="nodes" ref=${svg} role="group" aria-label=${`Graph of ${count(world.nodes.length, "step")}. Arrow keys follow the edges.`} onClick=${(event) => open(event.target)} onKeyDown=${keys}>
       <g ref=${group}><${Drawing} live=${live} world=${world} selected=${selected} dim=${dim} measured=${measured} /></g></svg></div>`;
@@ -160,11 +159,11 @@ function useDim(live, world) {
   return dim;
 }
 
-function Tools({ live, camera, opened, setOpened, total, grouped }) {
+function Tools({ live, camera, opened, setOpened, total, grouped, critical }) {
   const all = live.shape.value.ids.length;
   return html`<div class="bar tools"><${StepSearch} />
     ${grouped && html`<nav class="path" aria-label="Part of the graph"><button type="button" class="small" disabled=${!opened.length} onClick=${() => setOpened([])}>All ${all.toLocaleString("en")}</button>${opened.map((bundle, place) => html`<span aria-hidden="true">›</span><button type="button" class="small" disabled=${place === opened.length - 1} onClick=${() => setOpened(opened.slice(0, place + 1))}>${bundle.label} ${bundle.members.length.toLocaleString("en")}</button>`)}</nav>`}
-    <span class="push muted figure">${stepCount(live, total)}, <span class="critical-key">critical path</span></span>
+    <span class="push muted figure">${stepCount(live, total)}${critical && html`, <span class="critical-key">critical path</span>`}</span>
     <div class="choices" role="group" aria-label="Zoom"><button type="button" aria-label="Zoom out" onClick=${() => camera.current.zoom(1 / 1.3)}>−</button><button type="button" onClick=${() => camera.current.fit()}>Fit</button><button type="button" aria-label="Zoom in" onClick=${() => camera.current.zoom(1.3)}>+</button></div></div>`;
 }
 

@@ -3,7 +3,7 @@ import { html, useEffect, useMemo, useRef, useState } from "../lib.js";
 import { api } from "../api.js";
 import { ask, route } from "../router.js";
 import { useResource } from "../store.js";
-import { Rows } from "../ui/rows.js";
+import { Rows } from "./rows.js";
 import { Empty, Loading, Search, Trouble, Txt } from "../ui/parts.js";
 import { clock, count, full, pretty } from "../text.js";
 

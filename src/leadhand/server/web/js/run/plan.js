@@ -4,10 +4,10 @@ import { api } from "../api.js";
 import { ask, route } from "../router.js";
 import { useResource } from "../store.js";
 import { useKeys } from "../keys.js";
-import { Empty, Hash, Shown, Tag } from "../ui/parts.js";
+import { Empty, Hash, Shown, Tag, Txt } from "../ui/parts.js";
 import { Changes, Outlook, Steps } from "../ui/steps.js";
 import { Allowed, Review } from "./review.js";
-import { count, origin } from "../text.js";
+import { count, origin, short } from "../text.js";
 
 function useRevisions(live) {
   const found = useResource(async (signal) => (await api.revisions(live.run, signal)).items, [live]);
@@ -62,7 +62,7 @@ function List({ all, open, waiting, planner }) {
     const current = open === each.number || (open === null && (waiting ? waiting === each.number : each.number === all.at(-1).number));
     return html`<li><button type="button" class="plain revision" data-item aria-current=${current ? "true" : undefined} onClick=${() => ask({ rev: waiting === each.number ? "" : String(each.number), from: "" })}>
       <span><b>Revision ${each.number}</b> <${Tag} tone=${TONES[each.status] ?? "quiet"}>${each.status}</${Tag}></span>
-      <span class="muted">${origin(each.author, planner)}${each.steps ? ` · plan of ${count(each.steps, "step")}` : ""}</span></button></li>`;
+      <span class="muted">${origin(each.author, planner)}${each.steps ? ` · plan of ${count(each.steps, "step")}` : ""}</span>${each.because && html`<span class="because"><${Txt} v=${short(each.because, 200)} /></span>`}</button></li>`;
   })}</ul>`;
 }
 

@@ -1,13 +1,11 @@
 // Plan and execution on the same rows: each step as approved, and how its time was spent.
-import { html, useEffect, useMemo, useState } from "../lib.js";
+import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../lib.js";
 import { api } from "../api.js";
 import { ask, route, to } from "../router.js";
 import { now, onRefetch, resource, soon } from "../store.js";
-import { ENDED, shown, stepState } from "../status.js";
+import { ENDED, stepState, filter, shown } from "../status.js";
 import { count, duration, label, millis, origin, short } from "../text.js";
-import { filter } from "./filter.js";
 import { StepSearch, stepCount } from "./graph.js";
-import { Rows } from "../ui/rows.js";
 import { Empty, Glyph, Loading, Tag, Trouble, Txt } from "../ui/parts.js";
 
 const AGAIN_MS = 1000; // the server reads the log of the run for them
@@ -197,4 +195,35 @@ function walk(event) {
   if (!item) return;
   event.preventDefault();
   item.focus();
+}
+
+const OVER = 8;
+
+/** A long list of rows of one height: only those in view are in the document. One may be open, and taller.
+ * @param {{count: number, height: number, row: (place: number) => any, follow?: boolean, label: string, role?: string,
+ *   open?: number, more?: number}} given the row at `open` is taller by `more` pixels */
+export function Rows({ count, height, row, follow = false, label, role = "list", open = -1, more = 0 }) {
+  const box = useRef(null);
+  const [range, setRange] = useState([0, 40]);
+  const stuck = useRef(follow);
+  const look = () => {
+    const { scrollTop, clientHeight, scrollHeight } = box.current;
+    stuck.current = follow && open < 0 && scrollTop + clientHeight > scrollHeight - 2 * height;
+    const above = open >= 0 && scrollTop > (open + 1) * height ? more : 0;
+    const from = Math.max(0, Math.floor((scrollTop - above) / height) - OVER);
+    const to = Math.ceil((scrollTop + clientHeight) / height) + OVER;
+    if (from !== range[0] || to !== range[1]) setRange([from, to]);
+  };
+  useLayoutEffect(() => {
+    if (stuck.current && open < 0) box.current.scrollTop = box.current.scrollHeight;
+    look();
+    const watch = new ResizeObserver(look);
+    watch.observe(box.current);
+    return () => watch.disconnect();
+  }, [count, follow, open]);
+  const [from, to] = [range[0], Math.min(count, range[1])];
+  const shown = [];
+  for (let place = from; place < to; place++) shown.push(row(place));
+  return html`<div class="rows" ref=${box} onScroll=${look} tabindex="0" role="region" aria-label=${label}>
+    <div role=${role} class="rows-all" style=${{ height: `${count * height + (open >= 0 ? more : 0)}px` }}><div role="presentation" class="rows-shown" style=${{ transform: `translateY(${from * height + (open >= 0 && open < from ? more : 0)}px)` }}>${shown}</div></div></div>`;
 }

@@ -1,6 +1,5 @@
 // From what a person filled in to what the server is asked, and to the command that does the same. Pure.
 import { read } from "../text.js";
-import { given, typed } from "../params.js";
 
 /** Lines of `name=value`; a value that reads as JSON is that value. */
 export function pairs(text) {
@@ -51,4 +50,18 @@ export function command(form, params = null) {
   if (form.context) flag("--context", [form.context]);
   if (form.review) words.push("--review");
   return words.join(" ");
+}
+
+/** What a person typed for a parameter of a plan, by its type; undefined where nothing was typed. */
+function typed(param, text = "") {
+  if (text === "") return undefined;
+  if (param.choices) return param.choices.find((each) => JSON.stringify(each) === text);
+  if (param.type === "boolean") return text === "true";
+  if (param.type === "integer" || param.type === "number") return Number(text);
+  return param.type === "string" || param.type === "secret" ? text : read(text);
+}
+
+/** The values of all parameters that were filled in. */
+export function given(params, texts) {
+  return Object.fromEntries(params.map((each) => [each.name, typed(each, texts[each.name])]).filter(([, value]) => value !== undefined));
 }

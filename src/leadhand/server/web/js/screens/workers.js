@@ -5,7 +5,6 @@ import { route, to } from "../router.js";
 import { useFollowed, useResource } from "../store.js";
 import { Ago, alone, Empty, NoWorkers, Risk, Search, Shown, SortTable, Status, Tag, Title, Txt } from "../ui/parts.js";
 import { count, duration, percent, short } from "../text.js";
-import { fields } from "../params.js";
 
 const RISKS = ["low", "medium", "high", "critical"];
 const STATES = { available: "ready", unavailable: "failed", "on trial": "retrying", "not configured": "cancelled" };
@@ -84,4 +83,12 @@ function Offer({ offer }) {
   return html`<div class="offer"><p>${offer.action && html`<b class="mono"><${Txt} v=${offer.action} /></b> `}<${Risk} level=${offer.risk} /> ${offer.effects.map((each) => html`<${Tag} tone="warn"><${Txt} v=${each} /></${Tag}> `)}${offer.idempotent ? html`<${Tag}>idempotent</${Tag}>` : ""}</p>
     <p class="muted">${[offer.timeout && `timeout ${duration(offer.timeout)}`, offer.checks.length && `checks: ${offer.checks.join(", ")}`, `version ${offer.version.slice(0, 12)}`].filter(Boolean).join(" · ")}</p>
     ${!known ? html`<p class="muted">Any parameters.</p>` : !known.length ? html`<p class="muted">No parameters.</p>` : html`<dl class="takes">${known.map((each) => html`<div><dt class="mono"><${Txt} v=${each.name} /></dt><dd>${each.type}${each.required ? "" : html` <span class="muted">optional${each.fallback === undefined ? "" : html`, default <${Txt} v=${JSON.stringify(each.fallback)} />`}</span>`}${each.description && html` <span class="muted"><${Txt} v=${each.description} /></span>`}</dd></div>`)}</dl>`}</div>`;
+}
+
+const word = (schema) => (schema.enum ? schema.enum.map((each) => JSON.stringify(each)).join(" or ") : [schema.type ?? "any"].flat().join(" or "));
+
+/** One line for each property of a JSON Schema of an object. */
+function fields(schema) {
+  const must = new Set(schema.required ?? []);
+  return Object.entries(schema.properties ?? {}).map(([name, each]) => ({ name, type: word(each), required: must.has(name), fallback: each.default, description: each.description ?? "" }));
 }

@@ -19,6 +19,11 @@ export function Said({ v }) {
   return html`<span class="said"><${Txt} v=${head} />${body && html`<pre class="value printed" tabindex="0"><${Txt} v=${body} /></pre>`}</span>`;
 }
 
+/** An address on another server, as a link if it is one of the web. */
+export function Out({ url }) {
+  return /^https?:[/]{2}/.test(url) ? html`<a href=${url} target="_blank" rel="noreferrer"><${Txt} v=${url} /></a>` : html`<${Txt} v=${url} />`;
+}
+
 export function Glyph({ shape, spin = false }) {
   return html`<svg class=${spin ? "glyph spin" : "glyph"} viewBox="0 0 16 16" aria-hidden="true"><path d=${SHAPES[shape]} /></svg>`;
 }
