@@ -52,6 +52,10 @@ class Wire:
 
     def request(self, method, **params):
         self.send(method, **params)
+        return self.answer()
+
+    def answer(self):
+        """The answer to what was sent last."""
         while True:
             answer = json.loads(self.process.stdout.readline())
             if answer.get("id") == self._number:
@@ -122,6 +126,47 @@ def test_the_server_is_killed_while_it_starts_a_run(project):
     wire.call("wait_for_run", run=run, seconds=60)
     wire.close()
     finished_once(project, run, 2)
+
+
+def test_of_the_same_request_at_once_one_run_comes(project):
+    """From several servers, each of a client of the same name."""
+    wires = [Wire(project) for _ in range(3)]
+    for wire in wires:
+        wire.send("tools/call", name="start_run", arguments={"plan": PLAN})
+    found = [wire.answer()["structuredContent"] for wire in wires]
+    (run,) = {each["run"] for each in found}
+    assert sorted(each["new"] for each in found) == [False, False, True]
+    wires[0].call("wait_for_run", run=run, seconds=60)
+    for wire in wires:
+        wire.close()
+    finished_once(project, run, 2)
+
+
+def test_host_and_server_are_killed_around_a_report(project):
+    """The step is still the agent's; its report is taken once, however often it is sent."""
+    mine = {
+        "id": "mine",
+        "worker": "caller",
+        "success_criteria": "data.n > 2",
+        "effects": ["files"],
+    }
+    wire = Wire(project)
+    run = wire.call("propose_plan", plan={"goal": "count", "steps": [mine]})["run"]
+    assert project.run("review", run, "approve", "--yes").code == 0
+    first = wire.call("next_step", run=run, seconds=30)["step"]
+    report = {"run": run, "step": "mine", "attempt": first["attempt"], "data": {"n": 3}}
+    os.kill(project.run("show", run, "--json").doc["host"], signal.SIGKILL)
+    wire.send("tools/call", name="report_step", arguments=report)
+    wire.kill()
+    wire = Wire(project)
+    told = [wire.call("report_step", **report) for _ in range(2)]
+    wire.close()
+    assert [(each["met"], each["status"]) for each in told] == [(True, "succeeded")] * 2
+    events = [json.loads(line) for line in project.run("logs", run, "--json").out.splitlines()]
+    assert (
+        sum("mine" in json.dumps(each) and "handed out" in json.dumps(each) for each in events) == 1
+    )
+    assert project.run("verify", run).code == 0
 
 
 def test_the_host_is_killed_in_a_step(project):

@@ -90,8 +90,12 @@ async def test_only_accounts_are_served_and_a_role_decides_on_tools(project, ser
         {"Origin": "null"},
     ):
         assert status(url, **good, **wrong) == 400, wrong
-    for _ in range(12):
-        last = status(url, Authorization="Bearer lh_guess")
+    for number in range(12):  # whatever address they claim
+        last = status(
+            url,
+            Authorization=f"Bearer lh_guess{number}",
+            **{"X-Forwarded-For": f"192.0.2.{number}"},
+        )
     assert last == 429
 
     viewer = added(project, "vic", "viewer")

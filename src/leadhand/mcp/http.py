@@ -176,6 +176,7 @@ async def serve(app: ASGIApp, wanted: Serve, told: Callable[[str], None]) -> Non
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=False,
         timeout_graceful_shutdown=END_S,
         lifespan="on",
     )
