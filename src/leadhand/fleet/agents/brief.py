@@ -121,7 +121,7 @@ def brief_of(given: PlannedTask, context: Context, conflict: str = "", kept: str
         parts.append("# You asked, and were told\n" + "\n".join(filter(None, said)))
     if context.failures:
         last = last_judged(context.failures)
-        words = scrub(last.message[-FAILURE_CHARS:])
+        words = _quotation(scrub(last.message[-FAILURE_CHARS:]))
         parts.append(f"# The last attempt did not land ({last.failure_class})\n{words}")
         begins = pull_in(context.failures).get("tip")
         parts.append(PROPOSED if begins else f"{CLEAN} {kept}".strip())
@@ -130,6 +130,11 @@ def brief_of(given: PlannedTask, context: Context, conflict: str = "", kept: str
     if conflict:
         parts.append(conflict)
     return "\n\n".join([*parts, RULES])
+
+
+def _quotation(text: str) -> str:
+    """Return words of logs and people so that no line of them is a heading or a rule of ours."""
+    return "\n".join(f"> {line}" for line in text.splitlines())
 
 
 def last_judged(failures: Sequence[Failure]) -> Failure:
@@ -157,7 +162,7 @@ def pull_words(failures: Sequence[Failure]) -> str:
         found = pull_in([failure]).get("said")
         for row in found if isinstance(found, list) else ():
             place = f" on {row['path']}:{row.get('line', 0)}" if row.get("path") else ""
-            lines = "\n".join(f"> {line}" for line in str(row.get("text", "")).splitlines())
+            lines = _quotation(str(row.get("text", "")))
             parts[f"{row.get('by', 'somebody')}{place}:\n{lines}"] = None
     return "\n\n".join([REVIEWED, *parts]) if parts else ""
 

@@ -36,6 +36,8 @@ BY_COMMENT = frozenset({"review", "protected_change", "hold"})
 FREE = ("give", "retry", "again", "continue")
 """Choices that an answer without a choice stands for, the first that there is."""
 TEXT_CHARS = 6_000
+REFUSED_MAX = 20
+"""Ignored answers that `fleet status` names: anybody can write comments."""
 TAKEN = """Leadhand works on this issue as `{run}`. Questions come as comments here, the change as a
 pull request. The issue is closed when the change is merged and the branch is green."""
 APPROVAL = "It needs an approval, which a comment cannot give. Decide with `leadhand inbox`."
@@ -119,6 +121,8 @@ class Conversation:
         self._ignored.add(comment.id)
         words = f"ignored: {why}"
         self.refused[f"comment {comment.id} of {comment.author}"] = words
+        for oldest in list(self.refused)[:-REFUSED_MAX]:
+            del self.refused[oldest]
         self._note("comment ignored", said=f"{comment.url or comment.id}: {words}")
 
     async def _answer(

@@ -30,13 +30,20 @@ import msgspec
 from leadhand.errors import LeadhandError
 from leadhand.fleet.agents.brief import pull_in
 from leadhand.fleet.forge.context import write_durably
-from leadhand.fleet.forge.description import body_of, message_of, shown_trailers, title_of
+from leadhand.fleet.forge.description import (
+    body_of,
+    log_end,
+    message_of,
+    one_line,
+    shown,
+    shown_trailers,
+    title_of,
+)
 from leadhand.fleet.forge.errors import ForgeConflict, ForgeError, ForgeTransient
 from leadhand.fleet.forge.remote import Moved
 from leadhand.fleet.forge.rules import key_for
 from leadhand.fleet.merge.conductor import Ejected, Landed, QueuedChange
 from leadhand.fleet.repository.hub import ref_of
-from leadhand.models.secret_patterns import scrub
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -374,8 +381,8 @@ class Delivery:
         named = f"pull request {pull.url or pull.number}"
         parts = []
         for check in red[:3]:
-            log = scrub(await self._log_of(check) or check.summary)[-LOG_CHARS:]
-            parts.append(f"{named}: check {check.name} {check.status}:\n{log}")
+            log = log_end(await self._log_of(check) or check.summary, LOG_CHARS)
+            parts.append(f"{named}: check {one_line(check.name)} {check.status}:\n{log}")
         fresh = [each for each in reviews if each.id not in record.heard]
         asked = [each for each in fresh if each.verdict == "changes_requested"]
         parts += [f"{named}: {each.author} asks for changes" for each in asked]
@@ -510,9 +517,10 @@ def said_in(reviews: Iterable[Review]) -> list[Doc]:
         rows = [(review.body, "", 0)]
         rows += [(each.body, each.path, each.line) for each in review.comments[:REMARKS_MAX]]
         for body, path, line in rows:
-            words = scrub(body).strip()[: max(0, room)]
+            words = shown(body).strip()[: max(0, room)]
             room -= len(words)
             if words:
                 row: Doc = {"by": review.author, "verdict": review.verdict, "text": words}
-                found.append({**row, "path": path[:300], "line": line} if path else row)
+                place = one_line(path, 300)
+                found.append({**row, "path": place, "line": line} if place else row)
     return found

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from leadhand.core.visible import invisible
 from leadhand.fleet.repository.git import message_of as commit_message
 from leadhand.models.secret_patterns import scrub
 
@@ -21,6 +22,9 @@ TITLE_CHARS = 120
 GOAL_CHARS = 4_000
 TASKS_SHOWN = 50
 FILES_SHOWN = 50
+_HIDDEN = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
+_COLOURS = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+"""Sequences of terminals."""
 
 
 def one_line(text: str, most: int = TITLE_CHARS) -> str:
@@ -35,6 +39,19 @@ def quoted(text: str, most: int = GOAL_CHARS) -> str:
     longest = max((len(each) for each in re.findall(r"`+", plain)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}text\n{plain}\n{fence}"
+
+
+def shown(text: str) -> str:
+    """Return a text without what a person would not see: hidden markup, invisible characters."""
+    plain = _HIDDEN.sub("", _COLOURS.sub("", text))
+    return scrub("".join(each for each in plain if each in "\n\t" or not invisible(each)))
+
+
+def log_end(text: str, most: int) -> str:
+    """Return the end of a log without sequences of terminals and invisible characters."""
+    plain = _COLOURS.sub("", text[-4 * most :])
+    plain = "".join(each for each in plain if each in "\n\t" or not invisible(each))
+    return scrub(plain).strip()[-most:]
 
 
 def title_of(record: PullRecord) -> str:

@@ -19,13 +19,11 @@ import hashlib
 import re
 from typing import TYPE_CHECKING, Any
 
-from leadhand.core.visible import invisible
 from leadhand.fleet.epics import Epic, EpicTask
-from leadhand.fleet.forge.description import one_line, quoted
+from leadhand.fleet.forge.description import one_line, quoted, shown
 from leadhand.fleet.forge.port import Act
 from leadhand.fleet.forge.rules import key_for
 from leadhand.fleet.product_log import EPIC
-from leadhand.models.secret_patterns import scrub
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -39,7 +37,6 @@ COMMENT_CHARS = 4_000
 COMMENTS_CHARS = 16_000
 FILES_MAX = 20
 TITLE_CHARS = 160
-_HIDDEN = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 _LINK = re.compile(r"/blob/[^/\s]+/([^\s)#?\"'>]+)")
 _PATH = re.compile(r"`([\w./-]{3,200})`")
 HEAD = (
@@ -59,9 +56,7 @@ def run_of(name: str, number: int) -> str:
 
 def plain_text(text: str, most: int) -> str:
     """Return what a person sees of a text: no hidden markup, no invisible characters, bounded."""
-    shown = _HIDDEN.sub("", text[: 4 * most])
-    kept = "".join(each for each in shown if each in "\n\t" or not invisible(each))
-    return scrub(kept).strip()[:most]
+    return shown(text[: 4 * most]).strip()[:most]
 
 
 class IssueIntake:
