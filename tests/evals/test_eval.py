@@ -105,7 +105,14 @@ def test_success_false_success_and_false_rejection_are_told_apart(folder):
     assert arms["steps/plain"]["questions"]["value"] == 0
     assert arms["whole/careful"]["questions"]["value"] >= 1
     assert done.doc["by_goal"]["report"] == dict.fromkeys(arms, 1.0)
-    assert done.doc["variance"][0]["shares"]["goal"] == pytest.approx(1.0)
+    assert done.doc["variance"][0]["shares"]["goal"]["share"] == pytest.approx(1.0)
+    levels = {(each["factor"], each["level"]): each for each in done.doc["levels"]}
+    assert [*levels] == [("mode", name) for name in ("steps", "whole")] + [
+        ("policy", name) for name in ("plain", "careful")
+    ]
+    assert all(each["trials"] == 12 for each in levels.values())
+    assert levels["policy", "plain"]["questions"]["value"] == 0
+    assert arms["steps/plain"]["first_pass"]["value"] < 1, "the second trial fails once"
     results = folder.path / "eval-results"
     rows = list(csv.DictReader((results / "trials.csv").read_text().splitlines()))
     assert len(rows) == 24
@@ -157,6 +164,84 @@ def test_a_worker_that_hangs_ends_with_its_trial(folder):
     done = folder.run("eval", "suite.toml", "--trust", *only)
     assert done.code == 1
     assert "took longer than 6 s" in done.err
+
+
+def test_a_check_that_raises_or_cannot_start_is_no_verdict(folder):
+    """An uncaught exception of Python ends with 1 as well, which would say: not reached."""
+    folder.write("check.py", "raise ValueError('no such report')")
+    only = ("--goal", "report", "--arm", "whole/plain", "--repeat", "1")
+    done = folder.run("eval", "suite.toml", "--trust", *only)
+    assert done.code == 1
+    assert "the check raised an exception: ValueError: no such report" in done.err
+    text = SUITE.format(more="").replace('["python", "check.py"]', '["no-such-program"]')
+    folder.write("suite.toml", text)
+    done = folder.run("eval", "suite.toml", "--trust", "--output", "other", *only)
+    assert done.code == 1
+    assert "could not be started: no-such-program: No such file" in done.err
+
+
+def test_arms_that_are_no_crossing_share_the_variance_as_arms(folder):
+    """Two of four arms that differ in both factors: neither can be told from the other."""
+    arms = ("--arm", "steps/plain", "--arm", "whole/careful", "--repeat", "1", "--goal", "fame")
+    done = folder.run("eval", "suite.toml", "--trust", *arms, "--json")
+    assert done.code == 0, done
+    (cost,) = [each for each in done.doc["variance"] if each["figure"] == "success"]
+    assert cost["shares"] == {}, "the same in every trial"
+    assert {name for each in done.doc["variance"] for name in each["shares"]} <= {"arm"}
+
+
+@pytest.mark.parametrize(
+    ("level", "told"),
+    [
+        ('{ plan = "no.json" }', "no.json: there is no such plan"),
+        ('{ tape = "t/{goal}-{trial}.gz" }', "report-1.gz: there is no such tape, and 5 more"),
+        ('{ settings = { "policy.revuew" = true } }', '[policy] has no key "revuew"'),
+        ('{ settings = { "policy.review" = 3 } }', "settings of odd: review must be true or false"),
+    ],
+)
+def test_what_would_fail_in_every_trial_is_said_before_the_first(folder, level, told):
+    suite = SUITE.format(more="").partition("[factors")[0] + f"[factors.what]\nodd = {level}\n"
+    folder.write("suite.toml", suite)
+    done = folder.run("eval", "suite.toml", "--trust")
+    assert done.code == 2, done
+    assert told in done.err
+    assert not (folder.path / "eval-results").exists()
+
+
+def test_levels_set_variables_of_the_trial(folder):
+    more = '\n@worker(name="say", gives=["word"])\nasync def say() -> str:\n    """Say."""\n'
+    more += '    return os.environ["WORD"]\n'
+    folder.write("workers.py", WORKERS + more)
+    told = "import json, sys; sys.exit(json.load(sys.stdin)['result'] != 'good')"
+    folder.write("check.py", told)
+    suite = SUITE.format(more="").partition("[[goal]]")[0]
+    suite += '[[goal]]\nname = "g"\nwant = ["word"]\ncheck = ["python", "check.py"]\n'
+    suite += '[factors.word]\ngood = { env = { WORD = "good" } }\nbad = { env = { WORD = "x" } }\n'
+    folder.write("suite.toml", suite)
+    untrusted = folder.run("eval", "suite.toml", LEADHAND_TRUST="")
+    assert (untrusted.code, "environment of good" in untrusted.err) == (4, True)
+    done = folder.run("eval", "suite.toml", "--trust", "--json", "--repeat", "1")
+    assert [arm["success"]["value"] for arm in done.doc["arms"]] == [1.0, 0.0]
+    assert done.doc["variance"][0]["shares"]["word"]["share"] == pytest.approx(1.0)
+
+
+def test_interrupted_and_continued(folder):
+    """Ctrl-C keeps what is done, says so, and leaves no process behind."""
+    file = folder.path / "eval-results" / "trials.jsonl"
+    words = ("eval", "suite.toml", "--trust", "--goal", "fame")
+    with folder.start(*words, "--jobs", "1") as child:
+        deadline = time.monotonic() + 300
+        while not file.exists() or file.read_bytes().count(b"\n") < 3:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        os.kill(child.pid, signal.SIGINT)
+        _, told = child.communicate(timeout=60)
+    assert child.returncode == 130
+    assert "What is done is kept in" in told
+    assert "Traceback" not in told
+    kept = file.read_bytes().splitlines()
+    assert folder.run(*words, timeout_s=600).code == 0
+    assert file.read_bytes().splitlines()[: len(kept)] == kept
 
 
 def test_killed_and_continued(folder):

@@ -35,6 +35,14 @@ def test_every_combination_is_an_arm(tmp_path):
     assert (found.repeat, found.name) == (4, tmp_path.name)
 
 
+def test_names_of_tapes_are_filled(tmp_path):
+    """By goal, repetition and the levels of the arm; a level's tape comes before the suite's."""
+    text = GOOD.replace("repeat = 4", 'repeat = 4\ntape = "t/{planner}-{policy}-{goal}-{trial}.gz"')
+    plain, _, flat, _ = read_suite(written(tmp_path, text)).arms
+    assert plain.fill(plain.tape, "report", 3) == "t/goal-plain-report-3.gz"
+    assert flat.fill(flat.tape, "report", 3) == "tapes/report.json"
+
+
 def test_a_suite_without_factors_has_one_arm(tmp_path):
     found = read_suite(written(tmp_path, GOOD.partition("[factors")[0]))
     assert [(arm.name, arm.levels) for arm in found.arms] == [("only", {})]
@@ -62,6 +70,15 @@ def test_a_part_of_a_suite(tmp_path):
         ('mode = "direct"', 'mode = "fast"', r"factors\.planner\.flat\.mode: 'fast' is none of"),
         ("plain = {}", "plain = { mode = 'whole' }", r"planner, policy all set mode"),
         ("plain = {}", "plain = { polcy = 1 }", r"unknown field `polcy`"),
+        ("plain = {}", 'plain = { tape = "{gaol}" }', r"plain\.tape: \{gaol\} stands for nothing"),
+        ("repeat = 4", 'tape = "{x}"', r"suite\.tape: \{x\} stands for nothing. There are: goal"),
+        ("plain = {}", "plain = { env = { A = 1 } }", r"Expected `str`, got `int`"),
+        (
+            'mode = "direct"',
+            'mode = "direct", settings = { "policy.review" = false }',
+            r"planner, policy all set policy\.review",
+        ),
+        ("[factors.policy]", "[factors.goal]", r"factors\.goal: is the name of something else"),
         ("[suite]", "[suite", r"Expected ']'"),
         ("repeat = 4", "repeat = 1000\ntimeout_s = 0", r"timeout_s: more than 0"),
     ],
@@ -74,5 +91,7 @@ def test_what_is_wrong_is_named(tmp_path, old, new, told):
 
 
 def test_a_file_that_is_not_there(tmp_path):
-    with pytest.raises(UsageError, match=r"no\.toml: no such file"):
+    with pytest.raises(
+        UsageError, match=r"no\.toml: no such file or directory\. Fix: give a suite"
+    ):
         read_suite(tmp_path / "no.toml")

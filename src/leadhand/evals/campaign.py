@@ -12,6 +12,7 @@ next trial begins, so that a campaign that was interrupted goes on where it stop
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -32,6 +33,7 @@ from leadhand.errors import Conflict, UsageError
 from leadhand.evals.suite import Arm, EvalGoal, Suite
 from leadhand.evals.trial import TrialRun, TrialSpec
 from leadhand.models.recordings import VARIABLE
+from leadhand.settings import load_settings
 
 TRIALS = "trials.jsonl"
 FORMAT = "leadhand-eval/1"
@@ -40,6 +42,8 @@ COPY_BYTES_MAX = 200 * 1024 * 1024
 SAID_MAX = 2000
 REACHED, NOT_REACHED = 0, 1
 """What the exit code of a check says; every other one is an error of the check."""
+RAISED = "Traceback (most recent call last):"
+"""A Python check that raises ends with 1 too, and that is no verdict."""
 
 
 class TrialResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -205,14 +209,13 @@ class Campaign:
 
     def _carried_out(self, place: _Place, folder: Path, at: Path) -> tuple[TrialRun, str]:
         goal, arm = place.goal, place.arm
-        names = {"goal": goal.name, "trial": str(place.trial)}
-        tape = _filled(arm.tape, names)
+        tape = arm.fill(arm.tape, goal.name, place.trial)
         kept = self.suite.folder / tape if tape and self._record else folder / tape
         spec = TrialSpec(
             goal=goal,
             planner=arm.planner,
             mode=arm.mode,
-            plan=_filled(arm.plan, names),
+            plan=arm.fill(arm.plan, goal.name, place.trial),
             tape=str(kept) if tape else "",
             record=self._record,
             approve=self.suite.approve,
@@ -235,9 +238,9 @@ class Campaign:
             code, said = self._process(place.goal.check, place, folder, given)
         except OSError as error:
             code, said = -1, f"{place.goal.check[0]}: {error.strerror}"
-        if code not in (REACHED, NOT_REACHED):
-            why = "took too long" if code is None else f"ended with exit code {code}"
-            run = msgspec.structs.replace(run, status="error", reason=f"the check {why}")
+        if code not in (REACHED, NOT_REACHED) or (code == NOT_REACHED and RAISED in said):
+            reason = f"the check {self._trouble(code)}"
+            run = msgspec.structs.replace(run, status="error", reason=reason)
         return TrialResult(
             goal=place.goal.name,
             arm=place.arm.name,
@@ -246,6 +249,14 @@ class Campaign:
             reached=code == REACHED,
             said=said,
         )
+
+    def _trouble(self, code: int | None) -> str:
+        """Return why a check gave no verdict."""
+        if code is None:
+            return f"took longer than {self.suite.timeout_s:g} s"
+        if code == NOT_REACHED:
+            return "raised an exception"
+        return "could not be started" if code < 0 else f"ended with exit code {code}"
 
     def _process(
         self, command: list[str], place: _Place, folder: Path, given: bytes
@@ -285,10 +296,39 @@ class Campaign:
         left = {name: value for name, value in os.environ.items() if name != VARIABLE}
         return {
             **left,
+            **place.arm.env,
             "LEADHAND_EVAL_SEED": str(int(seed[:8], 16)),
             "LEADHAND_EVAL_TRIAL": str(place.trial),
             "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
         }
+
+
+def refuse_unready(suite: Suite, *, record: bool) -> None:
+    """Raise `UsageError` for what would make every trial of an arm fail: tapes, plans, settings."""
+    found: dict[str, None] = {}
+    tapes: dict[Path, None] = {}
+    for arm in suite.arms:
+        try:
+            load_settings(arm.settings, folder=suite.folder)
+        except UsageError as error:
+            told = re.sub(r"^flag --\S+: ", "", str(error))
+            found[f"{suite.file}: settings of {arm.name}: {told}"] = None
+        for goal in suite.goals:
+            for trial in range(1, suite.repeat + 1):
+                plan = arm.fill(arm.plan, goal.name, trial) or goal.plan
+                if plan and not (suite.folder / plan).exists():
+                    found[f"{suite.file}: {plan}: there is no such plan"] = None
+                tape = suite.folder / arm.fill(arm.tape, goal.name, trial)
+                if arm.tape and not record and not tape.exists():
+                    tapes[tape] = None
+    if tapes:
+        more = f", and {len(tapes) - 1} more" if len(tapes) > 1 else ""
+        found[
+            f"{next(iter(tapes))}: there is no such tape{more}. Fix: give --record, which asks the "
+            "models and keeps what they say; or fewer repetitions with --repeat"
+        ] = None
+    if found:
+        raise UsageError("\n".join([*found][:10]))
 
 
 def refuse_large(suite: Suite) -> None:
@@ -304,12 +344,6 @@ def refuse_large(suite: Suite) -> None:
                 f"{suite.root}: has more than {COPY_BYTES_MAX >> 20} MB, and every trial gets a "
                 "copy. Fix: give the suite a folder of its own, or a smaller `root`"
             )
-
-
-def _filled(text: str, names: dict[str, str]) -> str:
-    for name, value in names.items():
-        text = text.replace("{" + name + "}", value)
-    return text
 
 
 def _end(group: int) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -13,8 +14,10 @@ from leadhand.codec import html
 from leadhand.evals.campaign import as_table
 from leadhand.evals.statistics import (
     Interval,
+    Share,
     difference_of,
     mean_of,
+    share_difference,
     share_of,
     variance_shares,
 )
@@ -29,11 +32,9 @@ SIZES = ((1, 1), (2, 2), (3, 4), (5, 8), (9, 10**9))
 """Sizes of plans, in steps, that first attempts are counted by."""
 
 
-class ArmFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """The figures of one arm."""
+class Figures(msgspec.Struct, frozen=True, kw_only=True):
+    """The figures of some trials."""
 
-    arm: str
-    levels: dict[str, str]
     trials: int
     errors: int
     """Trials that could not be carried out or judged; they count as no success."""
@@ -47,9 +48,27 @@ class ArmFigures(msgspec.Struct, frozen=True, kw_only=True):
     money: Interval
     seconds: Interval
     questions: Interval
+    """How often a person was needed: reviews and questions."""
     attempts: Interval
     steps: Interval
+    """The size of the plan."""
     planner_calls: Interval
+    first_pass: Interval
+    """The share of attempted steps that succeeded at their first attempt."""
+
+
+class ArmFigures(Figures, frozen=True, kw_only=True):
+    """The figures of one arm."""
+
+    arm: str
+    levels: dict[str, str]
+
+
+class LevelFigures(Figures, frozen=True, kw_only=True):
+    """The figures of all arms with one level of a factor, whatever their other levels."""
+
+    factor: str
+    level: str
 
 
 class ArmDifference(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,14 +96,16 @@ class VarianceShares(msgspec.Struct, frozen=True, kw_only=True):
     """How much of the variance of a figure each factor explains."""
 
     figure: str
-    shares: dict[str, float]
-    """Empty if the figure does not vary."""
+    shares: dict[str, Share]
+    """They add up to 1; empty if the figure does not vary."""
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """What came of a suite."""
 
     suite: str
+    about: str
+    """What the suite says of itself."""
     digest: str
     """Of the suite's document."""
     goals: int
@@ -93,6 +114,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     errors: list[str]
     """Why trials could not be carried out or judged; at most ten."""
     arms: list[ArmFigures]
+    levels: list[LevelFigures]
+    """The levels of each factor with several, over all other factors."""
     differences: list[ArmDifference]
     variance: list[VarianceShares]
     sizes: list[SizeFigures]
@@ -105,6 +128,7 @@ def compare(suite: Suite, results: Sequence[TrialResult]) -> Comparison:
     first = suite.arms[0].name
     return Comparison(
         suite=suite.name,
+        about=suite.about,
         digest=suite.digest,
         goals=len(suite.goals),
         repeat=suite.repeat,
@@ -114,15 +138,19 @@ def compare(suite: Suite, results: Sequence[TrialResult]) -> Comparison:
             for each in results
             if each.error
         ][:10],
-        arms=[_arm(suite, arm.name, arm.levels, results) for arm in suite.arms],
+        arms=[
+            ArmFigures(arm=arm.name, levels=arm.levels, **_figures(_of(results, arm.name)))
+            for arm in suite.arms
+        ],
+        levels=_levels(suite, results),
         differences=[
-            _difference(suite, first, arm.name, results) for arm in suite.arms if arm.name != first
+            _difference(first, arm.name, results) for arm in suite.arms if arm.name != first
         ],
         variance=_variance(suite, results),
         sizes=_sizes(results),
         by_goal={
             goal.name: {
-                arm.name: share_of(*_counted(_of(results, arm.name, goal.name), _succeeded)).value
+                arm.name: _share(_of(results, arm.name, goal.name), _succeeded).value
                 for arm in suite.arms
             }
             for goal in suite.goals
@@ -151,28 +179,44 @@ def _false_rejection(each: TrialResult) -> bool:
     return each.reached and not each.claimed
 
 
-def _counted(
-    results: Sequence[TrialResult], good: Callable[[TrialResult], bool]
-) -> tuple[int, int]:
-    return sum(map(good, results)), len(results)
+def _share(results: Sequence[TrialResult], good: Callable[[TrialResult], bool]) -> Interval:
+    return share_of(_by_goal(results, lambda each: float(good(each))))
 
 
-def _arm(
-    suite: Suite, name: str, levels: dict[str, str], results: Sequence[TrialResult]
-) -> ArmFigures:
-    own = _of(results, name)
-    names = ("cost", "money", "seconds", "questions", "attempts", "steps", "planner_calls")
-    means = {name: mean_of(_by_goal(own, _figure_of(name)), suite.seed) for name in names}
-    return ArmFigures(
-        arm=name,
-        levels=levels,
-        trials=len(own),
-        errors=sum(each.error for each in own),
-        success=share_of(*_counted(own, _succeeded)),
-        false_success=share_of(*_counted(own, _false_success)),
-        false_rejection=share_of(*_counted(own, _false_rejection)),
-        **means,
-    )
+MEANS = ("cost", "money", "seconds", "questions", "attempts", "steps", "planner_calls")
+
+
+def _figures(results: Sequence[TrialResult]) -> dict[str, Any]:
+    """Return the fields of `Figures`."""
+    return {
+        "trials": len(results),
+        "errors": sum(each.error for each in results),
+        "success": _share(results, _succeeded),
+        "false_success": _share(results, _false_success),
+        "false_rejection": _share(results, _false_rejection),
+        **{name: mean_of(_by_goal(results, _figure_of(name))) for name in MEANS},
+        "first_pass": _first_pass(results),
+    }
+
+
+def _first_pass(results: Sequence[TrialResult]) -> Interval:
+    """Return the share of attempted steps that succeeded at their first attempt."""
+    steps: dict[str, list[float]] = defaultdict(list)
+    for each in results:
+        failed = each.run.tried - each.run.first_pass
+        steps[each.goal] += [1.0] * each.run.first_pass + [0.0] * failed
+    return share_of(steps)
+
+
+def _levels(suite: Suite, results: Sequence[TrialResult]) -> list[LevelFigures]:
+    found = []
+    several = {factor: levels for factor, levels in suite.factors.items() if len(levels) > 1}
+    for factor, levels in several.items() if len(suite.factors) > 1 else ():
+        for level in levels:
+            arms = {arm.name for arm in suite.arms if arm.levels[factor] == level}
+            own = [each for each in results if each.arm in arms]
+            found.append(LevelFigures(factor=factor, level=level, **_figures(own)))
+    return found
 
 
 def _figure_of(name: str) -> Callable[[TrialResult], float]:
@@ -188,38 +232,48 @@ def _by_goal(
     return found
 
 
-def _difference(
-    suite: Suite, against: str, arm: str, results: Sequence[TrialResult]
-) -> ArmDifference:
-    def between(figure: Callable[[TrialResult], float]) -> Interval:
-        one, other = _of(results, against), _of(results, arm)
-        return difference_of(_by_goal(one, figure), _by_goal(other, figure), suite.seed)
+def _difference(against: str, arm: str, results: Sequence[TrialResult]) -> ArmDifference:
+    one, other = _of(results, against), _of(results, arm)
+
+    def shares(good: Callable[[TrialResult], bool]) -> Interval:
+        def counted(each: TrialResult) -> float:
+            return float(good(each))
+
+        return share_difference(_by_goal(one, counted), _by_goal(other, counted))
+
+    def means(name: str) -> Interval:
+        return difference_of(_by_goal(one, _figure_of(name)), _by_goal(other, _figure_of(name)))
 
     return ArmDifference(
         arm=arm,
         against=against,
-        success=between(lambda each: float(_succeeded(each))),
-        false_success=between(lambda each: float(_false_success(each))),
-        cost=between(lambda each: each.run.cost),
-        seconds=between(lambda each: each.run.seconds),
+        success=shares(_succeeded),
+        false_success=shares(_false_success),
+        cost=means("cost"),
+        seconds=means("seconds"),
     )
 
 
 def _variance(suite: Suite, results: Sequence[TrialResult]) -> list[VarianceShares]:
-    """Return the shares of each factor and of the goal; the design is balanced by construction."""
+    """Return the shares of each factor and of the goal; of the arm if not all combinations ran."""
     levels = {arm.name: tuple(arm.levels.values()) for arm in suite.arms}
+    factors = tuple(suite.factors)
+    if len(suite.arms) != math.prod(map(len, suite.factors.values())):
+        levels, factors = {arm.name: (arm.name,) for arm in suite.arms}, ("arm",)
     figures: dict[str, Callable[[TrialResult], float]] = {
         "success": lambda each: float(_succeeded(each)),
-        "cost": lambda each: each.run.cost,
-        "attempts": lambda each: float(each.run.attempts),
+        "false success": lambda each: float(_false_success(each)),
+        "cost": _figure_of("cost"),
+        "attempts": _figure_of("attempts"),
     }
     found = []
     for name, figure in figures.items():
         cells: dict[tuple[str, ...], list[float]] = defaultdict(list)
         for each in results:
             cells[(*levels[each.arm], each.goal)].append(figure(each))
-        shares = variance_shares(cells, (*suite.factors, "goal"))
-        found.append(VarianceShares(figure=name, shares=shares))
+        shares = variance_shares(cells, (*factors, "goal"))
+        if shares or name == "success":
+            found.append(VarianceShares(figure=name, shares=shares))
     return found
 
 
@@ -232,13 +286,12 @@ def _sizes(results: Sequence[TrialResult]) -> list[SizeFigures]:
         name = (
             str(least) if least == most else f"{least} or more" if most > 100 else f"{least}-{most}"
         )
-        tried = sum(each.run.tried for each in own)
         found.append(
             SizeFigures(
                 steps=name,
                 plans=len(own),
-                first_pass=share_of(sum(each.run.first_pass for each in own), tried),
-                success=share_of(*_counted(own, _succeeded)),
+                first_pass=_first_pass(own),
+                success=_share(own, _succeeded),
             )
         )
     return found
@@ -256,11 +309,17 @@ def trials_csv(results: Sequence[TrialResult]) -> str:
 
 def page(found: Comparison) -> str:
     """Return the comparison as a page that loads nothing and runs nothing."""
-    return html.render(
-        "leadhand.evals",
-        "eval.html",
-        {"found": found, "percent": percent, "span": span, "figure": figure, "points": points},
-    )
+    shown: dict[str, Any] = {
+        "found": found,
+        "arms": [(arm.arm, arm) for arm in found.arms],
+        "levels": [(f"{each.factor}: {each.level}", each) for each in found.levels],
+        "percent": percent,
+        "span": span,
+        "figure": figure,
+        "points": points,
+        "gap": gap,
+    }
+    return html.render("leadhand.evals", "eval.html", shown)
 
 
 def percent(value: float) -> str:
@@ -274,8 +333,17 @@ def span(interval: Interval) -> str:
 
 
 def figure(interval: Interval) -> str:
-    """Return a mean with its interval for people."""
+    """Return a mean with its interval for people; the mean alone if there is no interval."""
+    if interval.low == interval.high:
+        return f"{interval.value:.3g}"
     return f"{interval.value:.3g} ({interval.low:.3g}–{interval.high:.3g})"
+
+
+def gap(interval: Interval) -> str:
+    """Return a difference of means with its interval for people."""
+    if interval.low == interval.high:
+        return f"{interval.value:+.3g}"
+    return f"{interval.value:+.3g} ({interval.low:+.3g} to {interval.high:+.3g})"
 
 
 def points(interval: Interval) -> str:

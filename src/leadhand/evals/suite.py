@@ -13,8 +13,8 @@ A suite is a folder with `leadhand.toml` (workers, models) and a TOML file:
 
     [factors.planner]
     goal  = { planner = "goal" }
-    model = { planner = "lead", tape = "tapes/{goal}-{trial}.json" }
-    flat  = { mode = "direct", tape = "tapes/flat-{goal}.json" }
+    model = { planner = "lead", tape = "tapes/{goal}-{trial}.json.gz" }
+    flat  = { mode = "direct", tape = "tapes/flat-{goal}.json.gz" }
 
 Every combination of one level of each factor is an arm. The check decides whether the goal was
 reached: a command of the suite that looks at the folder, whatever the run says of itself.
@@ -77,20 +77,25 @@ class Level(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     planner: str = ""
     mode: str = ""
     plan: str = ""
-    """A plan that takes the place of the goal's; `{goal}` stands for its name."""
+    """A plan that takes the place of the goal's."""
     tape: str = ""
-    """Recorded model traffic; `{goal}` and `{trial}` stand for the name and the repetition."""
+    """Recorded model traffic. In `plan` and `tape`, `{goal}` and `{trial}` stand for the goal's
+    name and the repetition, `{FACTOR}` for the arm's level of a factor."""
     settings: dict[str, Any] = {}
     """Settings by their dotted names, as in `"policy.review" = true`."""
+    env: dict[str, str] = {}
+    """Environment variables of the trial."""
 
 
 class _Head(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     name: str = ""
+    about: str = ""
     root: str = "."
     repeat: int = 3
     timeout_s: float = 300.0
     approve: bool = True
     seed: int = 1
+    tape: str = ""
 
 
 class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -110,6 +115,12 @@ class Arm(msgspec.Struct, frozen=True):
     plan: str
     tape: str
     settings: dict[str, Any]
+    env: dict[str, str]
+
+    def fill(self, text: str, goal: str, trial: int) -> str:
+        """Return `text` with the names of a trial in the place of `{goal}`, `{trial}`, ..."""
+        names = {**self.levels, "goal": goal, "trial": str(trial)}
+        return re.sub(r"\{([^{}]*)\}", lambda found: names.get(found[1], found[0]), text)
 
 
 class Suite(msgspec.Struct, frozen=True):
@@ -119,6 +130,8 @@ class Suite(msgspec.Struct, frozen=True):
     root: Path
     """The folder that each trial gets a copy of."""
     name: str
+    about: str
+    """What readers of the results should know, such as who answered on the tapes."""
     repeat: int
     timeout_s: float
     approve: bool
@@ -147,7 +160,10 @@ def read_suite(path: Path) -> Suite:
         text = file.read_text(encoding="utf-8")
         document = msgspec.convert(tomllib.loads(text), _Document)
     except OSError as error:
-        raise UsageError(f"{file}: {(error.strerror or 'cannot be read').lower()}") from None
+        raise UsageError(
+            f"{file}: {(error.strerror or 'cannot be read').lower()}. Fix: give a suite (a TOML "
+            "file), or a folder that holds suite.toml"
+        ) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
         raise UsageError(f"{file}: {_place(str(error))}") from None
     head = document.suite
@@ -161,12 +177,13 @@ def read_suite(path: Path) -> Suite:
         file=file.resolve(),
         root=root,
         name=head.name or folder.name,
+        about=head.about,
         repeat=head.repeat,
         timeout_s=head.timeout_s,
         approve=head.approve,
         seed=head.seed,
         goals=document.goal,
-        arms=_arms(document.factors),
+        arms=_arms(document),
         factors={name: list(levels) for name, levels in document.factors.items()},
         digest=digest(canonical(msgspec.to_builtins(document))),
     )
@@ -240,35 +257,69 @@ def _factor_problems(document: _Document) -> list[str]:
         count *= len(levels)
         odd = [name for name in (factor, *levels) if not NAME.fullmatch(name)]
         found += [f"factors: {name!r}: letters, digits, `.`, `_` and `-` only" for name in odd]
+        if factor in ("goal", "trial", "arm"):
+            found.append(f"factors.{factor}: is the name of something else. Fix: rename it")
         if not levels:
             found.append(f"factors.{factor}: has no level")
         for name, level in levels.items():
+            place = f"factors.{factor}.{name}"
             if level.mode and level.mode not in MODES:
                 known = listed(MODES)
-                found.append(f"factors.{factor}.{name}.mode: {level.mode!r} is none of {known}")
-    fields = ("planner", "mode", "plan", "tape")
-    for field in fields:
-        setting = [
-            factor
-            for factor, levels in document.factors.items()
-            if any(getattr(level, field) for level in levels.values())
-        ]
-        if len(setting) > 1:
-            found.append(f"factors: {listed(setting)} all set {field}; one factor may")
+                found.append(f"{place}.mode: {level.mode!r} is none of {known}")
+            found += _hole_problems(f"{place}.tape", level.tape, document)
+            found += _hole_problems(f"{place}.plan", level.plan, document)
+    found += _hole_problems("suite.tape", document.suite.tape, document)
+    found += _shared_problems(document.factors)
     if count > TRIALS_MAX:
         found.append(f"{count} trials; at most {TRIALS_MAX}")
     return found
 
 
-def _arms(factors: dict[str, dict[str, Level]]) -> list[Arm]:
+def _hole_problems(place: str, text: str, document: _Document) -> list[str]:
+    """Return a finding for each `{name}` that stands for nothing."""
+    known = ("goal", "trial", *document.factors)
+    holes = re.findall(r"\{([^{}]*)\}", text)
+    return [
+        f"{place}: {{{hole}}} stands for nothing. There are: {listed(known)}"
+        for hole in holes
+        if hole not in known
+    ]
+
+
+def _shared_problems(factors: dict[str, dict[str, Level]]) -> list[str]:
+    """Return a finding for each thing that two factors set: one would undo the other."""
+    setting: dict[str, list[str]] = {}
+    for factor, levels in factors.items():
+        names = {
+            name
+            for level in levels.values()
+            for name in (
+                *(f for f in ("planner", "mode", "plan", "tape") if getattr(level, f)),
+                *level.settings,
+                *level.env,
+            )
+        }
+        for name in sorted(names):
+            setting.setdefault(name, []).append(factor)
+    return [
+        f"factors: {listed(those)} all set {name}; one factor may"
+        for name, those in setting.items()
+        if len(those) > 1
+    ]
+
+
+def _arms(document: _Document) -> list[Arm]:
     """Return every combination of levels."""
-    made = []
+    factors, made = document.factors, []
     for chosen in itertools.product(*(levels.items() for levels in factors.values())):
         levels = dict(zip(factors, (name for name, _ in chosen), strict=True))
         merged: dict[str, Any] = {}
-        fields = {"planner": "", "mode": "", "plan": "", "tape": ""}
+        env: dict[str, str] = {}
+        fields = {"planner": "", "mode": "", "plan": "", "tape": document.suite.tape}
         for _, level in chosen:
             merged |= level.settings
+            env |= level.env
             fields = {name: getattr(level, name) or value for name, value in fields.items()}
-        made.append(Arm("/".join(levels.values()) or "only", levels, **fields, settings=merged))
+        name = "/".join(levels.values()) or "only"
+        made.append(Arm(name, levels, **fields, settings=merged, env=env))
     return made

@@ -22,7 +22,7 @@ from leadhand.app.lead import Lead
 from leadhand.app.store_factory import open_reader
 from leadhand.core.plan.model import Goal
 from leadhand.core.views.run import RunSummary
-from leadhand.errors import LeadhandError
+from leadhand.errors import LeadhandError, UsageError
 from leadhand.evals.suite import EvalGoal, PersonsAnswer
 from leadhand.models.recordings import playing, recording
 from leadhand.settings import load_settings
@@ -32,8 +32,13 @@ if TYPE_CHECKING:
 
     from leadhand.app.outcome import Outcome
     from leadhand.core.views.inbox import InboxRow
+    from leadhand.models.recordings import Tape
 
 STORE = "eval.db"
+UNANSWERED = (
+    "the tape holds no answer to a question of this trial. Fix: run it again with --record, which "
+    "asks the models for the trials that ended in an error"
+)
 ROUNDS_MAX = 100
 """So often a run may wait for the person of the suite."""
 
@@ -81,7 +86,9 @@ async def carry_out(spec: TrialSpec) -> TrialRun:
     settings = load_settings(flags)
     lead = Lead(**parts_of(settings))
     plan = spec.plan or spec.goal.plan
-    with _tape(spec):
+    with _tape(spec) as tape:
+        if tape is not None and spec.record:
+            tape.write()  # a run that asks no model has a tape too
         if plan:
             outcome = await lead.run(Path(plan), params=spec.goal.params, approve=spec.approve)
         else:
@@ -91,10 +98,12 @@ async def carry_out(spec: TrialSpec) -> TrialRun:
             if not await _answered(lead, outcome, spec.goal.answers):
                 break
             outcome = await lead.resume(outcome.run, approve=spec.approve)
+    if tape is not None and tape.unanswered:  # what came of it says nothing of the model
+        raise UsageError(f"{spec.tape}: {UNANSWERED}")
     return _told(outcome, settings.store)
 
 
-def _tape(spec: TrialSpec) -> AbstractContextManager[Any]:
+def _tape(spec: TrialSpec) -> AbstractContextManager[Tape | None]:
     if not spec.tape:
         return nullcontext()
     return recording(spec.tape) if spec.record else playing(spec.tape)

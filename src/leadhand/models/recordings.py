@@ -4,11 +4,11 @@
     LEADHAND_TAPE=tapes/x.json leadhand run ...            # the same for the command line
     LEADHAND_TAPE=record:tapes/x.json leadhand run ...     # ask, and keep what was said
 
-A recording is JSON that a person can read and edit: each request with its answer or its failure. A
-request is identified by a digest of its content (system text, turns, tools, form), not by the model
-or its limits. Repeated, it gets the next answer recorded for it, the last one for ever. A request
-that is not recorded fails, and names the nearest recorded one. Keys and headers are never in it;
-what looks like a secret is left out.
+A recording is JSON that a person can read and edit: each request with its answer or its failure. If
+its name ends with .gz it is packed. A request is identified by a digest of its content (system
+text, turns, tools, form), not by the model or its limits. Repeated, it gets the next answer
+recorded for it, the last one for ever. A request that is not recorded fails, and names the nearest
+recorded one. Keys and headers are never in it; what looks like a secret is left out.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 VARIABLE = "LEADHAND_TAPE"
 FORMAT = "leadhand-tape/1"
+TAPE_BYTES_MAX = 256 << 20
 Mode = Literal["play", "record"]
 
 
@@ -71,6 +72,8 @@ class Tape:
         self.path, self.mode = Path(path), mode
         self.exchanges: list[RecordedCall] = [] if mode == "record" else _read(self.path)
         self._played: dict[str, int] = {}
+        self.unanswered: list[str] = []
+        """Why questions had no answer here, while playing."""
 
     async def through(
         self, model: Model, request: ModelRequest, heard: Listener | None
@@ -95,7 +98,8 @@ class Tape:
         key = key_of(request)
         found = [each for each in self.exchanges if each.key == key]
         if not found:
-            raise ModelFailure("permanent", f"{self.path.name}: {self._unknown(request)}")
+            self.unanswered.append(self._unknown(request))
+            raise ModelFailure("permanent", f"{self.path.name}: {self.unanswered[-1]}")
         turn = self._played.get(key, 0)
         self._played[key] = turn + 1
         exchange = found[min(turn, len(found) - 1)]
@@ -140,10 +144,14 @@ class Tape:
         )
         kept = msgspec.convert(scrubbed(raw), RecordedCall)
         self.exchanges.append(replace(kept, key=key_of(request)))
+        self.write()
+
+    def write(self) -> None:
+        """Write the file; it appears whole or not at all."""
         text = msgspec.json.format(msgspec.json.encode(_Document(exchanges=self.exchanges)))
         fresh = self.path.with_name(f".{self.path.name}.{os.getpid()}")
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        fresh.write_bytes(text + b"\n")
+        fresh.write_bytes(_packed(self.path, text + b"\n"))
         fresh.replace(self.path)
 
 
@@ -211,11 +219,36 @@ def _asked(request: ModelRequest) -> dict[str, Any]:
     return {name: whole.get(name) for name in ("system", "turns", "tools", "schema")}
 
 
+def _packed(path: Path, text: bytes) -> bytes:
+    """Return what is written to `path`: gzip, the same bytes each time, if its name says so."""
+    import gzip
+
+    return gzip.compress(text, mtime=0) if path.suffix == ".gz" else text
+
+
+def _unpacked(path: Path) -> bytes:
+    """Return the text of a tape. Raise `OSError` if it cannot be read."""
+    if path.suffix != ".gz":
+        return path.read_bytes()
+    import gzip
+    import zlib
+
+    try:
+        with gzip.open(path) as opened:
+            text = opened.read(TAPE_BYTES_MAX + 1)
+    except (EOFError, zlib.error) as error:
+        raise OSError(str(error)) from None
+    if len(text) > TAPE_BYTES_MAX:
+        raise UsageError(f"{path}: unpacks to more than {TAPE_BYTES_MAX >> 20} MB")
+    return text
+
+
 def _read(path: Path) -> list[RecordedCall]:
     try:
-        document = msgspec.json.decode(path.read_bytes(), type=_Document)
+        document = msgspec.json.decode(_unpacked(path), type=_Document)
     except OSError as error:
-        raise UsageError(f"{path}: the tape cannot be read ({error.strerror})") from None
+        why = error.strerror or error
+        raise UsageError(f"{path}: the tape cannot be read ({why})") from None
     except msgspec.MsgspecError as error:
         raise UsageError(f"{path}: is no tape ({error})") from None
     if document.format != FORMAT:

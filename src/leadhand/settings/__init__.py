@@ -194,6 +194,7 @@ def load_settings(
     found |= {key: _Value(value, name, here) for key, name, value in _from_environment(env)}
     for key, value in (flags or {}).items():
         if value is not None:
+            _refuse_unknown(key)
             found[key] = _Value(value, f"flag --{key.rpartition('.')[2].replace('_', '-')}", here)
     made = _settings(found, root, tuple(reversed(files)))
     return replace(made, context=place, contexts=tuple(places))
@@ -291,6 +292,16 @@ def _flat(path: Path, document: Doc) -> Iterator[tuple[str, Any]]:
             elif key not in (known := _keys(table) or ()):
                 raise _unknown(path, key, known, "key", f"[{table}] ")
             yield f"{table}.{key}", value
+
+
+def _refuse_unknown(flag: str) -> None:
+    """Raise `UsageError` if a dotted key names no setting."""
+    table, _, key = flag.partition(".")
+    if table not in TABLES and section_of(table) is None:
+        raise _unknown(shown(flag), table, (*TABLES, *tables()), "table")
+    known = _keys(table)
+    if known is not None and key not in known:
+        raise _unknown(shown(flag), key, known, "key", f"[{table}] ")
 
 
 def _keys(table: str) -> tuple[str, ...] | None:

@@ -21,7 +21,7 @@ from leadhand.settings.trust import VARIABLE, Trust, TrustEntry, untrusted_entri
 
 if TYPE_CHECKING:
     from leadhand.evals.campaign import TrialResult
-    from leadhand.evals.comparison import Comparison
+    from leadhand.evals.comparison import Comparison, Figures
     from leadhand.evals.suite import Suite
 
 OUTPUT = "eval-results"
@@ -64,16 +64,21 @@ def eval(  # noqa: A001 - the name of the command
     same as comparison.json, trials.csv and page.html. An interrupted evaluation goes on where it
     stopped.
     """
-    from leadhand.evals.campaign import Campaign, refuse_large
+    from leadhand.evals.campaign import Campaign, refuse_large, refuse_unready
     from leadhand.evals.comparison import compare, page, trials_csv
     from leadhand.evals.suite import chosen, read_suite
 
     found = chosen(read_suite(suite), repeat=repeat, arms=arms, goals=goals)
     _require_trust(console, found)
+    refuse_unready(found, record=record)
     refuse_large(found)
     place = output or found.folder / OUTPUT
     campaign = Campaign(found, place, jobs=jobs, record=record)
-    results = campaign.run(lambda *told: _progress(console, *told))
+    try:
+        results = campaign.run(lambda *told: _progress(console, *told))
+    except KeyboardInterrupt:
+        console.say(f"Interrupted. What is done is kept in {place}; the same command goes on.")
+        return 130
     made = compare(found, results)
     try:
         _write(place / "comparison.json", msgspec.json.format(msgspec.json.encode(made)).decode())
@@ -101,6 +106,11 @@ def _require_trust(console: Console, suite: Suite) -> None:
         for arm in suite.arms
         if arm.settings
     }
+    named |= {
+        f"environment of {arm.name}": json.dumps(arm.env, sort_keys=True)
+        for arm in suite.arms
+        if arm.env
+    }
     entries = [TrustEntry("suite", name, detail, folder) for name, detail in named.items()]
     missing = untrusted_entries(load_settings(folder=suite.folder), trust)
     missing += [each for each in entries if not trust.allows(each)]
@@ -121,42 +131,39 @@ def _write(path: Path, text: str) -> None:
 
 def _progress(console: Console, result: TrialResult, done: int, of: int) -> None:
     word = "error" if result.error else "reached" if result.reached else "not reached"
-    said = "" if result.claimed == result.reached or result.error else f", run {result.run.status}"
+    run = result.run
+    how = "" if result.claimed == result.reached else f", run {run.status}"
+    if not result.claimed:
+        reason = clean(run.reason, 100)
+        how = f": {reason}" if result.error else f", run {run.status}{reason and ': '}{reason}"
     where = f"{result.goal}, {result.arm}, trial {result.trial}"
-    console.say(f"{done}/{of} {clean(where, 60)}: {word}{said}")
+    console.say(f"{done}/{of} {clean(where, 60)}: {word}{how}")
 
 
 def _print(console: Console, made: Comparison) -> None:
-    from leadhand.evals.comparison import figure, percent, points, span
+    from leadhand.evals.comparison import gap, percent, points, span
 
-    heads = ("ARM", "SUCCESS", "FALSE SUCCESS", "FALSE REJECTION", "COST", "SECONDS", "QUESTIONS")
-    rows = [
-        (
-            clean(arm.arm, 40),
-            span(arm.success),
-            span(arm.false_success),
-            span(arm.false_rejection),
-            figure(arm.cost),
-            figure(arm.seconds),
-            figure(arm.questions),
-        )
-        for arm in made.arms
-    ]
-    for line in table(heads, rows):
-        console.out(line)
+    if made.about:
+        console.out(clean(made.about, 500))
+        console.out("")
+    _table(console, "ARM", [(arm.arm, arm) for arm in made.arms])
     for each in made.differences:
         console.out(
             f"{clean(each.arm, 40)} against {clean(each.against, 40)}: success "
-            f"{points(each.success)} points, false success {points(each.false_success)}"
+            f"{points(each.success)} points, false success {points(each.false_success)}, "
+            f"cost {gap(each.cost)}"
         )
+    if made.levels:
+        console.out("")
+        _table(console, "LEVEL", [(f"{each.factor} {each.level}", each) for each in made.levels])
+    console.out("")
     for shares in made.variance:
-        if shares.shares:
-            told = ", ".join(
-                f"{name} {percent(share)}"
-                for name, share in shares.shares.items()
-                if share >= 0.005
-            )
-            console.out(f"variance of {shares.figure}: {told}")
+        told = ", ".join(
+            f"{name} {percent(each.share)} (by chance {percent(each.by_chance)})"
+            for name, each in shares.shares.items()
+            if each.share >= 0.005
+        )
+        console.out(f"variance of {shares.figure}: {told or 'the same in every trial'}")
     for size in made.sizes:
         console.out(
             f"plans of {size.steps} steps ({count(size.plans, 'run')}): first attempts "
@@ -164,3 +171,29 @@ def _print(console: Console, made: Comparison) -> None:
         )
     for error in made.errors:
         console.say(f"error: {clean(error, 200)}")
+
+
+def _table(console: Console, head: str, rows: list[tuple[str, Figures]]) -> None:
+    """Print two tables: how it went, and what it took."""
+    from leadhand.evals.comparison import figure, span
+
+    heads = (head, "SUCCESS", "FALSE SUCCESS", "FALSE REJECTION", "FIRST ATTEMPTS")
+    went = [
+        (
+            clean(name, 40),
+            span(each.success),
+            span(each.false_success),
+            span(each.false_rejection),
+            span(each.first_pass),
+        )
+        for name, each in rows
+    ]
+    names = ("cost", "seconds", "questions", "attempts", "steps", "planner_calls")
+    took = [
+        (clean(name, 40), *(figure(getattr(each, field)) for field in names)) for name, each in rows
+    ]
+    for line in table(heads, went):
+        console.out(line)
+    console.out("")
+    for line in table((head, *(name.replace("_", " ").upper() for name in names)), took):
+        console.out(line)
