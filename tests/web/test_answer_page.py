@@ -7,7 +7,7 @@ from leadhand.core import events as ev
 from tests.server.test_api import SAY, log_of
 from tests.server.test_links import DANGER, Person, link_project, waits
 from tests.support.need import need
-from tests.support.serving import served
+from tests.support.serving import TOKENS, served
 from tests.web.conftest import AXE, WIDE, shot
 from tests.web.test_gallery import faults, too_wide
 
@@ -66,6 +66,20 @@ def test_every_state_of_the_page_fits_and_is_accessible(pages, server, theme, si
     assert not wrong, "\n".join(wrong)
     given = [each for each in log_of(server, run) if isinstance(each, ev.ApprovalGiven)]
     assert [(each.actor, each.reason) for each in given] == [("approver", "fine by me")]
+
+
+def test_an_open_dashboard_follows_what_a_link_decided(pages, server):
+    """Without a reload: the first approval is there, and another person is still asked."""
+    run = waits(server, DANGER)
+    person = Person(server)
+    page = pages(f"{server.url}#token={TOKENS['operator']}")
+    expect(page.get_by_role("heading", level=1)).to_be_visible()
+    page.goto(f"{server.url}#/runs/{run}/plan")
+    expect(page.locator(".topic-approvals")).to_contain_text("0 of 2 given")
+    assert person.post(person.link(run)).status_code == 200
+    expect(page.locator(".topic-approvals")).to_contain_text("1 of 2 given (by approver)")
+    expect(page.locator(".allowed")).to_contain_text("Approved by approver")
+    person.http.close()
 
 
 def test_it_works_without_scripts_and_by_keyboard(pages, server):

@@ -21,6 +21,7 @@ from tests.support.need import need
 from tests.support.serving import TOKENS
 from tests.web.conftest import AXE, printed, shot
 from tests.web.test_gallery import SIZES, faults, too_wide
+from tests.web.test_keyboard import unreached
 
 pytestmark = [pytest.mark.slow, pytest.mark.real]
 
@@ -164,6 +165,7 @@ def test_a_fleet_at_work_is_seen_as_a_board(pages, fleet, theme, size):
     expect(told).to_contain_text("$0.96 of $40.00 spent today + $0.24 so far by running agents")
     expect(page.locator(".epic-lane > summary")).to_contain_text("$0.96 + $0.24 so far")
     expect(column(page, "Working").locator(".task").first).to_contain_text("$0.12 so far")
+    expect(page.locator(".primary:visible")).to_have_text(["Submit epic"])  # not New run
     widths = page.locator(".column").evaluate_all("(all) => all.map((each) => each.offsetWidth)")
     assert max(widths) - min(widths) <= 1 or size == "phone", widths
     expect(page.locator(".title")).to_contain_text(
@@ -221,8 +223,16 @@ def test_tasks_are_found_grouped_and_opened_with_the_keyboard(pages, fleet):
     expect(page.get_by_role("heading", name="hopeless")).to_be_visible()
     page.keyboard.press("Escape")
     expect(page.get_by_role("heading", name="Tasks", level=2)).to_be_visible()
+    assert unreached(page) == []
     page.keyboard.press("e")
     expect(page.get_by_role("dialog")).to_contain_text("Submit epic")
+    page.keyboard.press("Escape")
+    run = fleet.status()["epics"][0]["run"]
+    for task in ("slow-one", "hopeless", "shaky"):
+        page.goto(f"{fleet.url}#/fleet/{run}/{task}")
+        expect(page.get_by_role("heading", name=task)).to_be_visible()
+        expect(page.get_by_role("heading", name="Transcript")).to_be_visible()
+        assert (task, unreached(page)) == (task, [])
 
 
 def test_a_fleet_is_paused_and_resumed_and_wrong_epics_are_explained(pages, fleet):

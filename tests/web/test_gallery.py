@@ -34,6 +34,7 @@ def furnished(served):
 
     runs = {"asking": begin(plan=publishing("escalate"))}
     served.until(runs["asking"], "waiting")
+    runs["item"] = served.call("GET", "/inbox")["items"][0]["id"]
     runs["failed"] = begin(plan=publishing("abort"))
     served.until(runs["failed"], "failed")
     runs["review"] = begin(plan=publishing("abort"), review=True)
@@ -41,6 +42,9 @@ def furnished(served):
     change = [{"path": "steps.publish.parameters.to", "value": "staging"}]
     served.call("POST", f"/runs/{runs['review']}/review/amend", {"digest": seen, "set": change})
     runs["running"] = begin(plan=patient(12))
+    runs["agent"] = begin(plan={"goal": "Look", "steps": [{"id": "mine", "worker": "caller"}]})
+    served.until(runs["agent"], "waiting")
+    served.call("POST", f"/runs/{runs['agent']}/next-step", {"caller": "bot", "lease": "9m"})
     for params in ({}, {"to": {"type": "string"}, "tries": 3, "where": {"enum": ["a", "b"]}}):
         served.call("PUT", "/library/publish", {"plan": publishing("abort") | {"params": params}})
     served.call("POST", "/people", {"name": "ann", "role": "approver"})
@@ -51,12 +55,15 @@ def places(runs):
     return {
         "overview": "overview?range=24h",
         "inbox": "inbox",
+        "inbox-item": f"inbox/{runs['item']}",
+        "inbox-gone": f"inbox/{runs['failed']}/nothing",
         "inbox-none": "inbox?kind=budget",
         "runs": "runs",
         "runs-none": "runs?q=nothing-like-that",
         "rows": f"runs/{runs['running']}",
         "graph": f"runs/{runs['running']}/graph",
         "step": f"runs/{runs['failed']}/graph?step=publish",
+        "agent": f"runs/{runs['agent']}?step=mine",
         "asked": f"runs/{runs['asking']}/graph?step=publish",
         "rows-failed": f"runs/{runs['failed']}",
         "plan": f"runs/{runs['failed']}/plan",

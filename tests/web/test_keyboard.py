@@ -73,33 +73,38 @@ FOCUS = """() => { const here = document.activeElement;
     return [here.dataset.reach ?? "", getComputedStyle(here).outlineStyle]; }"""
 
 
+def unreached(page):
+    """Return what can be clicked or filled in and is not reached by Tab alone."""
+    page.evaluate("document.activeElement.blur()")
+    wanted = set(json.loads(page.evaluate((ROOT / "tests" / "web" / "reach.js").read_text())))
+    seen = set()
+    for _ in range(len(wanted) + 20):
+        page.keyboard.press("Tab")
+        here, style = page.evaluate(FOCUS)
+        seen.add(here)
+        if wanted <= seen:
+            break
+        assert not here or style != "none", f"{here} does not show its focus"
+    return sorted(wanted - seen)
+
+
 def test_everything_that_can_be_clicked_is_reached_by_tab(pages, deploy):
     """On each screen, Tab alone comes to every button, link and field that is shown."""
     run = deploy.call("POST", "/runs", {"plan": PLAN, "review": True})["run"]
     deploy.until(run, "waiting")
     page = pages(deploy.entry)
     expect(page.get_by_role("heading", name="Overview", level=1)).to_be_visible()
-    look = (ROOT / "tests" / "web" / "reach.js").read_text()
     deploy.call("PUT", "/library/deploy", {"plan": PLAN})
+    (item,) = [each["id"] for each in deploy.call("GET", "/inbox")["items"]]
     fixed = ("overview", "inbox", "runs", "usage", "new", "new?library=deploy", "workers")
     views = (f"runs/{run}", f"runs/{run}/graph", f"runs/{run}/plan", f"runs/{run}/log")
     ident = next(step["id"] for step in PLAN["steps"])
-    more = ("library", "library/deploy", "settings", f"compare/{run}/{run}")
+    more = ("library", "library/deploy", "settings", f"compare/{run}/{run}", f"inbox/{item}")
     for place in (*fixed, *views, f"runs/{run}?step={ident}", *more):
         page.goto(f"{deploy.url}#/{place}")
         expect(page.locator("main .loading")).to_have_count(0)
         page.wait_for_timeout(300)
-        page.evaluate("document.activeElement.blur()")
-        wanted = set(json.loads(page.evaluate(look)))
-        seen = set()
-        for _ in range(len(wanted) + 20):
-            page.keyboard.press("Tab")
-            here, style = page.evaluate(FOCUS)
-            seen.add(here)
-            if wanted <= seen:
-                break
-            assert not here or style != "none", f"{here} does not show its focus"
-        assert wanted <= seen, f"{place}: {sorted(wanted - seen)}"
+        assert (place, unreached(page)) == (place, [])
 
 
 SLOW_FRAMES = """const soon = requestAnimationFrame.bind(window);

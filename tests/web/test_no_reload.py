@@ -136,6 +136,24 @@ def again(served, run):
     served.until(made, "failed")
 
 
+CALLED = {
+    "goal": "Look at it",
+    "steps": [
+        {"id": "mine", "worker": "caller"},
+        {"id": "next", "worker": "prepare", "depends_on": ["mine"]},
+    ],
+}
+
+
+def called(served):
+    return begin(served, "waiting", CALLED)
+
+
+def reported(served, run):
+    said("steps/mine/report", caller="bot", attempt=1, status="succeeded", data=1)(served, run)
+    served.until(run, "succeeded")
+
+
 def nothing(served):
     return ""
 
@@ -164,6 +182,7 @@ PLAN, ROWS, LOG = "runs/{run}/plan", "runs/{run}", "runs/{run}/log"
 STEP = "runs/{run}?step=publish"
 PAUSE, HOLD = said("pause", reason="x"), said("steps/last/hold", reason="x")
 STOP = on("POST", "/stop-all", {"reason": "fire"})
+HAND_OUT = said("next-step", caller="bot", lease="5m")
 ACTIONS = {
     "start": (nothing, lambda served, _run: failed(served), ["usage", "workers", "overview"]),
     "approve": (reviewed, decide("approve"), [PLAN, "inbox"]),
@@ -188,6 +207,8 @@ ACTIONS = {
     "cancel": (going, said("cancel", reason="x"), [ROWS, "runs"]),
     "roll back": (undoable, rolled_back, [ROWS]),
     "re-run": (failed, again, ["runs", "overview"]),
+    "hand a step out to an agent": (called, HAND_OUT, [ROWS]),
+    "report of an agent": (after(called, HAND_OUT), reported, [ROWS, "runs/{run}?step=mine"]),
     "stop all runs": (nothing, STOP, ["settings"]),
     "lift the stop": (STOPPED, on("DELETE", "/stop-all"), ["settings"]),
     "save a plan": (nothing, on("PUT", "/library/p", {"plan": patient(1)}), ["library"]),

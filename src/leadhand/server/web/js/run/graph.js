@@ -4,7 +4,7 @@ import { ask, route } from "../router.js";
 import { SIZE, bridge, bundled, curve, layout, part } from "./layout.js";
 import { Camera } from "./camera.js";
 import { useRows, workedOf } from "./rows.js";
-import { SHAPES, stepState, filter, shown } from "../status.js";
+import { SHAPES, filter, shown, stepState } from "../status.js";
 import { useKeys } from "../keys.js";
 import { Empty, Loading, Search } from "../ui/parts.js";
 import { count, duration, label, short } from "../text.js";

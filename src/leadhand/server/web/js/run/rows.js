@@ -3,7 +3,7 @@ import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../
 import { api } from "../api.js";
 import { ask, route, to } from "../router.js";
 import { now, onRefetch, resource, soon } from "../store.js";
-import { ENDED, stepState, filter, shown } from "../status.js";
+import { ENDED, filter, shown, stepState } from "../status.js";
 import { count, duration, label, millis, origin, short } from "../text.js";
 import { StepSearch, stepCount } from "./graph.js";
 import { Empty, Glyph, Loading, Tag, Trouble, Txt } from "../ui/parts.js";
