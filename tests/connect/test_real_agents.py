@@ -299,9 +299,11 @@ async def test_no_other_tool_leads_around_the_gate(project, agent):
 
     def model():
         for way in ways_around(agent, project.path):
-            told += [(yield way)]
+            said = yield way
+            told.append(said)
         if agent == "claude":
-            told += [(yield Use("Skill", {"skill": "leadhand:plan", "args": "x"}))]
+            said = yield Use("Skill", {"skill": "leadhand:plan", "args": "x"})
+            told.append(said)
         yield Say("Done.")
 
     await project.told(agent, "Write it.", played(model()))
