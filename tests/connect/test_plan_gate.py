@@ -113,7 +113,7 @@ async def test_a_plan_that_only_the_policy_let_through_is_no_approval(project):
     [
         *("Read", "Grep", "view_image"),
         *(f"{own}propose_plan" for own in OURS),
-        *(f"{CURSORS}{each}" for each in TOWARDS_APPROVAL),
+        *(f"{CURSORS}{each}" for each in sorted(TOWARDS_APPROVAL)),
     ],
 )
 def test_tools_that_only_read_and_our_own_pass(project, tool):
