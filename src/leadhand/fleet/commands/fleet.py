@@ -14,6 +14,7 @@ from leadhand.cli.signals import Signals
 from leadhand.errors import UsageError
 from leadhand.fleet.commands.capacity import capacity
 from leadhand.fleet.commands.check import check
+from leadhand.fleet.commands.eval import evaluate
 from leadhand.fleet.commands.init import init
 from leadhand.fleet.commands.log import log
 from leadhand.fleet.commands.service import drain, message, pause, resume, start, stop, submit
@@ -244,6 +245,7 @@ GROUP = (
     init,
     check,
     capacity,
+    evaluate,
     start,
     submit,
     status,

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from leadhand.fleet.budget import DailyBudget
     from leadhand.fleet.context import FleetContext, RepositoryConfig
     from leadhand.fleet.gate.gate import GateRules
+    from leadhand.fleet.planning.backends import Backend
     from leadhand.fleet.planning.record import PlannedEpic
+    from leadhand.fleet.repository.hub import Hub
     from leadhand.fleet.service import FleetConfig
     from leadhand.settings import Settings
     from leadhand.workers.processes.runner import Processes
@@ -72,7 +74,14 @@ MAP_FILE = "map.jsonl"
 
 def planner_of(settings: Settings) -> Any:
     """Return the value for `FleetConfig.planner`. Raise `UsageError` for a missing part."""
-    wanted = fleet_of(settings).planner
+    return planner_named(settings, fleet_of(settings).planner)
+
+
+def planner_named(settings: Settings, wanted: Sequence[str]) -> Any:
+    """Return the planner that words name as `[fleet] planner` does; None for no words.
+
+    Raise `UsageError` if there is none of that name.
+    """
     if not wanted:
         return None
     if len(wanted) > 1:
@@ -135,6 +144,29 @@ def epic_planner(
             name: _further(config.repositories[name], each, config.folder)
             for name, each in (others or {}).items()
         },
+    )
+
+
+def planner_at(
+    config: FleetConfig,
+    hub: Hub,
+    backend: Backend,
+    sandbox: Sandbox,
+    tiers: Sequence[str],
+    cache: Path,
+) -> EpicPlanner:
+    """Return a planner for another state of the main repository, and for no other repository.
+
+    It is not told what came of earlier plans: they may be those that it is asked for.
+    """
+    return EpicPlanner(
+        hub,
+        backend,
+        config.planning,
+        protected=config.protected,
+        tiers=tiers,
+        sources=PlannerSources(gate=_commands(config.gate), cache=cache),
+        has_program=lambda name: is_there(name, sandbox, config.gate.env),
     )
 
 

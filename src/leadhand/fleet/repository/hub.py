@@ -342,13 +342,18 @@ class Hub:
         await self.git("prune", "--expire=now", time_s=3600)
 
     @classmethod
-    async def look(cls, path: Path) -> Self:
-        """Open a hub that another process may own, for reading only."""
+    async def look(cls, path: Path, at: str = "") -> Self:
+        """Open a hub that another process may own, for reading only.
+
+        - `at`: a commit that is taken for main, such as an earlier one.
+        """
         path = Path.cwd() / path
         hub = cls(path, Git(path / "hub.git", path / "gitconfig"), None, -1)
         with contextlib.suppress(FileNotFoundError):
             hub._key = (path / SEAL_KEY).read_bytes().strip()
         await hub._read()
+        if at:
+            hub._main = await hub.resolve(f"{at}^{{commit}}")
         return hub
 
     async def __aenter__(self) -> Self:
