@@ -5,11 +5,12 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.web.conftest import Served, shot
+from tests.web.conftest import PHONE, Served, shot
 from tests.web.steering import project
 
 pytestmark = [pytest.mark.slow, pytest.mark.real]
 
+AMOUNT = {"parameters": {"amount": 5}}
 WORKERS = '''
 
 @worker(risk="high", effects=["cluster"])
@@ -32,6 +33,10 @@ def step(ident, worker, **parameters):
 
 
 def decide(view):
+    if "read" in view.goal.text:
+        if not view.results:
+            return Propose([step("read", "read_pages", site="a")])
+        return Propose([step("ship", "deploy", version="v7")], because="the pages name v7")
     if "grow" in view.goal.text:
         if not view.results:
             return Propose([step("ship", "deploy", version="v1")])
@@ -51,6 +56,15 @@ planner = "planning.py:decide"
 
 [review]
 rules = [{effects = ["pay"], then = "two"}, {risk = "high", then = "one"}]
+
+[policy]
+timeout = "25 minutes"
+
+[workers.read_pages]
+command = ["echo", "pages of", "{site}"]
+idempotent = true
+risk = "low"
+effects = []
 """
 
 
@@ -204,3 +218,53 @@ def test_edits_are_typed_previewed_and_kept_when_the_plan_changes(pages, shop):
     confirm(page, "Approve")
     shop.until(run, "succeeded")
     expect(newest).to_contain_text(re.compile("approved.*one is too few"))
+
+
+def test_what_an_approval_leads_to_is_answered_at_first_sight(pages, shop):
+    """When steps start, after which approval; rollback by its steps; the timeout that holds."""
+    down = {"id": "down", "worker": "deploy", "parameters": {"version": "v0"}}
+    back = {"goal": "Back", "steps": [down]}
+    steps = [
+        {"id": "ship", "worker": "deploy", "parameters": {"version": "v1"}},
+        {"id": "bill", "worker": "charge", "parameters": {"amount": 5}, "depends_on": ["ship"]},
+    ]
+    run = waiting(shop, goal="Ship and bill", steps=steps, rollback_plan=back)
+    page = open_plan(pages, shop, run)
+    told = page.locator(".reach")
+    expect(told.locator(".summary")).to_contain_text("2 steps run after the second approval.")
+    expect(told.locator(".topic-start li").first).to_have_text(
+        re.compile("^After the second approval: ship")
+    )
+    expect(told.locator(".topic-undo")).to_contain_text("The rollback plan runs down (deploy)")
+    checks = page.locator(".checklist")
+    expect(checks).to_contain_text("an attempt may take 25m, the default")
+    page.get_by_role("button", name="Edit step ship").click()
+    hint = page.get_by_role("group", name="Fields of step ship").get_by_label("Timeout")
+    expect(hint).to_have_attribute("placeholder", "default: 25m")
+    expect(checks).to_contain_text("no worker that is declared untrusted had reported")
+    run = waiting(shop, "read it, then ship")
+    page.goto(f"{shop.url}#/runs/{run}/plan")
+    expect(told).to_contain_text("Reasonthe pages name v7")
+    found = checks.locator("[data-mark=warning]").filter(has_text="Untrusted input")
+    expect(found).to_contain_text("after results of an untrusted worker, which may steer it")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_decision_takes_little_of_a_phone(pages, shop, theme):
+    """The buttons stay in view at the end of the screen, and what is decided can be read."""
+    run = waiting(shop, goal="Ship it", steps=[{"id": "bill", "worker": "charge", **AMOUNT}])
+    context = pages.browser.new_context(viewport=PHONE, color_scheme=theme)
+    context.set_default_timeout(60_000)
+    pages.open.append(context)
+    page = pages(shop.entry, context=context)
+    expect(page.locator("main h1")).to_be_visible()
+    page.goto(f"{shop.url}#/runs/{run}/plan")
+    actions = page.locator(".review-bar .actions")
+    for top in (0, 400, 100_000):
+        page.evaluate(f"scrollTo(0, {top})")
+        expect(actions.get_by_role("button", name="Approve")).to_be_in_viewport(ratio=1)
+        expect(actions.get_by_role("button", name="Reject")).to_be_in_viewport(ratio=1)
+    assert actions.bounding_box()["height"] < PHONE["height"] / 8
+    last = page.locator("main section").last
+    assert last.bounding_box()["y"] + last.bounding_box()["height"] <= actions.bounding_box()["y"]
+    shot(page, f"review-phone-{theme}")

@@ -270,3 +270,17 @@ def test_nothing_is_cut_or_blank_on_a_laptop(pages, stocked):
     box = page.locator(".plan-rows")
     expect(box).to_be_visible()
     assert box.evaluate("(each) => each.offsetHeight") < 250  # three rows and their head
+
+
+def test_links_and_commands_are_copied_or_the_page_says_that_it_cannot(pages, stocked):
+    """A page without TLS, of another machine, has no clipboard at all."""
+    run = stocked.runs["good"]
+    page = at(pages, stocked, f"runs/{run}", permissions=["clipboard-read", "clipboard-write"])
+    for name, copied in (("Copy command", f"leadhand show {run}"), ("Copy link", page.url)):
+        page.get_by_role("button", name=name).click()
+        expect(page.locator(".notice").last).to_contain_text("Copied")
+        assert page.evaluate("navigator.clipboard.readText()") == copied
+        page.get_by_role("button", name="Dismiss").last.click()
+    page.evaluate("Object.defineProperty(navigator, 'clipboard', {value: undefined})")
+    page.get_by_role("button", name="Copy command").click()
+    expect(page.locator(".notice.tone-bad")).to_contain_text("The browser blocks copying")

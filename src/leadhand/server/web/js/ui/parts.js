@@ -159,7 +159,14 @@ export function Hash({ of, groups = 4 }) {
 }
 
 export function Copy({ text, label = "Copy", plain = false }) {
-  const copy = () => navigator.clipboard.writeText(text).then(() => notice("Copied"), () => notice("The browser blocks copying on this page", "bad"));
+  const copy = async () => {
+    try {
+      await navigator.clipboard.writeText(text); // there is none on a page without TLS
+      notice("Copied");
+    } catch {
+      notice("The browser blocks copying on this page", "bad");
+    }
+  };
   return html`<button type="button" class=${plain ? "" : "small"} onClick=${copy}>${label}</button>`;
 }
 
