@@ -130,6 +130,7 @@ def test_runs_are_chosen_by_keys_and_compared(pages, stocked):
     expect(rows(page).first.locator("[data-item]")).to_be_focused()
     shot(page, "runs")
     failed, good = stocked.runs["failed"], stocked.runs["good"]
+    took = rows(page).filter(has_text=good).locator("td.figure").inner_text()
     page.get_by_label(f"Select run {failed} to compare").check()
     page.get_by_label(f"Select run {good} to compare").click()
     expect(page.get_by_role("heading", name="Compare runs", level=1)).to_be_visible()
@@ -141,6 +142,7 @@ def test_runs_are_chosen_by_keys_and_compared(pages, stocked):
     expect(page.locator(".changes")).to_contain_text("shop:2")
     both = page.get_by_role("region", name="Both runs")
     expect(both.get_by_role("row", name="Result")).to_contain_text("none")  # the one that failed
+    expect(both.get_by_role("row", name="Duration")).to_contain_text(f"{took} (working ")
     shot(page, "compare")
     page.get_by_role("link", name="Swap").click()
     expect(
