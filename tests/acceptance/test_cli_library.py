@@ -170,7 +170,7 @@ def test_a_damaged_library_is_not_believed(folder):
             database.execute(f"DROP TRIGGER {trigger}")
         database.execute(
             "UPDATE events SET body = CAST(replace(CAST(body AS TEXT), 'Say', 'Pay') AS BLOB)"
-            " WHERE instr(CAST(body AS TEXT), 'PlanSaved')"
+            " WHERE instr(CAST(body AS TEXT), 'Say')"
         )
         database.commit()
     done = folder.run("run", "speak", "--set", "text=hi")

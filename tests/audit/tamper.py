@@ -48,10 +48,11 @@ from leadhand.core.state.model import State
 from leadhand.core.views.run import summary
 from leadhand.ports import Entry
 from leadhand.stores import sql
+from leadhand.stores.body_form import expand
 
 TABLES = {
-    "events": ("position", "run_id", "seq", "at", "version", "body", "hash"),
-    "runs": ("id", "run", "created", "updated", "seq", "hash", "summary"),
+    "events": ("position", "run_id", "seq", "at", "version", "back", "body", "hash"),
+    "runs": ("id", "run", "created", "updated", "seq", "hash", "last", "summary"),
     "batches": ("number", "first", "last", "hash"),
     "meta": ("value",),
 }
@@ -300,7 +301,7 @@ def compute_anew(connection, rng):
     if kind == 0:
         connection.execute("UPDATE events SET at = ? WHERE position = ?", (at + 1, position))
     elif kind == 1:
-        doc = msgspec.json.decode(body)
+        doc = msgspec.json.decode(expand(body))
         key = rng.choice(list(doc))
         doc[key] = flipped_json(doc[key], rng)
         connection.execute(
@@ -331,12 +332,24 @@ def mend(connection):
     _mend_batches(connection)
 
 
+def _mend_places(connection):
+    """Where each run ends, and where the entry before each is."""
+    for (ident,) in connection.execute("SELECT id FROM runs").fetchall():
+        query = "SELECT position FROM events WHERE run_id = ? ORDER BY seq"
+        places = [place for (place,) in connection.execute(query, (ident,))]
+        for before, place in zip([None, *places], places, strict=False):
+            back = 0 if before is None else place - before
+            connection.execute("UPDATE events SET back = ? WHERE position = ?", (back, place))
+        if places:
+            connection.execute("UPDATE runs SET last = ? WHERE id = ?", (places[-1], ident))
+
+
 def _mend_chains(connection):
     for ident, run in connection.execute("SELECT id, run FROM runs").fetchall():
         prev = GENESIS
         query = "SELECT position, seq, at, version, body FROM events WHERE run_id = ? ORDER BY seq"
         for position, seq, at, version, body in connection.execute(query, (ident,)).fetchall():
-            prev = link(prev, run, seq, at, version, body)
+            prev = link(prev, run, seq, at, version, expand(body))
             connection.execute("UPDATE events SET hash = ? WHERE position = ?", (prev, position))
 
 
@@ -352,6 +365,7 @@ def _mend_heads(connection):
             "UPDATE runs SET seq = ?, updated = ?, created = ?, hash = ? WHERE id = ?",
             (seq, at, rows[0][1], digest, ident),
         )
+    _mend_places(connection)
     _mend_beside(connection)
 
 
@@ -362,7 +376,7 @@ def _mend_beside(connection):
         state = State()
         try:
             rows = connection.execute(query, (ident,)).fetchall()
-            events = [(at, decode(version, body)) for at, version, body in rows]
+            events = [(at, decode(version, expand(body))) for at, version, body in rows]
             if run == HOST_STREAM:
                 owner = [each.owner for _, each in events if isinstance(each, HostOpened)][-1]
                 connection.execute("UPDATE meta SET value = ? WHERE key = 'epoch'", (owner,))
@@ -400,6 +414,7 @@ def _mend_batches(connection, *, close_gaps=True):
         row = (number, first, last, prev)
         connection.execute("INSERT INTO batches VALUES (?, ?, ?, ?)", row)
         first = last + 1
+    _mend_places(connection)
 
 
 DATABASE = {

@@ -12,7 +12,7 @@ from leadhand.app.reader import reading
 from leadhand.app.verification import VerificationScope, verify_database
 from leadhand.audit.anchors import Anchoring
 
-ALTER = "UPDATE events SET body = replace(body, '\"noted\"', '\"other\"') WHERE position = ?"
+ALTER = "UPDATE events SET body = CAST(body || ' ' AS BLOB) WHERE position = ?"
 
 
 @pytest.fixture(scope="module")

@@ -24,6 +24,7 @@ from leadhand.core.hashing import canonical, digest
 from leadhand.core.policy import Rule
 from leadhand.engine.approvals import invalid_entries
 from leadhand.errors import LeadhandError, StoreCorrupt
+from leadhand.stores.body_form import expand
 
 pytest.importorskip("cryptography")
 
@@ -113,7 +114,7 @@ def write(store, run, change, *, batches=True):
     ).fetchall()
     head = GENESIS
     for position, seq, at, version, body in rows:
-        event = change(decode(version, body))
+        event = change(decode(version, expand(body)))
         new = encode(event)
         head = link(head, run, seq, at, version, new)
         base.execute(

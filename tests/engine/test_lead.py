@@ -970,7 +970,7 @@ def test_a_changed_log_is_not_resumed(tmp_path: Path) -> None:
 
     for number, change in enumerate(
         (
-            "UPDATE events SET body = replace(body, 'broken', 'brokem')",
+            "UPDATE events SET body = CAST(replace(body, 'broken', 'brokem') AS BLOB)",
             "DELETE FROM events WHERE position = (SELECT max(position) FROM events)",
             "DELETE FROM events WHERE position > 4",
             "UPDATE events SET at = at + 1 WHERE position = 5",

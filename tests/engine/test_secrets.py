@@ -9,6 +9,7 @@ import pytest
 from leadhand import Lead, Propose, worker
 from leadhand.engine import secrets
 from leadhand.errors import UsageError
+from leadhand.stores.body_form import expand
 from tests.audit.canaries import carry
 
 TOKEN = "hunter2-of-the-tests"
@@ -63,7 +64,8 @@ def test_hashes_do_not_depend_on_the_value(tmp_path, monkeypatch):
         lead, _ = lead_of(tmp_path / str(number))
         lead.run_sync(plan(given()))
         connection = sqlite3.connect(tmp_path / str(number) / "a.db")
-        bodies = [json.loads(body) for (body,) in connection.execute("SELECT body FROM events")]
+        rows = connection.execute("SELECT body FROM events")
+        bodies = [json.loads(expand(body)) for (body,) in rows]
         found.append([body["exec"] for body in bodies if body["type"] == "AttemptStarted"])
         connection.close()
     assert found[0] == found[1]

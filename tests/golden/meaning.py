@@ -14,11 +14,8 @@ SUMMARY = ("status", "goal", "plan", "steps", "settled", "waiting", "cost")
 
 def meaning(state):
     """Everything that a reader of the log may rely on."""
-    summary = {
-        key: value
-        for key, value in msgspec.to_builtins(run.summary(state)).items()
-        if key in SUMMARY
-    }
+    told = run.summary(state)
+    summary = {key: getattr(told, key) for key in SUMMARY}
     return {
         "outcome": outcome_meaning(state),
         "summary": summary,

@@ -21,7 +21,7 @@ CHANGES = {
     "a missing event": "DELETE FROM events WHERE position = 3",
     "the last event": "DELETE FROM events WHERE position = 8",
     "an event too many": (
-        "INSERT INTO events SELECT 9, run_id, 5, at, version, body, hash FROM events"
+        "INSERT INTO events SELECT 9, run_id, 5, at, version, 1, body, hash FROM events"
         " WHERE position = 8"
     ),
     "an event of no run": "UPDATE events SET run_id = 77 WHERE position = 8",
@@ -33,7 +33,7 @@ CHANGES = {
     "a header's hash": "UPDATE runs SET hash = zeroblob(32) WHERE run = 'one'",
     "a missing run": "DELETE FROM runs WHERE run = 'one'",
     "a run without a log": (
-        "INSERT INTO runs SELECT 9, 'three', created, updated, seq, hash, summary FROM runs"
+        "INSERT INTO runs SELECT 9, 'three', created, updated, seq, hash, last, summary FROM runs"
         " WHERE run = 'one'"
     ),
 }

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from leadhand.audit.chain import verify, verify_batches
+from leadhand.audit.chain import verify, verify_batches, verify_head
 from leadhand.errors import (
     Bug,
     Conflict,
@@ -424,14 +424,15 @@ async def test_tampering_shows(store, change):
     raw(store.path, *drops, change)
     found = verify_batches(store.batches(), store.positions())
     for header in store.runs():
-        found += verify(store.read(header.run))
+        entries = store.read(header.run)
+        found += verify(entries) + verify_head(entries, header)
     assert found
 
 
 async def test_rows_written_behind_the_owners_back_stop_it(store):
     """It cannot know what else is not as it thinks."""
     await store.append("r", 0, chained("r"))
-    raw(store.path, "INSERT INTO events VALUES (2, 9, 9, 0, 0, X'', X'')")
+    raw(store.path, "INSERT INTO events VALUES (2, 9, 9, 0, 0, 0, X'', X'')")
     with pytest.raises(StoreCorrupt):
         await store.append("r", 1, chained("r", 2)[1:])
     with pytest.raises(StoreCorrupt):
@@ -494,12 +495,13 @@ def test_somebody_elses_database(path, opening):
     assert raw(path, "SELECT name FROM sqlite_master") == [("recipes",)]
 
 
-def test_a_database_without_lists_is_refused(tmp_path):
-    """As development versions wrote it, for writing and for reading."""
+@pytest.mark.parametrize("change", ["DROP TABLE listed", "ALTER TABLE runs DROP COLUMN last"])
+def test_a_database_of_a_development_version_is_refused(tmp_path, change):
+    """For writing and for reading."""
     path = tmp_path / "old.db"
     asyncio.run(SqliteStore(path).close())
     with sqlite3.connect(path) as connection:
-        connection.execute("DROP TABLE listed")
+        connection.execute(change)
     connection.close()
     for opening in (SqliteStore, SqliteReader):
         with pytest.raises(StoreError, match="development version"):
@@ -728,3 +730,38 @@ def test_every_error_at_opening_is_ours(tmp_path):
     (tmp_path / "file").write_text("x")
     with pytest.raises(LeadhandError):
         SqliteStore(tmp_path / "file" / "log.db")
+
+
+@pytest.mark.parametrize(
+    ("change", "left"),
+    [
+        ("UPDATE events SET back = 2 WHERE position = 6", [1, 2, 3, 4]),
+        ("UPDATE events SET back = 0 WHERE position = 6", [1, 2, 3, 4]),
+        ("UPDATE events SET back = 'x' WHERE position = 6", [1, 2, 3, 4]),
+        ("UPDATE runs SET last = 1 WHERE run = 'r'", [1, 2, 3, 4]),
+        ("UPDATE runs SET last = 77 WHERE run = 'r'", [1, 2, 3, 4]),
+        ("DELETE FROM events WHERE position = 8", [1, 2, 3]),
+        ("DELETE FROM events WHERE position = 4", [1, 3, 4]),
+        ("UPDATE events SET run_id = 1 WHERE position = 4", [1, 3, 4]),
+    ],
+)
+async def test_what_is_left_of_a_damaged_run_is_read(store, change, left):
+    """The entries of a run are found from the last one backwards; not so if a link is wrong."""
+    for seq in range(4):  # positions 2, 4, 6 and 8
+        for run in "sr":
+            await store.append(run, seq, [chained(run, seq + 1)[seq]])
+    assert (store.places("r"), [e.seq for e in store.read("r", 2)]) == ([2, 4, 6, 8], [3, 4])
+    drops = [f"DROP TRIGGER events_no_{what}" for what in ("update", "delete")]
+    raw(store.path, *drops, change)
+    assert [entry.seq for entry in store.read("r")] == left
+    assert len(store.places("r")) == len(left)
+    assert [entry.seq for entry in store.read("s")][:4] == [1, 2, 3, 4]
+
+
+async def test_a_first_entry_that_names_one_before_it_is_found(store):
+    """Nothing is read wrongly because of it; but no row may be another one unnoticed."""
+    await store.append("r", 0, chained("r"))
+    await store.append("s", 0, chained("s"))
+    assert store.strays() == []
+    raw(store.path, "DROP TRIGGER events_no_update", "UPDATE events SET back = 1 WHERE seq = 1")
+    assert store.strays() == [1, 2]

@@ -91,7 +91,10 @@ def _was_summary(stored: bytes, events: Sequence[tuple[int, Event]]) -> bool:
         evolve(state, event, at)
         if ended:
             continue
-        if known.get("status") == run_status(state) and known.get("succeeded") == state.succeeded:
+        if (
+            known.get("status") == run_status(state)
+            and known.get("succeeded", 0) == state.succeeded
+        ):
             fits = msgspec.json.encode(summary(state)) == stored or fits
     return (fits and state.ended is None) or msgspec.json.encode(summary(state)) == stored
 

@@ -10,6 +10,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from leadhand.errors import Bug
+from leadhand.stores.body_form import shorten
 
 if TYPE_CHECKING:
     import asyncio
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 _PLACE = b"%20d" * 2
-_ENTRY = b"%20d" * 6
+_ENTRY = b"%20d" * 7
 _HEAD = b"%20d" * 9
 
 
@@ -52,6 +53,8 @@ class Head(NamedTuple):
     id: int
     seq: int
     hash: bytes
+    position: int = 0
+    """Of the last entry; 0 if there is none, or where the store keeps no such thing."""
 
 
 class Touched:
@@ -79,26 +82,37 @@ class Layout(NamedTuple):
 
 
 class CommitGroup:
-    """A group of appends. `last_run_id` is the highest id in use before it."""
+    """A group of appends. `last_run_id` and `last_position` are the highest in use before it."""
 
-    def __init__(self, last_run_id: int) -> None:
+    def __init__(self, last_run_id: int, last_position: int) -> None:
         self.last_run_id = last_run_id
+        self._last_position = last_position
         self.hashes: list[bytes] = []
         self.touched: dict[str, Touched] = {}
         self._numbers: list[bytes] = []
         self._data: list[bytes] = [b"\0"]  # never empty: SQLite's substr of an empty blob is null
         self._place = 2
 
+    @property
+    def next_position(self) -> int:
+        """The position of the entry that is added next."""
+        return self._last_position + len(self.hashes) + 1
+
     def add(self, request: AppendRequest, head: Head) -> None:
         """Add an append; if this raises, nothing of it was added."""
         run, entries, owner, place = request.run, request.entries, head.id, self._place
-        numbers = []
+        first = self.next_position
+        back = first - head.position if head.position else 0
+        numbers, bodies = [], []
         for _, seq, at, version, body, _ in entries:
-            numbers.append(_ENTRY % (owner, seq, at, version, place, len(body)))
-            place += len(body)
+            stored = shorten(body)
+            bodies.append(stored)
+            numbers.append(_ENTRY % (owner, seq, at, version, back, place, len(stored)))
+            place += len(stored)
+            back = 1
         hashes = [entry[5] for entry in entries]
-        data = b"".join([entry[4] for entry in entries])
-        if len(b"".join(numbers)) != 120 * len(entries) or len(b"".join(hashes)) != 32 * len(
+        data = b"".join(bodies)
+        if len(b"".join(numbers)) != 140 * len(entries) or len(b"".join(hashes)) != 32 * len(
             entries
         ):
             raise Bug("an entry has a number of more than 20 digits, or a hash not of 32 bytes")
@@ -111,7 +125,7 @@ class CommitGroup:
         self._data.append(data)
         self._place = place
         last = entries[-1]
-        touched.head = Head(owner, last.seq, last.hash)
+        touched.head = Head(owner, last.seq, last.hash, first + len(entries) - 1)
         touched.updated = last.at
         touched.last = len(self.hashes) - 1
         if request.summary is not None:

@@ -91,8 +91,8 @@ def version(connection: sqlite3.Connection, path: Path) -> int:
         if row is not None and isinstance(row[0], int):
             if row[0] and not connection.execute(sql["has_lists"]).fetchone()[0]:
                 raise StoreError(
-                    f"{path}: made by a development version of Leadhand, or altered: its tables of "
-                    "lists and totals are missing. Fix: move it away and start with a new database."
+                    f"{path}: made by a development version of Leadhand, or altered: its tables "
+                    "are not as they are now. Fix: move it away and start with a new database."
                 )
             return row[0]
     raise StoreError(

@@ -158,18 +158,21 @@ class RunOutcome(Struct, kw_only=True):
     """The rest of `duration`."""
 
 
-class RunSummary(Struct, kw_only=True):
-    """What a host writes beside a log at each change of status, so that lists need no log."""
+class RunSummary(Struct, kw_only=True, omit_defaults=True):
+    """What a host writes beside a log at each change of status, so that lists need no log.
+
+    What is as in most runs is left out: there is one summary for every run that ever was.
+    """
 
     status: str
     goal: str
     plan: str
     steps: int
     settled: int
-    succeeded: int
-    failed: int
-    replaced: int
-    waiting: int
+    succeeded: int = 0
+    failed: int = 0
+    replaced: int = 0
+    waiting: int = 0
     awaiting: str = ""
     """For what: `approval`, `input`, or "" if nothing waits for a person."""
     cost: float

@@ -13,6 +13,7 @@ from leadhand.audit.chain import Batch
 from leadhand.errors import StoreCorrupt, StoreError
 from leadhand.ports import Entry, RunHeader, RunQuery, RunSlice
 from leadhand.stores.artifacts import ArtifactFolder, digest_in, ref_of
+from leadhand.stores.body_form import expand
 from leadhand.stores.log import ALL, PAGE_ROWS
 from leadhand.stores.postgres import schema
 from leadhand.stores.postgres.session import (
@@ -139,7 +140,7 @@ class PostgresReader:
 
     def read(self, run: str, after: int = 0) -> list[Entry]:
         """Return a run's entries with a seq above `after`, in order."""
-        return list(map(Entry._make, self._rows("read", (run, run, after))))
+        return [_entry(*row) for row in self._rows("read", (run, run, after))]
 
     def runs(self) -> list[RunHeader]:
         """Return all runs, oldest first."""
@@ -212,7 +213,7 @@ class PostgresReader:
 
     def page(self, after: int, limit: int = PAGE_ROWS) -> list[tuple[int, Entry]]:
         """Return entries of all runs with a position above `after`, in commit order."""
-        return [(position, Entry(*row)) for position, *row in self._rows("page", (after, limit))]
+        return [(position, _entry(*row)) for position, *row in self._rows("page", (after, limit))]
 
     def batches(self, after: int = -ALL, limit: int = ALL) -> list[Batch]:
         """Return the batch chain, or `limit` of its commits with a number above `after`."""
@@ -283,7 +284,7 @@ class PostgresReader:
                     while not self._closed:
                         rows = await _page(connection, after)
                         for position, *row in rows:
-                            yield position, Entry(*row)
+                            yield position, _entry(*row)
                             after = position
                         if not rows:
                             await self._called(connection)
@@ -356,3 +357,7 @@ async def _page(connection: psycopg.AsyncConnection[Any], after: int) -> list[An
     cursor = connection.cursor(binary=True)
     await cursor.execute(queries()["page"], (after, PAGE_ROWS))
     return await cursor.fetchall()
+
+
+def _entry(run: str, seq: int, at: int, version: int, stored: bytes, digest: bytes) -> Entry:
+    return Entry(run, seq, at, version, expand(stored), digest)

@@ -41,6 +41,7 @@ from leadhand.errors import (
     StoreCorrupt,
     StoreError,
 )
+from leadhand.stores.body_form import shorten
 from leadhand.stores.group_commit import AppendRequest, CommitDurations, Committer, Head
 from leadhand.stores.postgres import schema
 from leadhand.stores.postgres.schema import HOSTING
@@ -90,6 +91,7 @@ class _Group(NamedTuple):
     def values(self, owner: int | None) -> tuple[Any, ...]:
         """Return the arguments of `leadhand.append`."""
         runs = list(self.touched.values())
+        names, seqs, ats, versions, bodies, hashes = map(list, zip(*self.entries, strict=True))
         return (
             owner,
             list(self.touched),
@@ -99,7 +101,9 @@ class _Group(NamedTuple):
             [one.head.seq for one in runs],
             [one.head.hash for one in runs],
             [one.summary for one in runs],
-            *map(list, zip(*self.entries, strict=True)),
+            *(names, seqs, ats, versions),
+            list(map(shorten, bodies)),
+            hashes,
         )
 
 

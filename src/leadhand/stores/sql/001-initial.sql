@@ -20,21 +20,23 @@ CREATE TABLE runs (
     updated INTEGER NOT NULL,
     seq     INTEGER NOT NULL,
     hash    BLOB    NOT NULL,
-    summary BLOB             -- null until one was written
+    last    INTEGER NOT NULL, -- the position of its last entry
+    summary BLOB              -- null until one was written
 );
 
 -- The log. `position` is the order of commits over all runs, `seq` the order within a run.
--- A rowid table with an index: appends go to the end of the file whichever run they belong to.
--- (WITHOUT ROWID on (run_id, seq) was as fast for one run and slower for many.)
+-- Appends go to the end of the file whichever run they belong to. The entries of a run are found
+-- from its last one backwards, so that no index has to be kept. `body` is in the form of
+-- body_form.py. (docs/decisions/0031-fewer-bytes-a-step.md)
 CREATE TABLE events (
     position INTEGER PRIMARY KEY,
     run_id   INTEGER NOT NULL,
     seq      INTEGER NOT NULL,
     at       INTEGER NOT NULL,
     version  INTEGER NOT NULL,
+    back     INTEGER NOT NULL, -- how many positions before it the run's entry before it is, or 0
     body     BLOB    NOT NULL,
-    hash     BLOB    NOT NULL,
-    UNIQUE (run_id, seq)
+    hash     BLOB    NOT NULL
 );
 
 -- The second chain, with a link for each commit; see audit/chain.py.

@@ -7,8 +7,9 @@ SELECT count(*) FROM sqlite_master;
 SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'meta';
 
 -- name: has_lists
--- Whether the file has the tables that follow from the summaries.
-SELECT count(*) = 2 FROM sqlite_master WHERE type = 'table' AND name IN ('listed', 'totals');
+-- Whether the file has what the schema got last, before the first release.
+SELECT count(*) = 2 AND (SELECT count(*) FROM pragma_table_info('runs') WHERE name = 'last')
+FROM sqlite_master WHERE type = 'table' AND name IN ('listed', 'totals');
 
 -- name: meta
 -- One fact about the file.
@@ -55,9 +56,28 @@ PRAGMA wal_checkpoint(TRUNCATE);
 PRAGMA busy_timeout = 250;
 
 -- name: read
--- A run's entries above a seq, in order. (The caller knows the run, and gets it back.)
-SELECT ?, seq, at, version, body, hash FROM events
-WHERE run_id = (SELECT id FROM runs WHERE run = ?) AND seq > ?
+-- A run's entries above a seq, the last one first. (The caller knows the run, and gets it back.)
+WITH RECURSIVE own (position, run_id, seq, at, version, back, body, hash) AS (
+    SELECT position, run_id, e.seq, at, version, back, body, e.hash
+    FROM runs CROSS JOIN events AS e ON e.position = runs.last AND e.run_id = runs.id
+    WHERE runs.run = :run AND e.seq > :after
+    UNION ALL
+    SELECT e.position, e.run_id, e.seq, e.at, e.version, e.back, e.body, e.hash
+    FROM own CROSS JOIN events AS e
+        ON e.position = own.position - own.back AND e.run_id = own.run_id
+    WHERE e.position < own.position AND e.seq > :after  -- whatever `back` is
+)
+SELECT :run, seq, at, version, body, hash FROM own;
+
+-- name: has_more
+-- Whether a run has entries above a seq.
+SELECT count(*) FROM runs WHERE run = :run AND seq > :after;
+
+-- name: scan
+-- A run's entries above a seq, in order, where some cannot be found from its last one: all entries
+-- are looked through.
+SELECT :run, seq, at, version, body, hash FROM events
+WHERE run_id = (SELECT id FROM runs WHERE run = :run) AND seq > :after
 ORDER BY seq;
 
 -- name: runs
@@ -176,8 +196,22 @@ ORDER BY number;
 SELECT position, hash FROM events WHERE position > ? ORDER BY position LIMIT ?;
 
 -- name: places
--- Where a run's entries are in the order of commits.
-SELECT position FROM events WHERE run_id = (SELECT id FROM runs WHERE run = ?) ORDER BY seq;
+-- Where a run's entries are in the order of commits, the last one first.
+WITH RECURSIVE own (position, run_id, back) AS (
+    SELECT position, run_id, back
+    FROM runs CROSS JOIN events AS e ON e.position = runs.last AND e.run_id = runs.id
+    WHERE runs.run = :run
+    UNION ALL
+    SELECT e.position, e.run_id, e.back
+    FROM own CROSS JOIN events AS e
+        ON e.position = own.position - own.back AND e.run_id = own.run_id
+    WHERE e.position < own.position  -- whatever `back` is
+)
+SELECT position FROM own;
+
+-- name: scan_places
+-- The same, where some cannot be found from the last one.
+SELECT position FROM events WHERE run_id = (SELECT id FROM runs WHERE run = :run) ORDER BY seq;
 
 -- name: hashes
 -- The hashes of the entries between two positions.
@@ -189,8 +223,11 @@ SELECT run FROM runs
 WHERE typeof(summary) IS NOT (CASE WHEN substr(run, 1, 1) = '$' THEN 'null' ELSE 'blob' END);
 
 -- name: strays
--- Entries whose run is not there.
-SELECT position FROM events WHERE run_id NOT IN (SELECT id FROM runs) ORDER BY position LIMIT 100;
+-- Entries whose run is not there, and first ones that name one before them. (Whatever else is wrong
+-- with `back` shows in its run, of which entries are missing then.)
+SELECT position FROM events
+WHERE run_id NOT IN (SELECT id FROM runs) OR (seq = 1 AND back IS NOT 0)
+ORDER BY position LIMIT 100;
 
 -- name: data_version
 -- Changes whenever another connection has committed.

@@ -6,8 +6,9 @@
 -- One statement outside a transaction is one step, commit and fsync included.
 --
 -- A row for each entry is made from four values, since a bound value cannot be an array:
---   numbers  for each entry, 6 integers of 20 characters: run id, seq, at, version,
---            and where in `data` its body starts and how long it is
+--   numbers  for each entry, 7 integers of 20 characters: run id, seq, at, version, how far
+--            back the run's entry before it is, and where in `data` its body starts and how long
+--            it is
 --   hashes   for each entry, 32 bytes
 --   heads    for each run touched, 9 integers of 20 characters: run id, created, updated,
 --            seq, which entry is its last (from 0), and where its name and its summary are
@@ -30,30 +31,32 @@ CREATE TEMP TRIGGER file_intake INSTEAD OF INSERT ON intake BEGIN
     SELECT RAISE(ABORT, 'fenced')
     WHERE (SELECT value FROM meta WHERE key = 'epoch') IS NOT NEW.epoch;
 
-    INSERT INTO events (position, run_id, seq, at, version, body, hash)
+    INSERT INTO events (position, run_id, seq, at, version, back, body, hash)
     SELECT NEW.first + n,
-           CAST(substr(NEW.numbers, 120 * n +   1, 20) AS INTEGER),
-           CAST(substr(NEW.numbers, 120 * n +  21, 20) AS INTEGER),
-           CAST(substr(NEW.numbers, 120 * n +  41, 20) AS INTEGER),
-           CAST(substr(NEW.numbers, 120 * n +  61, 20) AS INTEGER),
-           substr(NEW.data, CAST(substr(NEW.numbers, 120 * n +  81, 20) AS INTEGER),
-                            CAST(substr(NEW.numbers, 120 * n + 101, 20) AS INTEGER)),
+           CAST(substr(NEW.numbers, 140 * n +   1, 20) AS INTEGER),
+           CAST(substr(NEW.numbers, 140 * n +  21, 20) AS INTEGER),
+           CAST(substr(NEW.numbers, 140 * n +  41, 20) AS INTEGER),
+           CAST(substr(NEW.numbers, 140 * n +  61, 20) AS INTEGER),
+           CAST(substr(NEW.numbers, 140 * n +  81, 20) AS INTEGER),
+           substr(NEW.data, CAST(substr(NEW.numbers, 140 * n + 101, 20) AS INTEGER),
+                            CAST(substr(NEW.numbers, 140 * n + 121, 20) AS INTEGER)),
            substr(NEW.hashes, 32 * n + 1, 32)
     FROM counter LIMIT NEW.count;
 
-    INSERT INTO runs (id, created, updated, seq, hash, run, summary)
+    INSERT INTO runs (id, created, updated, seq, hash, last, run, summary)
     SELECT CAST(substr(NEW.heads, 180 * n +  1, 20) AS INTEGER),
            CAST(substr(NEW.heads, 180 * n + 21, 20) AS INTEGER),
            CAST(substr(NEW.heads, 180 * n + 41, 20) AS INTEGER),
            CAST(substr(NEW.heads, 180 * n + 61, 20) AS INTEGER),
            substr(NEW.hashes, 32 * CAST(substr(NEW.heads, 180 * n + 81, 20) AS INTEGER) + 1, 32),
+           NEW.first + CAST(substr(NEW.heads, 180 * n + 81, 20) AS INTEGER),
            CAST(substr(NEW.data, CAST(substr(NEW.heads, 180 * n + 101, 20) AS INTEGER),
                                  CAST(substr(NEW.heads, 180 * n + 121, 20) AS INTEGER)) AS TEXT),
            substr(NEW.data, CAST(substr(NEW.heads, 180 * n + 141, 20) AS INTEGER),
                             nullif(CAST(substr(NEW.heads, 180 * n + 161, 20) AS INTEGER), -1))
     FROM counter WHERE true LIMIT NEW.runs
     ON CONFLICT (id) DO UPDATE SET
-        updated = excluded.updated, seq = excluded.seq, hash = excluded.hash,
+        updated = excluded.updated, seq = excluded.seq, hash = excluded.hash, last = excluded.last,
         summary = coalesce(excluded.summary, summary);
 
     INSERT INTO batches (number, first, last, hash)
@@ -63,7 +66,7 @@ END;
 -- name: find_heads
 -- Where some runs end: how many they are, where each name starts and how long it is (2
 -- integers of 20 characters), and the names.
-SELECT run, id, seq, hash FROM runs WHERE run IN (
+SELECT run, id, seq, hash, last FROM runs WHERE run IN (
     SELECT CAST(substr(:names, CAST(substr(:places, 40 * n +  1, 20) AS INTEGER),
                            CAST(substr(:places, 40 * n + 21, 20) AS INTEGER)) AS TEXT)
     FROM counter LIMIT :count);

@@ -13,6 +13,7 @@ from leadhand.errors import StoreCorrupt, StoreError
 from leadhand.ports import Entry, RunHeader, RunQuery, RunSlice
 from leadhand.stores import sql
 from leadhand.stores.artifacts import ArtifactFolder
+from leadhand.stores.body_form import expand
 from leadhand.stores.log import ALL, PAGE_ROWS
 from leadhand.stores.run_list import PREFIXED_MAX, Wording, cursor_at, listing
 from leadhand.stores.sqlite import connection
@@ -59,7 +60,15 @@ class SqliteReader:
 
     def read(self, run: str, after: int = 0) -> list[Entry]:
         """Return a run's entries with a seq above `after`, in order."""
-        return list(map(Entry._make, self._rows("read", (run, run, after))))
+        values = {"run": run, "after": after}
+        rows = self._rows("read", values)
+        if not rows and self._rows("has_more", values)[0][0]:
+            rows = self._rows("read", values)  # written meanwhile; or see below
+            rows = rows or self._rows("scan", values)[::-1]
+        rows.reverse()
+        if [row[1] for row in rows] != list(range(after + 1, after + 1 + len(rows))):
+            rows = self._rows("scan", values)  # a damaged file: what is left is to be seen
+        return [_entry(*row) for row in rows]
 
     def runs(self) -> list[RunHeader]:
         """Return all runs, oldest first."""
@@ -137,7 +146,7 @@ class SqliteReader:
 
     def page(self, after: int, limit: int = PAGE_ROWS) -> list[tuple[int, Entry]]:
         """Return entries of all runs with a position above `after`, in commit order."""
-        return [(position, Entry(*row)) for position, *row in self._rows("page", (after, limit))]
+        return [(position, _entry(*row)) for position, *row in self._rows("page", (after, limit))]
 
     def batches(self, after: int = -ALL, limit: int = ALL) -> list[Batch]:
         """Return the batch chain, or `limit` of its commits with a number above `after`."""
@@ -153,7 +162,11 @@ class SqliteReader:
 
     def places(self, run: str) -> list[int]:
         """Return the positions of a run's entries, in order."""
-        return self._each(int, "places", (run,))
+        found = self._each(int, "places", {"run": run})[::-1]
+        header = self.header(run)
+        if header is not None and len(found) != header.seq:
+            return self._each(int, "scan_places", {"run": run})
+        return found
 
     def hashes(self, first: int, last: int) -> list[bytes]:
         """Return the hashes of the entries from one position to another."""
@@ -214,9 +227,9 @@ class SqliteReader:
             while not self._closed:
                 waker.clear()
                 version = self._rows("data_version")
-                rows = self._rows("page", (after, PAGE_ROWS))
-                for position, *row in rows:
-                    yield position, Entry(*row)
+                rows = self.page(after)
+                for position, entry in rows:
+                    yield position, entry
                     after = position
                 while not (rows or waker.is_set() or self._closed or self._changed(version)):
                     with suppress(TimeoutError):
@@ -263,7 +276,7 @@ class SqliteReader:
             raise StoreCorrupt(f"{self.path}: its counters are damaged. Fix: put back a copy.")
         return found
 
-    def _each(self, kind: type[T], name: str, values: tuple[Any, ...]) -> list[T]:
+    def _each(self, kind: type[T], name: str, values: tuple[Any, ...] | dict[str, Any]) -> list[T]:
         """Return the one column of a query. Raise `StoreCorrupt` for a value of another type."""
         found = [value for (value,) in self._rows(name, values)]
         if any(type(value) is not kind for value in found):
@@ -289,6 +302,10 @@ class SqliteReader:
             return self._fetch(statement, values)
         except connection.DAMAGE as error:
             raise connection.explain(error, self.path) from error
+
+
+def _entry(run: Any, seq: Any, at: Any, version: Any, stored: Any, digest: Any) -> Entry:
+    return Entry(run, seq, at, version, expand(stored), digest)
 
 
 def _header(run: Any, created: Any, updated: Any, seq: Any, digest: Any, summary: Any) -> RunHeader:

@@ -147,7 +147,7 @@ class Writer(Committer[sqlite3.Connection]):
         if self.refusal is not None:
             return [self.refusal] * len(requests)
         outcomes: list[LeadhandError | None] = [None] * len(requests)
-        group = CommitGroup(self._run_id)
+        group = CommitGroup(self._run_id, self._position)
         try:
             self._load_heads(requests)
             for index, request in enumerate(requests):
@@ -191,9 +191,11 @@ class Writer(Committer[sqlite3.Connection]):
         touched = group.touched.get(request.run)
         head = touched.head if touched else self._heads.get(request.run)
         if head is None:
-            head = Head(group.last_run_id + 1, 0, GENESIS)
+            head = Head(group.last_run_id + 1, 0, GENESIS, 0)
         if head.seq != request.expected:
             raise Conflict(f"{request.run}: the log ends at {head.seq}, not at {request.expected}")
+        if head.seq and not 0 < head.position < group.next_position:
+            raise StoreCorrupt(f"{request.run}: its end is damaged. Fix: put back a copy.")
         if self._debug and (problems := verify(request.entries, head.hash, head.seq)):
             raise Bug(f"entries that do not chain: {problems[0]}")
         return head
