@@ -10,6 +10,7 @@ import subprocess
 import sys
 from types import SimpleNamespace
 
+import httpx2
 import pytest
 
 from leadhand.app.reader import reading
@@ -212,6 +213,54 @@ def test_an_agent_does_not_approve(project, way):
     assert (state["status"], state.get("awaiting")) == ("waiting", "approval")
     (run,) = project.folder.run("ls", "--json").doc
     assert run["run"] == project.run
+
+
+EVE = "e" * 40
+EDIT = f"""printf '[server.people.eve]\\nrole = "approver"\\ntoken = "{digest_of(EVE)}"\\n' \\
+>> leadhand.toml; sed -i 's/ann@example.com/eve@example.com/' leadhand.toml"""
+
+
+def signs_in(project, token):
+    """The name under which a token may sign in; empty: under none."""
+    head = {"Authorization": f"Bearer {token}"}
+    found = httpx2.get(f"{project.known['URL']}/api/v1/session", headers=head, timeout=60)
+    assert found.status_code in (200, 401, 429), found.text
+    return found.json()["person"] if found.status_code == 200 else ""
+
+
+def test_who_may_sign_in_is_not_for_every_editor_of_the_settings(tmp_path):
+    """An agent adds an approver, and sends ann's links elsewhere; nothing of it counts.
+
+    What a person's command writes counts at once; what a person wrote by hand, once it is trusted.
+    """
+    folder, untrusting = Folder(tmp_path), {"LEADHAND_TRUST": ""}
+    folder.write("workers.py", WORKERS)
+    folder.write("leadhand.toml", SETTINGS)
+    assert folder.run("trust", **untrusting).code == 0
+    program = [sys.executable, "-P", "-m", "leadhand.cli", "serve", "--port", "0", "--json"]
+    env = environment(tmp_path, **untrusting)
+    with subprocess.Popen(program, cwd=tmp_path, env=env, stdout=subprocess.PIPE, text=True) as up:
+        try:
+            lines = ""
+            while not lines.endswith("}\n"):
+                lines += up.stdout.readline()
+            project = SimpleNamespace(known={"URL": json.loads(lines)["url"]})
+            assert signs_in(project, TOKEN) == "ann"
+            agent = tmp_path / "claude"
+            shutil.copy(os.path.realpath("/bin/sh"), agent)
+            assert subprocess.run([agent, "-c", EDIT], cwd=tmp_path, check=False).returncode == 0
+            # With another address she is another ann.
+            folder.until(lambda: not signs_in(project, TOKEN), "the change")
+            assert signs_in(project, EVE) == ""
+            assert folder.run("run", "plan.json", **untrusting).code != 0
+            made = folder.run("serve", "token", "add", "bob", **untrusting)
+            folder.until(lambda: signs_in(project, made.out.strip()) == "bob", "bob")
+            assert signs_in(project, EVE) == ""
+            assert folder.run("trust", **untrusting).code == 0
+            folder.until(lambda: signs_in(project, EVE) == "eve", "trust")
+            assert signs_in(project, TOKEN) == "ann"
+        finally:
+            up.terminate()
 
 
 def test_an_agent_that_sends_a_decision_and_ends_at_once_does_not_approve(project):

@@ -19,8 +19,9 @@ from leadhand.cli.options import (
 from leadhand.cli.signals import Signals, first_of
 from leadhand.engine.agent_session import refuse_agent_session
 from leadhand.errors import UsageError
-from leadhand.server.settings import ROLES, server_of
+from leadhand.server.settings import PERSON, ROLES, server_of
 from leadhand.settings.folders import make_store_folder
+from leadhand.settings.trust import trust_written
 
 if TYPE_CHECKING:
     from leadhand.server.service import Running, Serve
@@ -182,6 +183,7 @@ def add(console: Console, name: str, role: str) -> int:
     made = new_token()
     settings = settings_of()
     file = add_member(settings, name, role, digest_of(made)).write()
+    trust_written(settings.root, PERSON, name)
     if console.json:
         console.document({"name": name, "role": role, "token": made, "file": str(file)})
         return 0
@@ -213,7 +215,9 @@ def role_(console: Console, name: str, role: str) -> int:
     from leadhand.server.member_file import change_role
 
     refuse_agent_session("changing who may sign in")
-    file = change_role(settings_of(), name, role).write()
+    settings = settings_of()
+    file = change_role(settings, name, role).write()
+    trust_written(settings.root, PERSON, name)
     if console.json:
         console.document({"name": name, "role": role, "file": str(file)})
     else:

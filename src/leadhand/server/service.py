@@ -37,7 +37,7 @@ from leadhand.server.prometheus import EventCounts
 from leadhand.server.routes.pages import page_policy
 from leadhand.server.routes.people import put_right
 from leadhand.server.run_supervisor import RunSupervisor
-from leadhand.server.settings import server_of
+from leadhand.server.settings import server_of, trusted_people
 from leadhand.server.stream import StreamHub
 from leadhand.settings import load_settings
 
@@ -276,13 +276,14 @@ def _own_names(serve: Serve) -> tuple[str, ...]:
 
 def _members(settings: Settings) -> Callable[[], Mapping[str, Member]]:
     """Return a function for the current people; it reads the files again after a change."""
-    known: list[Any] = [_stamp(settings), server_of(settings).people]
+    known: list[Any] = [_stamp(settings), trusted_people(settings, settings.trust)]
 
     def look() -> Mapping[str, Member]:
         stamp = _stamp(settings)
         if stamp != known[0]:
             with contextlib.suppress(UsageError, NotAllowed):  # half written
-                known[1] = server_of(load_settings(folder=settings.root)).people
+                now = load_settings(folder=settings.root)
+                known[1] = trusted_people(now, settings.trust)
                 known[0] = stamp
         found: Mapping[str, Member] = known[1]
         return found
@@ -292,7 +293,8 @@ def _members(settings: Settings) -> Callable[[], Mapping[str, Member]]:
 
 def _stamp(settings: Settings) -> tuple[Any, ...]:
     found = []
-    for path in (*settings.files, settings.root / "leadhand.toml"):
+    trusted = (settings.trust.file,) if settings.trust is not None else ()
+    for path in (*settings.files, settings.root / "leadhand.toml", *trusted):
         with contextlib.suppress(OSError):
             status = path.stat()
             found.append((str(path), status.st_mtime_ns, status.st_size))

@@ -11,7 +11,9 @@
     email = "ann@example.com"
 
 A token is kept as its hash: a reader of the file cannot sign in with it. `leadhand serve token add
-ann --role approver` creates one and writes the table.
+ann --role approver` creates one and writes the table. A person of a project's file counts once
+that is trusted, as code does: who edits the file otherwise, as an agent may, lets nobody in, and
+sends nobody's links elsewhere.
 """
 
 from __future__ import annotations
@@ -30,11 +32,15 @@ from leadhand.codec.tables import Duration, TableSchema, Text, reader
 from leadhand.codec.tables import read as read_value
 from leadhand.core.wording import shown
 from leadhand.settings.review import refuse_namesakes
-from leadhand.settings.sections import Section
+from leadhand.settings.sections import Section, Trusted, detail_text
+from leadhand.settings.trust import untrusted_entries
 
 if TYPE_CHECKING:
     from leadhand.settings import Settings
+    from leadhand.settings.trust import Trust
 
+PERSON = "person"
+"""The kind of a person among what must be trusted."""
 ROLES = ("viewer", "operator", "approver")
 """Each may do what the earlier ones may."""
 DEFAULT_BIND = "127.0.0.1"
@@ -193,6 +199,30 @@ def _rows(server: ServerSettings) -> dict[str, Any]:
     }
 
 
+def trusted_people(settings: Settings, trust: Trust | None) -> Mapping[str, Member]:
+    """Return the people who count: all of them but those of a project file not yet trusted.
+
+    `trust` is None for programs that use Leadhand as a library.
+    """
+    people = server_of(settings).people
+    if trust is None:
+        return people
+    missing = {each.name for each in untrusted_entries(settings, trust) if each.kind == PERSON}
+    return {name: each for name, each in people.items() if name not in missing}
+
+
+def _trusted(_settings: Settings, server: ServerSettings) -> Trusted:
+    """Yield the people: who may decide, and where their links are sent, is not for every editor."""
+    for name, each in server.people.items():
+        yield PERSON, "server.people", name, detail_text(msgspec.to_builtins(each))
+
+
+def _without(server: ServerSettings, kinds: Mapping[str, set[str]]) -> ServerSettings:
+    gone = kinds.get(PERSON, set())
+    kept = {name: each for name, each in server.people.items() if name not in gone}
+    return replace(server, people=kept)
+
+
 def _keys_of_people(server: ServerSettings) -> list[Path]:
     return [Path(each.key) for each in server.people.values() if each.key]
 
@@ -202,7 +232,7 @@ SECTION = Section(
     tables={"server": ServerSettings},
     make=_make,
     rows=_rows,
-    trusted=lambda _settings, _server: iter(()),
-    without=lambda server, _kinds: server,
+    trusted=_trusted,
+    without=_without,
     private=_keys_of_people,
 )

@@ -1,10 +1,11 @@
 """Folder trust: code and addresses in a project's settings are used only once they are trusted.
 
-A settings file names modules to import, MCP servers to start and addresses that get keys. Looking
-at a folder must run nothing of it, so each such entry (`TrustEntry`) of a `leadhand.toml` or
-`pyproject.toml` counts only after the person at this account trusted it. Trust is kept outside of
-the folder, in `$XDG_STATE_HOME/leadhand/trust.json` (mode 0600), by folder and entry: an entry that
-is added or changed later is asked about again, an edit of a worker's code is not.
+A settings file names modules to import, MCP servers to start, addresses that get keys, and people
+who may sign in. Looking at a folder must run nothing of it, and an agent that can edit the file
+must let nobody in. So each such entry (`TrustEntry`) of a `leadhand.toml` or `pyproject.toml`
+counts only after the person at this account trusted it. Trust is kept outside of the folder, in
+`$XDG_STATE_HOME/leadhand/trust.json` (mode 0600), by folder and entry: an entry that is added or
+changed later is asked about again, an edit of a worker's code is not.
 
 Always trusted, since the person named it: flags, `LEADHAND_*` variables, the user's own
 `config.toml`, and Python programs that use Leadhand as a library. `LEADHAND_TRUST` lists folders
@@ -269,7 +270,7 @@ def refusal(missing: list[TrustEntry]) -> str:
         f" and {len(missing) - 6} more" if missing[6:] else ""
     )
     return (
-        f"{folder} is not trusted, and its settings name code or servers: {names}. "
+        f"{folder} is not trusted, and its settings name code, servers or people: {names}. "
         "Nothing was executed or contacted. Fix: read them, then `leadhand trust "
         f"{folder}`; in CI give --trust, or set {VARIABLE}={folder}."
     )
@@ -322,14 +323,19 @@ def refuse_code(settings: Settings, kind: str, name: str) -> None:
     raise NotTrusted(f"{kind} {shown(name)} is not trusted. Fix: name it with {option} {name}")
 
 
-def trust_written(folder: Path) -> None:
-    """Trust the entries of a folder's settings file that this process has just written."""
+def trust_written(folder: Path, kind: str = "", name: str = "") -> None:
+    """Trust the entries of a folder's settings file that this process has just written.
+
+    `kind` and `name`: only this entry; by default all.
+    """
     from leadhand.settings import load_settings
 
     place = str(folder.resolve())
-    found = entries_of(load_settings(folder=folder))
+    found = [each for each in entries_of(load_settings(folder=folder)) if each.folder == place]
+    if kind:
+        found = [each for each in found if (each.kind, each.name) == (kind, name)]
     with contextlib.suppress(NotAllowed):  # then the next command explains it
-        Trust.here().remember(each for each in found if each.folder == place)
+        Trust.here().remember(found)
 
 
 def remember_named(settings: Settings) -> None:

@@ -24,8 +24,9 @@ from leadhand.server.member_file import PROJECT_FILE, add_member, change_role, r
 from leadhand.server.problems import RequestRefused, missing
 from leadhand.server.request_forms import PersonForm, RoleForm
 from leadhand.server.routes.common import done
-from leadhand.server.settings import is_name, server_of
+from leadhand.server.settings import PERSON, is_name, server_of
 from leadhand.settings import load_settings
+from leadhand.settings.trust import trust_written
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -129,6 +130,8 @@ async def _changed(
         reason = f"the change was not made: {error}"
         await app_state.host.tell_host(PersonChanged(event.person, event.actor, role, reason))
         raise
+    if app_state.settings.trust is not None and event.role:
+        await apart(lambda: trust_written(root, PERSON, event.person))
     await apart(app_state.people.everyone)
     what = f"may sign in as {event.role}" if event.role else "was removed"
     app_state.supervisor.tell(f"{event.person} {what}, by {event.actor}; see {file}")
