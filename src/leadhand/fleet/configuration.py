@@ -297,6 +297,7 @@ def config_of(
         resolution=ResolutionRules(fleet.regenerate, fleet.merge_driver),
         screen=fleet.screen,
         instructions=fleet.instructions,
+        skills=fleet.skills,
         rules=Rules(slots=slots, strict=fleet.strict, batch_max=fleet.batch),
         limits=AttemptLimits(fleet.time, fleet.silence, fleet.stall, fleet.turns, fleet.cost),
         policy=settings.policy,

@@ -104,6 +104,8 @@ class FleetContext:
     """Whether changes run through the gate by themselves before the merge queue."""
     instructions: bool = True
     """Whether agents are told what AGENTS.md and CLAUDE.md of the repository say."""
+    skills: bool = True
+    """Whether agents are told which skills the repository has."""
     reviewer: AgentReviewer | None = None
     """The reviewers of protected changes; none: a person is asked."""
     forge: ForgeFlow | None = None

@@ -133,6 +133,8 @@ class FleetConfig:
     """Whether each change is tested by itself before the merge queue: always, or when many fail."""
     instructions: bool = True
     """Whether agents are told what AGENTS.md and CLAUDE.md of the repository say."""
+    skills: bool = True
+    """Whether agents are told which skills the repository has."""
     limit_wait_s: float = 8 * 86_400.0
     """The longest usage limit that is waited out; 0: none is."""
     machines: MachinesSetup | None = None
@@ -410,6 +412,7 @@ class Fleet:
             screening=Screening(always=config.screen == "always"),
             price=price,
             instructions=config.instructions,
+            skills=config.skills,
             note=note,
             transcripts=config.folder / "transcripts",
             name=name,

@@ -381,6 +381,9 @@ class FleetTable(TableSchema):
     instructions: bool = True
     """Whether agents are told what `AGENTS.md` and `CLAUDE.md` of the repository say, those in
     folders of their paths too."""
+    skills: bool = True
+    """Whether agents are told which skills the repository has in `.claude/skills` and
+    `.agents/skills`, and what each is for."""
     setup: Commands = ()
     """Commands that prepare a checkout."""
     setup_hosts: Hosts = ()

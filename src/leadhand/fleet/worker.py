@@ -981,6 +981,8 @@ class CoderWorker:
             own := await brief.instructions_of(hub, hub.main(), given.writes)
         ):
             text = f"{text}\n\n{own}"
+        if self.shop.skills and (skills := await brief.skills_of(hub, hub.main())):
+            text = f"{text}\n\n{skills}"
         if landed := await brief.landed_elsewhere(self.shop.hubs, self.shop.name, task.run):
             text = f"{text}\n\n{landed}"
         if interrupted.others:

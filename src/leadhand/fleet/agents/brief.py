@@ -6,6 +6,8 @@ import re
 import shlex
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from leadhand.fleet.repositories import variable_of
 from leadhand.fleet.repository.git import GitFailed, printable_name
 from leadhand.fleet.repository.hub import ref_of
@@ -95,6 +97,49 @@ async def instructions_of(hub: Hub, commit: str, writes: Sequence[str]) -> str:
     if len(told) > INSTRUCTIONS_CHARS:
         told = f"{told[:INSTRUCTIONS_CHARS]}\n(cut here: read the files)"
     return f"{INSTRUCTIONS}\n\n{told}" if told else ""
+
+
+SKILLS = """# Skills of this project
+From its own files on main. Before you do what one of them is for, read its file, and follow it
+within your task and its rules."""
+SKILL_FOLDERS = (".claude/skills", ".agents/skills")
+SKILL_FILE = "SKILL.md"
+SKILLS_MAX = 50
+SKILL_BYTES_MAX = 1 << 20
+SKILL_CHARS = 400
+_FRONT = re.compile(r"\A---[ \t]*\n(.*?)\n---[ \t]*(?:\n|\Z)", re.DOTALL)
+
+
+async def skills_of(hub: Hub, commit: str) -> str:
+    """Return which skills a commit has, with what each is for; empty if it has none.
+
+    An agent reads the file of a skill when it needs it. A link is not followed.
+    """
+    listed = (await hub.git("ls-tree", "-r", "-l", "-z", commit, "--", *SKILL_FOLDERS)).text
+    rows = []
+    for line in filter(None, listed.split("\0")):
+        about, _, path = line.partition("\t")
+        mode, kind, blob, size = about.split()
+        folder, _, name = path.rpartition("/")
+        deep = folder.rpartition("/")[0] in SKILL_FOLDERS and name == SKILL_FILE
+        if deep and kind == "blob" and mode != "120000" and int(size) <= SKILL_BYTES_MAX:
+            rows.append((path, folder.rpartition("/")[2], blob))
+    told = []
+    for path, name, blob in rows[:SKILLS_MAX]:
+        text = (await hub.git("cat-file", "blob", blob)).text
+        words = scrub(" ".join(_purpose(text).split()))[:SKILL_CHARS]
+        told.append(f"- {printable_name(name)} ({printable_name(path)}): {words}".rstrip(": "))
+    return "\n".join([SKILLS, *told]) if told else ""
+
+
+def _purpose(text: str) -> str:
+    """Return the description in the head of a skill; empty if there is none."""
+    front = _FRONT.match(text.replace("\r\n", "\n"))
+    try:
+        head = msgspec.yaml.decode(front[1]) if front else None
+    except (msgspec.DecodeError, RecursionError):
+        return ""
+    return str(head.get("description") or "") if isinstance(head, dict) else ""
 
 
 def brief_of(given: PlannedTask, context: Context, conflict: str = "", kept: str = "") -> str:
