@@ -71,15 +71,27 @@ class LevelFigures(Figures, frozen=True, kw_only=True):
     level: str
 
 
-class ArmDifference(msgspec.Struct, frozen=True, kw_only=True):
-    """How an arm differs from the first one, goal by goal."""
+class Difference(msgspec.Struct, frozen=True, kw_only=True):
+    """How some trials differ from others, goal by goal."""
 
-    arm: str
     against: str
     success: Interval
     false_success: Interval
     cost: Interval
     seconds: Interval
+
+
+class ArmDifference(Difference, frozen=True, kw_only=True):
+    """How an arm differs from the first one."""
+
+    arm: str
+
+
+class LevelDifference(Difference, frozen=True, kw_only=True):
+    """How a level differs from the first one of its factor, over all other factors."""
+
+    factor: str
+    level: str
 
 
 class SizeFigures(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,6 +128,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     arms: list[ArmFigures]
     levels: list[LevelFigures]
     """The levels of each factor with several, over all other factors."""
+    level_differences: list[LevelDifference]
     differences: list[ArmDifference]
     variance: list[VarianceShares]
     sizes: list[SizeFigures]
@@ -142,9 +155,28 @@ def compare(suite: Suite, results: Sequence[TrialResult]) -> Comparison:
             ArmFigures(arm=arm.name, levels=arm.levels, **_figures(_of(results, arm.name)))
             for arm in suite.arms
         ],
-        levels=_levels(suite, results),
+        levels=[
+            LevelFigures(factor=factor, level=level, **_figures(own))
+            for factor, levels in _by_level(suite, results).items()
+            for level, own in levels.items()
+        ],
+        level_differences=[
+            LevelDifference(
+                factor=factor, level=level, against=first_of, **_difference(levels[first_of], own)
+            )
+            for factor, levels in _by_level(suite, results).items()
+            for first_of in [next(iter(levels))]
+            for level, own in levels.items()
+            if level != first_of
+        ],
         differences=[
-            _difference(first, arm.name, results) for arm in suite.arms if arm.name != first
+            ArmDifference(
+                arm=arm.name,
+                against=first,
+                **_difference(_of(results, first), _of(results, arm.name)),
+            )
+            for arm in suite.arms
+            if arm.name != first
         ],
         variance=_variance(suite, results),
         sizes=_sizes(results),
@@ -208,15 +240,19 @@ def _first_pass(results: Sequence[TrialResult]) -> Interval:
     return share_of(steps)
 
 
-def _levels(suite: Suite, results: Sequence[TrialResult]) -> list[LevelFigures]:
-    found = []
+def _by_level(
+    suite: Suite, results: Sequence[TrialResult]
+) -> dict[str, dict[str, list[TrialResult]]]:
+    """Return the trials of each level of each factor; empty if arms differ in one factor only."""
     several = {factor: levels for factor, levels in suite.factors.items() if len(levels) > 1}
-    for factor, levels in several.items() if len(suite.factors) > 1 else ():
-        for level in levels:
-            arms = {arm.name for arm in suite.arms if arm.levels[factor] == level}
-            own = [each for each in results if each.arm in arms]
-            found.append(LevelFigures(factor=factor, level=level, **_figures(own)))
-    return found
+    levels_of = {arm.name: arm.levels for arm in suite.arms}
+    return {
+        factor: {
+            level: [each for each in results if levels_of[each.arm][factor] == level]
+            for level in levels
+        }
+        for factor, levels in (several.items() if len(suite.factors) > 1 else ())
+    }
 
 
 def _figure_of(name: str) -> Callable[[TrialResult], float]:
@@ -232,8 +268,8 @@ def _by_goal(
     return found
 
 
-def _difference(against: str, arm: str, results: Sequence[TrialResult]) -> ArmDifference:
-    one, other = _of(results, against), _of(results, arm)
+def _difference(one: Sequence[TrialResult], other: Sequence[TrialResult]) -> dict[str, Interval]:
+    """Return the fields of `Difference` but for `against`."""
 
     def shares(good: Callable[[TrialResult], bool]) -> Interval:
         def counted(each: TrialResult) -> float:
@@ -244,14 +280,12 @@ def _difference(against: str, arm: str, results: Sequence[TrialResult]) -> ArmDi
     def means(name: str) -> Interval:
         return difference_of(_by_goal(one, _figure_of(name)), _by_goal(other, _figure_of(name)))
 
-    return ArmDifference(
-        arm=arm,
-        against=against,
-        success=shares(_succeeded),
-        false_success=shares(_false_success),
-        cost=means("cost"),
-        seconds=means("seconds"),
-    )
+    return {
+        "success": shares(_succeeded),
+        "false_success": shares(_false_success),
+        "cost": means("cost"),
+        "seconds": means("seconds"),
+    }
 
 
 def _variance(suite: Suite, results: Sequence[TrialResult]) -> list[VarianceShares]:
@@ -313,6 +347,11 @@ def page(found: Comparison) -> str:
         "found": found,
         "arms": [(arm.arm, arm) for arm in found.arms],
         "levels": [(f"{each.factor}: {each.level}", each) for each in found.levels],
+        "gaps": [(each.arm, each) for each in found.differences],
+        "level_gaps": [
+            (f"{each.factor}: {each.level} against {each.against}", each)
+            for each in found.level_differences
+        ],
         "percent": percent,
         "span": span,
         "figure": figure,

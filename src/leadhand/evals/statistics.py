@@ -102,10 +102,11 @@ def difference_of(one: Groups, other: Groups) -> Interval:
 def share_difference(one: Groups, other: Groups) -> Interval:
     """Return the difference of two shares over the goals of both, paired by goal.
 
-    Before the spread is measured, two goals are added that split evenly between better, worse and
-    no difference (Agresti and Min, 2005): goals that all agree do not make the interval vanish.
-    For a single goal its repetitions are compared, with one success and one failure added to each
-    side (Agresti and Caffo, 2000).
+    Before the spread is measured, two pairs of trials are added that split evenly between better,
+    worse and no difference (Agresti and Min, 2005): goals that all agree do not make the interval
+    vanish. They weigh as much as two of the trials that a goal has. For a single goal its
+    repetitions are compared, with one success and one failure added to each side (Agresti and
+    Caffo, 2000).
     """
     goals = _goals_of(one, other)
     if not goals:
@@ -113,10 +114,12 @@ def share_difference(one: Groups, other: Groups) -> Interval:
     if len(goals) == 1:
         return _of_two_shares(one[goals[0]], other[goals[0]])
     gaps = _gaps(goals, one, other)
-    value, count = fmean(gaps), len(gaps) + 2
+    added = 2 / min(len(each[goal]) for each in (one, other) for goal in goals)
+    count = len(gaps) + added
     middle = sum(gaps) / count
-    spread = (sum(gap * gap for gap in gaps) + 1.0) / count - middle * middle
-    return _bounded(value, middle, Z95 * math.sqrt(max(0.0, spread) / count))
+    spread = (sum(gap * gap for gap in gaps) + added / 2) / count - middle * middle
+    half = student(int(count) - 1) * math.sqrt(max(0.0, spread) / count)
+    return _bounded(fmean(gaps), middle, half)
 
 
 def _bounded(value: float, middle: float, half: float) -> Interval:

@@ -99,7 +99,7 @@ async def carry_out(spec: TrialSpec) -> TrialRun:
                 break
             outcome = await lead.resume(outcome.run, approve=spec.approve)
     if tape is not None and tape.unanswered:  # what came of it says nothing of the model
-        raise UsageError(f"{spec.tape}: {UNANSWERED}")
+        raise UsageError(f"{tape.path.name}: {UNANSWERED}")
     return _told(outcome, settings.store)
 
 

@@ -21,7 +21,7 @@ from leadhand.settings.trust import VARIABLE, Trust, TrustEntry, untrusted_entri
 
 if TYPE_CHECKING:
     from leadhand.evals.campaign import TrialResult
-    from leadhand.evals.comparison import Comparison, Figures
+    from leadhand.evals.comparison import Comparison, Difference, Figures
     from leadhand.evals.suite import Suite
 
 OUTPUT = "eval-results"
@@ -141,21 +141,19 @@ def _progress(console: Console, result: TrialResult, done: int, of: int) -> None
 
 
 def _print(console: Console, made: Comparison) -> None:
-    from leadhand.evals.comparison import gap, percent, points, span
+    from leadhand.evals.comparison import percent, span
 
     if made.about:
         console.out(clean(made.about, 500))
         console.out("")
     _table(console, "ARM", [(arm.arm, arm) for arm in made.arms])
     for each in made.differences:
-        console.out(
-            f"{clean(each.arm, 40)} against {clean(each.against, 40)}: success "
-            f"{points(each.success)} points, false success {points(each.false_success)}, "
-            f"cost {gap(each.cost)}"
-        )
+        _differs(console, f"{each.arm} against {each.against}", each)
     if made.levels:
         console.out("")
         _table(console, "LEVEL", [(f"{each.factor} {each.level}", each) for each in made.levels])
+        for level in made.level_differences:
+            _differs(console, f"{level.factor} {level.level} against {level.against}", level)
     console.out("")
     for shares in made.variance:
         told = ", ".join(
@@ -171,6 +169,15 @@ def _print(console: Console, made: Comparison) -> None:
         )
     for error in made.errors:
         console.say(f"error: {clean(error, 200)}")
+
+
+def _differs(console: Console, what: str, each: Difference) -> None:
+    from leadhand.evals.comparison import gap, points
+
+    console.out(
+        f"{clean(what, 100)}: success {points(each.success)} points, "
+        f"false success {points(each.false_success)}, cost {gap(each.cost)}"
+    )
 
 
 def _table(console: Console, head: str, rows: list[tuple[str, Figures]]) -> None:
