@@ -1,6 +1,8 @@
 """Workers, settings and people: what an administrator looks at and changes over HTTP."""
 
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor, wait
 
 import pytest
 
@@ -138,6 +140,33 @@ def test_a_change_that_cannot_be_made_is_not_recorded(owned, tmp_path):
         assert owner.delete("/people/owner").status_code == 409
     assert recorded(owned) == []
     assert (tmp_path / "leadhand.toml").read_text() == before
+
+
+def test_who_hears_of_a_change_reads_it(owned, monkeypatch):
+    """Its event is durable before the file is written: who asks meanwhile waits for the file."""
+    written, asked = threading.Event(), threading.Event()
+    write = FileEdit.write
+
+    def slow(edit):
+        asked.set()
+        assert written.wait(60)
+        return write(edit)
+
+    with owner_of(owned) as owner, ThreadPoolExecutor() as pool:
+        token = owner.post("/people", json={"name": "ann", "role": "viewer"}).json()["token"]
+        with owned.client("") as ann, owned.client("viewer") as other:
+            assert ann.post("/session", json={"token": token}).status_code == 200
+            monkeypatch.setattr(FileEdit, "write", slow)
+            change = pool.submit(owner.put, "/people/ann", json={"role": "approver"})
+            assert asked.wait(60)
+            assert recorded(owned)[-1].role == "approver"
+            session, people = pool.submit(ann.get, "/session"), pool.submit(other.get, "/people")
+            assert not wait([session, people], timeout=0.3).done
+            written.set()
+            assert change.result(60).status_code == 200
+            assert session.result(60).json()["role"] == "approver"
+            roles = {each["name"]: each["role"] for each in people.result(60).json()["items"]}
+            assert roles["ann"] == "approver"
 
 
 def test_the_terminal_changes_a_role(owned, tmp_path):

@@ -45,7 +45,9 @@ OTHERWISE = "it was changed there, or the server ended before it could write a c
 @router.get("/people", responses=done(documents.PeoplePage))
 async def people(request: Request) -> Response:
     """List the people who may sign in, with their roles."""
-    found = await apart(app_state_of(request).people.everyone)
+    app_state = app_state_of(request)
+    async with app_state.editing:  # a change is told before the settings have it
+        found = await apart(app_state.people.everyone)
     return answer(documents.PeoplePage(items=[_row(each) for each in found], next=None))
 
 

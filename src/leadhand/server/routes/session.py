@@ -50,11 +50,14 @@ def _is_public(request: Request, address: str) -> bool:
 @router.get("/session", responses=done(documents.SessionDocument))
 async def who(request: Request) -> Response:
     """Return the signed-in person."""
-    app_state = app_state_of(request)
-    found = None
-    if "authorization" not in request.headers:
-        found = app_state.people.by_session(request.cookies.get(COOKIE, ""))
-    return answer(await _document(app_state, person_of(request), found[1] if found else None))
+    app_state, person, ends = app_state_of(request), person_of(request), None
+    async with app_state.editing:  # a change of people is told before the settings have it
+        found = None
+        if "authorization" not in request.headers:
+            found = app_state.people.by_session(request.cookies.get(COOKIE, ""))
+    if found is not None:
+        person, ends = found
+    return answer(await _document(app_state, person, ends))
 
 
 @router.delete("/session", status_code=204, responses=PROBLEMS)
