@@ -8,6 +8,7 @@ from playwright.sync_api import expect
 from tests.web.conftest import PHONE, WIDE, shot
 from tests.web.fake import Fake, inbox
 from tests.web.steering import patient, publishing
+from tests.web.test_gallery import too_wide
 from tests.web.test_stories import enter
 
 pytestmark = [pytest.mark.slow, pytest.mark.real]
@@ -214,3 +215,15 @@ def test_an_item_of_the_inbox_has_an_address_of_its_own(pages):
         expect(page.get_by_role("link", name="Show the run")).to_have_attribute(
             "href", "#/runs/gone"
         )
+
+
+@pytest.mark.parametrize("size", [WIDE, PHONE])
+def test_a_filter_is_no_wider_than_the_screen_whatever_a_plan_is_called(pages, size):
+    rows = (asked("long", "task", "W" * 400, "ada", "done"), asked("b", "failure", "p", "ada"))
+    with Fake({"/inbox": inbox(*rows)}) as fake:
+        page = pages(f"{fake.url}#/inbox", viewport=size)
+        expect(page.get_by_label("Plan").locator("option")).to_have_count(3)
+        assert too_wide(page) <= 0
+        page.get_by_label("Plan").select_option("W" * 400)
+        expect(page.locator(".ask")).to_have_count(1)
+        assert too_wide(page) <= 0
