@@ -758,10 +758,18 @@ async def test_what_is_left_of_a_damaged_run_is_read(store, change, left):
     assert [entry.seq for entry in store.read("s")][:4] == [1, 2, 3, 4]
 
 
-async def test_a_first_entry_that_names_one_before_it_is_found(store):
+@pytest.mark.parametrize("value", [0, 1, 2, 3, -1, "'x'", "1.5", "x'02'", 1 << 62])
+async def test_a_wrong_link_between_entries_is_found(store, value):
     """Nothing is read wrongly because of it; but no row may be another one unnoticed."""
-    await store.append("r", 0, chained("r"))
-    await store.append("s", 0, chained("s"))
-    assert store.strays() == []
-    raw(store.path, "DROP TRIGGER events_no_update", "UPDATE events SET back = 1 WHERE seq = 1")
-    assert store.strays() == [1, 2]
+    for seq in range(3):  # r at 1, 3 and 5
+        for run in "rs":
+            await store.append(run, seq, [chained(run, seq + 1)[seq]])
+    assert store.damage() == []
+    raw(store.path, "DROP TRIGGER events_no_update", f"UPDATE events SET back = {value}")
+    wrong = {0: [3, 4, 5, 6], 2: [1, 2]}.get(value, [1, 2, 3, 4, 5, 6])
+    told = [f"events: {place} does not name the one before it" for place in wrong]
+    assert store.damage()[: len(wrong)] == told
+    assert store.damage()[len(wrong) :] == ["trigger events_no_update is not as it was made"]
+    raw(store.path, f"UPDATE runs SET last = {value} WHERE run = 'r'")
+    assert "runs: r does not name its last event" in store.damage()
+    assert [entry.seq for entry in store.read("r")] == [1, 2, 3]

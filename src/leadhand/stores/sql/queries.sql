@@ -57,17 +57,18 @@ PRAGMA busy_timeout = 250;
 
 -- name: read
 -- A run's entries above a seq, the last one first. (The caller knows the run, and gets it back.)
-WITH RECURSIVE own (position, run_id, seq, at, version, back, body, hash) AS (
-    SELECT position, run_id, e.seq, at, version, back, body, e.hash
+-- With each comes where the run ends.
+WITH RECURSIVE own (position, run_id, seq, at, version, back, body, hash, ends) AS (
+    SELECT position, run_id, e.seq, at, version, back, body, e.hash, runs.seq
     FROM runs CROSS JOIN events AS e ON e.position = runs.last AND e.run_id = runs.id
     WHERE runs.run = :run AND e.seq > :after
     UNION ALL
-    SELECT e.position, e.run_id, e.seq, e.at, e.version, e.back, e.body, e.hash
+    SELECT e.position, e.run_id, e.seq, e.at, e.version, e.back, e.body, e.hash, ends
     FROM own CROSS JOIN events AS e
         ON e.position = own.position - own.back AND e.run_id = own.run_id
     WHERE e.position < own.position AND e.seq > :after  -- whatever `back` is
 )
-SELECT :run, seq, at, version, body, hash FROM own;
+SELECT :run, seq, at, version, body, hash, ends FROM own;
 
 -- name: has_more
 -- Whether a run has entries above a seq.
@@ -223,11 +224,23 @@ SELECT run FROM runs
 WHERE typeof(summary) IS NOT (CASE WHEN substr(run, 1, 1) = '$' THEN 'null' ELSE 'blob' END);
 
 -- name: strays
--- Entries whose run is not there, and first ones that name one before them. (Whatever else is wrong
--- with `back` shows in its run, of which entries are missing then.)
-SELECT position FROM events
-WHERE run_id NOT IN (SELECT id FROM runs) OR (seq = 1 AND back IS NOT 0)
-ORDER BY position LIMIT 100;
+-- Entries whose run is not there.
+SELECT position FROM events WHERE run_id NOT IN (SELECT id FROM runs) ORDER BY position LIMIT 100;
+
+-- name: wrong_back
+-- Entries that do not name the one before them of their run.
+SELECT e.position FROM events AS e
+LEFT JOIN events AS b ON b.position = e.position - e.back AND e.back > 0
+WHERE CASE e.seq WHEN 1 THEN e.back IS NOT 0
+                 ELSE b.run_id IS NOT e.run_id OR b.seq IS NOT e.seq - 1 END
+ORDER BY e.position LIMIT 100;
+
+-- name: wrong_last
+-- Runs that do not name their last entry.
+SELECT run FROM runs WHERE NOT EXISTS (
+    SELECT 1 FROM events
+    WHERE position = runs.last AND run_id = runs.id AND events.seq = runs.seq)
+ORDER BY id LIMIT 100;
 
 -- name: data_version
 -- Changes whenever another connection has committed.

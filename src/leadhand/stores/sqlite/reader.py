@@ -63,12 +63,13 @@ class SqliteReader:
         values = {"run": run, "after": after}
         rows = self._rows("read", values)
         if not rows and self._rows("has_more", values)[0][0]:
-            rows = self._rows("read", values)  # written meanwhile; or see below
-            rows = rows or self._rows("scan", values)[::-1]
+            rows = self._rows("read", values)  # written meanwhile; or the file is damaged
+            if not rows:
+                return [_entry(*row) for row in self._rows("scan", values)]
         rows.reverse()
-        if [row[1] for row in rows] != list(range(after + 1, after + 1 + len(rows))):
-            rows = self._rows("scan", values)  # a damaged file: what is left is to be seen
-        return [_entry(*row) for row in rows]
+        if not _whole(rows, after):
+            return [_entry(*row) for row in self._rows("scan", values)]
+        return [_entry(*row[:6]) for row in rows]
 
     def runs(self) -> list[RunHeader]:
         """Return all runs, oldest first."""
@@ -205,13 +206,24 @@ class SqliteReader:
         try:
             found = [str(row[0]) for row in self._rows("integrity")]
             schema = [tuple(map(str, row)) for row in self._rows("schema")]
+            links = self._wrong_links()
         except StoreError as error:
             return [str(error)]
         if found == ["ok"]:
             found = []
+        found += links
         ours = sql.schema()
         found += [f"{kind} {name} is not as it was made" for kind, name, _ in {*schema} ^ {*ours}]
         return list(dict.fromkeys(found))
+
+    def _wrong_links(self) -> list[str]:
+        """Return what is wrong with the links by which a run's entries are found.
+
+        Without them its log is read all the same, only slower.
+        """
+        entries, runs = self._rows("wrong_back"), self._rows("wrong_last")
+        found = [f"events: {position} does not name the one before it" for (position,) in entries]
+        return found + [f"runs: {run} does not name its last event" for (run,) in runs]
 
     async def follow(
         self, after: int = 0, gather_s: float = 0.0
@@ -306,6 +318,12 @@ class SqliteReader:
 
 def _entry(run: Any, seq: Any, at: Any, version: Any, stored: Any, digest: Any) -> Entry:
     return Entry(run, seq, at, version, expand(stored), digest)
+
+
+def _whole(rows: list[Any], after: int) -> bool:
+    """Return whether these are all entries of a run above a seq, up to where it ends."""
+    numbers = range(after + 1, after + len(rows) + 1)
+    return not rows or (rows[-1][6] == numbers[-1] and [row[1] for row in rows] == [*numbers])
 
 
 def _header(run: Any, created: Any, updated: Any, seq: Any, digest: Any, summary: Any) -> RunHeader:
