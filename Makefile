@@ -96,8 +96,8 @@ lock: python ## resolve the requirements again, with hashes
 	@$(PYTHON) scripts/environment.py lock
 	$(COMPILE) --output-file requirements/base.txt pyproject.toml
 	$(COMPILE) --output-file requirements/build.txt requirements/build.in
-	$(COMPILE) --extra fleet --extra map --extra models --extra mcp --extra postgres --extra server --extra slack --extra sign --extra telemetry --extra temporal --output-file requirements/dev.txt pyproject.toml requirements/dev.in
-	$(COMPILE) --constraint requirements/dev.txt --extra mcp --extra models --extra postgres --extra server --extra slack --extra sign --extra telemetry --extra temporal --output-file requirements/image.txt pyproject.toml
+	$(COMPILE) --extra archive --extra fleet --extra map --extra models --extra mcp --extra postgres --extra server --extra slack --extra sign --extra telemetry --extra temporal --output-file requirements/dev.txt pyproject.toml requirements/dev.in
+	$(COMPILE) --constraint requirements/dev.txt --extra archive --extra mcp --extra models --extra postgres --extra server --extra slack --extra sign --extra telemetry --extra temporal --output-file requirements/image.txt pyproject.toml
 	$(COMPILE) --output-file requirements/model.txt requirements/model.in
 	@$(PYTHON) scripts/keep_named.py requirements/model.txt requirements/model.in
 	$(COMPILE) --output-file requirements/coders.txt requirements/coders.in

@@ -13,7 +13,8 @@
     ├── StoreError                1   the database said no
     │   ├── StoreFull             1   no space; nothing acknowledged is lost
     │   ├── StoreBroken           1   an fsync or I/O error: the host stops
-    │   └── StoreCorrupt          1   the log does not verify
+    │   ├── StoreCorrupt          1   the log does not verify
+    │   └── ArchiveMissing        1   the file that holds a run is not there
     ├── Unreachable               1   what hosts the runs does not answer
     │   └── Queued                8   it has the run, and nobody to begin it
     ├── WorkerFailure             –   raised by workers; becomes a report
@@ -115,6 +116,10 @@ class StoreBroken(StoreError):
 
 class StoreCorrupt(StoreError):
     """The stored log does not verify."""
+
+
+class ArchiveMissing(StoreError):
+    """The archive that holds a run is not where it should be. Fix: put its file back."""
 
 
 class Unreachable(LeadhandError):

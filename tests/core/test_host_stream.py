@@ -7,10 +7,14 @@ from leadhand.core.host_events import (
     HOST_EVENTS,
     HOST_STREAM,
     ApprovalUsed,
+    ArchiveDeleted,
+    ArchiveRewritten,
     HostOpened,
     HostState,
+    KeptRun,
     PersonChanged,
     RunJoined,
+    RunsArchived,
     StopAllLifted,
     StopAllRequested,
     TemporalLeft,
@@ -24,6 +28,10 @@ from leadhand.errors import Bug, Conflict
 from tests.core.driver import folded
 
 THERE = TemporalOpened("t:7233", "default", "p")
+ARCHIVED = RunsArchived(
+    1, "ann", 7, "/a", "one", 1, "a" * 64, 3, 30, "c" * 64, 2, 20, "d" * 64,
+    (KeptRun("r9", 0, 4, "e" * 64),),
+)  # fmt: skip
 TABLE = [
     ([], HostState(0, 1000, False, "", 0)),
     ([HostOpened(1, 42, "0.1")], HostState(1, 1000, False, "", 1)),
@@ -42,6 +50,11 @@ TABLE = [
     ([THERE], HostState(seq=1, temporal=THERE)),
     ([THERE, HostOpened(1, 42, "0.1")], HostState(1, 1000, seq=2, temporal=THERE)),
     ([THERE, TemporalLeft("ann", "home")], HostState(seq=2)),
+    ([ARCHIVED, ArchiveDeleted(1, "ann", "policy")], HostState(seq=2)),
+    (
+        [ARCHIVED, ArchiveRewritten(1, "ann", "", "/a", "two", 2, "b" * 64, 1, 0)],
+        HostState(seq=2),
+    ),
 ]
 
 

@@ -8,11 +8,14 @@ from leadhand.core.catalog import WorkerSpec
 from leadhand.core.host_events import (
     HOST_EVENTS,
     ApprovalUsed,
+    ArchiveDeleted,
+    ArchiveRewritten,
     CircuitClosed,
     CircuitOpened,
     HostOpened,
     PersonChanged,
     RunJoined,
+    RunsArchived,
     StopAllLifted,
     StopAllRequested,
     TemporalLeft,
@@ -689,6 +692,15 @@ LEDGER = [
     (CircuitOpened("w", 9, 1, "it asked for 9 s"), "Worker w unavailable: it asked for 9 s"),
     (CircuitClosed("w"), "Worker w available again"),
     (ApprovalUsed("a1", "r1", "ann"), "Approval a1 by ann used by run r1"),
+    (
+        RunsArchived(1, "ann", 7, "/a", "one", 1, "a", 3, 30, "c", 2, 20, "d", ()),
+        "Archive 1 made by ann: 2 runs, 20 events, in one",
+    ),
+    (
+        ArchiveRewritten(1, "ann", "found", "/a", "two", 2, "b", 3, 4),
+        "Secrets erased from archive 1 by ann: 3 events changed, 4 artifacts taken out: found",
+    ),
+    (ArchiveDeleted(1, "ann", "too old"), "Archive 1 deleted by ann: too old"),
     (PersonChanged("bob", "ann", "viewer"), "bob may sign in as viewer, by ann"),
     (PersonChanged("bob", "ann"), "bob removed by ann"),
     (

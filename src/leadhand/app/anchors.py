@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from leadhand.audit.anchors import Anchor, Anchoring, file_of, line_of, lines_in, read_line
-from leadhand.audit.chain import GENESIS, link_batch
+from leadhand.audit.chain import link_batch
 from leadhand.errors import Conflict, NotAllowed, StoreCorrupt, UsageError
 
 if TYPE_CHECKING:
@@ -76,13 +76,16 @@ class Anchorer:
             return
         anchors = [each for each in all_anchors(self._file) if each.database == self._database]
         upto = min((a.position for a in anchors if a.position >= places[-1]), default=places[-1])
-        before, batches = _span(self._store.batches_from(places[0], upto), places[0])
+        begin = self._store.archived_until()
+        first = max(places[0], begin.last + 1)  # what is before is in archives
+        before, batches = _span(self._store.batches_from(first, upto), first)
         stored = [
             (place, digest)
             for batch in batches
             for place, digest in enumerate(self._store.hashes(batch.first, batch.last), batch.first)
         ]
-        problems = verify_span(before, batches, stored)
+        problems = verify_span(before or begin, batches, stored)
+        problems += self._kept(run)
         known = {batch.number: batch for batch in batches}
         for anchor in anchors:
             batch = known.get(anchor.number)
@@ -94,6 +97,18 @@ class Anchorer:
                 f"was written: {problems[0]}. Nothing was started. Fix: put back a copy that "
                 "`leadhand verify --all` accepts, and approve what is left anew"
             )
+
+    def _kept(self, run: str) -> list[str]:
+        """Return the problems of a run whose first entries are in commits that archives cover."""
+        kept = [
+            each for made in self._store.archives() for each in made.made.kept if each.run == run
+        ]
+        hashes = {entry.seq: entry.hash.hex() for entry in self._store.read(run)} if kept else {}
+        return [
+            f"entry {each.seq} is not what it was when archives were made"
+            for each in kept
+            if hashes.get(each.seq) != each.hash
+        ]
 
     def latest(self) -> int:
         """Return the time of the last anchor, in UTC microseconds; 0 if there is none."""
@@ -150,12 +165,9 @@ def _span(batches: list[Batch], first: int) -> tuple[Batch | None, list[Batch]]:
     return (earlier[-1] if earlier else None), [b for b in batches if b.last >= first]
 
 
-def verify_span(
-    before: Batch | None, batches: list[Batch], stored: list[tuple[int, bytes]]
-) -> list[str]:
+def verify_span(before: Batch, batches: list[Batch], stored: list[tuple[int, bytes]]) -> list[str]:
     """Return the problems of consecutive commits, in words."""
-    prev, hashes = before.hash if before is not None else GENESIS, dict(stored)
-    last = before.last if before is not None else 0
+    prev, hashes, last = before.hash, dict(stored), before.last
     found: list[str] = []
     for batch in batches:
         own = [hashes[p] for p in range(batch.first, batch.last + 1) if p in hashes]

@@ -45,6 +45,7 @@ from leadhand.settings.descriptions import description_of, value_text
 from leadhand.settings.folders import FOLDER
 from leadhand.settings.schema import SCHEMAS
 from leadhand.settings.sections import sections
+from leadhand.stores.archive import archive_folder
 from leadhand.stores.location import home
 
 if TYPE_CHECKING:
@@ -149,6 +150,8 @@ class RunRow(Struct, kw_only=True):
     """For what it waits: `approval` or `input`."""
     library: str | UnsetType = UNSET
     """The plan of the library it was started from, as `deploy@3`."""
+    archive: int | UnsetType = UNSET
+    """The number of the archive that holds its log; missing if the database does."""
     trouble: str | UnsetType = UNSET
     """What is wrong with its log or its summary."""
     created: str | None
@@ -218,6 +221,7 @@ def run_row(reader: Reader, header: RunHeader, driver: Driver) -> RunRow:
         waiting=said.waiting if said else None,
         awaiting=(said.awaiting if said else "") or UNSET,
         library=said.library if said else UNSET,
+        archive=(reader.store.archive_number(header.run) if ended else 0) or UNSET,
         trouble=trouble or UNSET,
         created=iso(header.created),
         updated=iso(header.updated),
@@ -563,6 +567,9 @@ def setting_rows(settings: Settings) -> Iterator[tuple[str, Any, str]]:
         "audit.anchor": str(file_of(home(settings.store), settings.anchoring)),
         "audit.every": settings.anchoring.every_s,
         "audit.key": str(settings.anchoring.key or ""),
+        "archive.older_than": settings.retention.older_than_s,
+        "archive.folder": str(settings.retention.folder or archive_folder(home(settings.store))),
+        "archive.delete_after": settings.retention.delete_after_s,
         "review.key": str(settings.approver_key or ""),
         **{f"planner.{key}": str(settings.planning.get(key, "")) for key in _keys("planner")},
         **{f"telemetry.{key}": settings.telemetry.get(key, False) for key in _keys("telemetry")},

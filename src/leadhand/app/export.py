@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 from leadhand.app.anchors import signer_of
 from leadhand.app.reader import Reader
 from leadhand.audit.anchors import Anchoring, file_of, lines_in, read_line
 from leadhand.audit.bundle import BundledCommit, KeyedSigner, Parts, build
-from leadhand.audit.chain import GENESIS
 from leadhand.audit.keys import PrivateKey
 from leadhand.audit.verify import artifacts_of
 from leadhand.codec.events import decode_all
@@ -18,6 +16,7 @@ from leadhand.core import events as ev
 from leadhand.engine.fold import NoWorkers
 from leadhand.engine.secrets import secrets_of
 from leadhand.errors import Conflict, LeadhandError, NotAllowed, StoreCorrupt
+from leadhand.stores.archive import commit_links
 from leadhand.stores.location import home
 from leadhand.stores.permissions import create_private
 
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from leadhand.audit.chain import Batch
     from leadhand.ports import Entry
     from leadhand.stores.location import StoreLocation
 
@@ -58,10 +56,14 @@ def _lines(file: Path) -> Sequence[bytes]:
 
 def _parts(reader: Reader, run: str, lines: Sequence[bytes]) -> Parts:
     entries = reader.verified(run)
+    if reader.store.erased(run):
+        raise Conflict(
+            f"secrets were erased from the archived log of run {run}, so its hashes prove nothing "
+            f"to others, and it is not exported. Fix: leadhand show {run}, or leadhand logs {run}"
+        )
     positions = reader.store.places(run)
     if len(positions) != len(entries) or not entries:
         raise StoreCorrupt(f"the log of run {run} is incomplete. Fix: leadhand verify {run}")
-    batches = reader.store.batches()
     anchor = _covering(lines, positions[-1])
     events = decode_all([(entry.version, entry.body) for entry in entries])
     artifacts, missing = {}, []
@@ -70,7 +72,7 @@ def _parts(reader: Reader, run: str, lines: Sequence[bytes]) -> Parts:
             artifacts[name] = reader.store.get_artifact(name)
         except LeadhandError:
             missing.append(name)
-    commits = _commits(reader, batches, positions, anchor)
+    commits = _commits(reader, positions, anchor)
     return Parts(
         run, reader.store.database_id, entries, positions, commits, anchor, artifacts, missing
     )
@@ -85,21 +87,14 @@ def _covering(lines: Sequence[bytes], position: int) -> bytes:
     return b""
 
 
-def _commits(
-    reader: Reader, batches: Sequence[Batch], positions: Sequence[int], anchor: bytes
-) -> list[BundledCommit]:
+def _commits(reader: Reader, positions: Sequence[int], anchor: bytes) -> list[BundledCommit]:
     """Return the commits from the run's first entry to its last, or to its anchor."""
     known = read_line(anchor) if anchor else None
-    firsts = [batch.first for batch in batches]
-    begin = bisect_right(firsts, positions[0]) - 1
-    end = bisect_right(firsts, known.position if known else positions[-1])
-    found = []
-    for index in range(begin, end):
-        batch = batches[index]
-        prev = batches[index - 1].hash if index else GENESIS
-        hashes = tuple(reader.store.hashes(batch.first, batch.last))
-        found.append(BundledCommit(batch.number, batch.first, batch.last, prev, batch.hash, hashes))
-    return found
+    last = known.position if known else positions[-1]
+    return [
+        BundledCommit(batch.number, batch.first, batch.last, prev, batch.hash, tuple(hashes))
+        for prev, batch, hashes in commit_links(reader.store, positions[0], last)
+    ]
 
 
 def _refuse_secrets(entries: Sequence[Entry], data: bytes) -> None:

@@ -267,7 +267,9 @@ def _keep_anchors(
 ) -> None:
     """Write the anchors beside the copy, once they are verified against it."""
     batches = {batch.number: batch for batch in log.batches()}
-    found = verify_anchors(lines, batches, log.database_id)
+    batches |= {each.end.number: each.end for each in log.archives()}
+    archived = log.archived_until().number
+    found = verify_anchors(lines, batches, log.database_id, archived=archived)
     if found.problems:
         raise StoreCorrupt(
             f"{target}: the copy is equal to its source, and neither is what was anchored: "

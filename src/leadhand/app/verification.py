@@ -5,6 +5,7 @@
     taken over     a re-run's given results are those of the run named    results that were made up
     signatures     each approval is by whom it names                     one that was made up
     batch chain    each commit follows, and each entry is of one          a missing run, strangers
+    archives       their records, ends and files (archive_check.py)       runs that were taken out
     anchors        the log is the one that was written down outside       a cut or rewritten log
     store          the database's own check: pages, indexes, schema        damage below the log
     lists          lists and totals follow from the summaries             a hidden run, a wrong sum
@@ -32,6 +33,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 from msgspec import Struct
 
+from leadhand.app.archive_check import ArchiveFindings, check_archives
 from leadhand.app.hosting_service import hosting_service
 from leadhand.app.reader import reading
 from leadhand.audit import chain
@@ -52,7 +54,7 @@ from leadhand.core.events import AttemptReported, ProbeReported, RunStarted
 from leadhand.core.host_events import HOST_STREAM, ApprovalUsed, HostOpened, RunJoined
 from leadhand.core.views.totals import DAY_US, LAST_DAY
 from leadhand.engine.results import load_artifact
-from leadhand.errors import LeadhandError, Unreachable, UsageError
+from leadhand.errors import ArchiveMissing, LeadhandError, Unreachable, UsageError
 from leadhand.stores.location import home
 from leadhand.stores.log import ALL, each_batch, each_position
 from leadhand.stores.permissions import write_private
@@ -143,6 +145,10 @@ class VerificationDocument(Struct, kw_only=True):
     """What the anchors say."""
     signed_approvals: int
     """How many approvals have a valid signature."""
+    archives: int
+    """How many archives there are."""
+    archived_runs: int
+    """How many runs are in them."""
     cannot_be_shown: list[str]
     """What this verification cannot exclude, and why."""
 
@@ -165,6 +171,7 @@ class Verification:
     """The number of entries that no anchor covers."""
     checked_key: str = ""
     signatures: Signatures = field(default_factory=Signatures)
+    archives: ArchiveFindings = field(default_factory=ArchiveFindings)
     not_compared: str = ""
     """Why the log was not compared with the service that hosts the runs; empty if it was, or none
     does."""
@@ -187,13 +194,22 @@ class Verification:
                 "entries_since": self.since,
             },
             "signed_approvals": self.signatures.good,
+            "archives": self.archives.count,
+            "archived_runs": self.archives.runs,
             "cannot_be_shown": self.unshown(),
         }
 
     def unshown(self) -> list[str]:
         """Return a sentence for each thing that this verification cannot exclude."""
         elsewhere = [self.not_compared] if self.not_compared else []
-        return [*self._unread(), *self._unanchored(), *self.signatures.unshown(), *elsewhere]
+        archived = self.archives.unshown
+        return [
+            *self._unread(),
+            *archived,
+            *self._unanchored(),
+            *self.signatures.unshown(),
+            *elsewhere,
+        ]
 
     def _unread(self) -> list[str]:
         point = self.since_point
@@ -261,12 +277,19 @@ def verify_database(
     batches: dict[int, Batch] = {}
     with reader.store.snapshot():
         name = _name(reader)
-        if scope.run is None:
-            verdict.since_point = _verified_point(reader, verdict, store, name, full=scope.full)
+        point = _read_point(store, name) if scope.run is None else None
+        try:
+            verdict.archives = _archives(reader, anchors, scope, point, key)
+        except Exception as error:  # noqa: BLE001 - what was changed may be anything
+            verdict.problems.append(unreadable(HOST_STREAM, error))
+        verdict.problems += verdict.archives.problems
+        if point is not None:
+            verdict.since_point = _going_on(reader, verdict, store, point, full=scope.full)
         verdict.signatures = Signatures(approvers, _used(reader))
         try:
             _check_runs(reader, verdict, store, scope)
             batches = _batches_at(reader.store, {anchor.number for anchor in anchors})
+            batches |= verdict.archives.batches
             if scope.run is None:
                 _check_commits(reader, verdict)
             else:
@@ -295,7 +318,10 @@ def _check_commits(reader: Reader, verdict: Verification) -> None:
     """Check the chain of commits from the verified place on, and what is checked with it."""
     log, point = reader.store, verdict.since_point
     if point is None:
-        verdict.problems += chain.verify_batches(each_batch(log), each_position(log))
+        begin = verdict.archives.begin
+        verdict.problems += chain.verify_batches(
+            each_batch(log), each_position(log, begin.last or -ALL), begin
+        )
     else:
         after = Batch(point.commit, 0, point.position, bytes.fromhex(point.hash))
         verdict.problems += chain.verify_batches(
@@ -315,13 +341,17 @@ def _check_commits_of(
 
     Without such an anchor, to the end of the log: up to there the hashes of commits depend on it.
     """
-    log = reader.store
-    places = log.places(run)
-    if not places:
-        return  # its header is checked, and says so
+    log, begin = reader.store, verdict.archives.begin
+    try:
+        places = log.places(run)
+    except ArchiveMissing:
+        return  # that was said
+    if not places or places[-1] <= begin.last:
+        return  # its header is checked, and says so; or its archive was
     stop = min((each.position for each in anchors if each.position >= places[-1]), default=ALL)
-    before = [each for each in log.batches_from(places[0], places[0]) if each.last < places[0]]
-    after = before[-1] if before else chain.START
+    first = max(places[0], begin.last + 1)
+    before = [each for each in log.batches_from(first, first) if each.last < first]
+    after = before[-1] if before else begin
     batches = takewhile(lambda batch: batch.first <= stop, each_batch(log, after.number))
     entries = takewhile(lambda entry: entry[0] <= stop, each_position(log, after.last))
     verdict.problems += chain.verify_batches(batches, entries, after)
@@ -334,37 +364,70 @@ def _point_file(store: StoreLocation) -> Path:
     return Path(f"{home(store)}.verified")
 
 
-def _verified_point(
-    reader: Reader, verdict: Verification, store: StoreLocation, name: str, *, full: bool
+def _read_point(store: StoreLocation, name: str) -> VerifiedPoint | None:
+    """Return the place that was written down for the database called `name`; None if none was."""
+    try:
+        point = msgspec.json.decode(_point_file(store).read_bytes(), type=VerifiedPoint)
+        bytes.fromhex(point.hash)
+    except (OSError, ValueError):  # none was written, or what stands there is none
+        return None
+    return point if point.database == name else None
+
+
+def _archives(
+    reader: Reader,
+    anchors: Sequence[Anchor],
+    scope: VerificationScope,
+    point: VerifiedPoint | None,
+    key: PublicKey | None,
+) -> ArchiveFindings:
+    """Check the archives: all files if all is read, else those made since the last verification.
+
+    With one run in scope, only the archive that holds it is read.
+    """
+    wanted = {anchor.number for anchor in anchors}
+    if point is not None:
+        wanted.add(point.commit)
+    after = point.position if point is not None and not scope.full else -1
+    return check_archives(reader, wanted, ALL if scope.run is not None else after, key, scope.run)
+
+
+def _going_on(
+    reader: Reader,
+    verdict: Verification,
+    store: StoreLocation,
+    point: VerifiedPoint,
+    *,
+    full: bool,
 ) -> VerifiedPoint | None:
     """Return the place to go on from; None to begin at the beginning.
 
     A place that the log contradicts is a problem, as an anchor would be: the log was cut off or
     written anew since then.
     """
-    file = _point_file(store)
+    archives = verdict.archives
     try:
-        point = msgspec.json.decode(file.read_bytes(), type=VerifiedPoint)
-        digest = bytes.fromhex(point.hash)
-    except (OSError, ValueError):  # none was written, or what stands there is none
-        return None
-    if point.database != name:
-        return None
-    try:
-        stored = reader.store.batches(point.commit - 1, 1)
+        stored = [archives.batches[point.commit]] if point.commit in archives.batches else []
+        if point.commit > archives.begin.number:
+            stored = reader.store.batches(point.commit - 1, 1)
+        elif not stored:
+            return None  # in an archive that could not be read, which was said
         # What the place says of the length can be forged with it, so the entries are counted.
-        short = len(reader.store.positions(limit=SKIPPED_MIN)) < SKIPPED_MIN
+        here = len(reader.store.positions(limit=SKIPPED_MIN))
     except (LeadhandError, OverflowError):
         return None
-    stands = [(batch.number, batch.last, batch.hash) for batch in stored]
-    if stands != [(point.commit, point.position, digest)]:
+    short = here + archives.entries < SKIPPED_MIN
+    stands = [(batch.number, batch.last, batch.hash.hex()) for batch in stored]
+    if stands != [(point.commit, point.position, point.hash)]:
         message = (
             f"the log was verified up to commit {point.commit} on {iso(point.at)}, and that commit "
-            f"is no longer as it was. Fix: if an older copy was put back on purpose, remove {file}"
+            "is no longer as it was. Fix: if an older copy was put back on purpose, remove "
+            f"{_point_file(store)}"
         )
         verdict.problems.append(ChainProblem("", point.commit, "verified", message))
         return None
-    return None if full or short or point.position < SKIPPED_MIN else point
+    behind = point.commit < archives.begin.number
+    return None if full or short or behind or point.position < SKIPPED_MIN else point
 
 
 def _write_point(store: StoreLocation, name: str, head: Batch) -> None:
@@ -400,12 +463,12 @@ def _check_runs(
     if scope.run is not None:
         header = log.header(scope.run)
         headers: Iterable[RunHeader] = [] if header is None else [header]
-        _add(verdict, _check_each(reader, headers, verdict.signatures))
+        _add(verdict, _check_each(reader, headers, verdict.signatures, _choice(verdict, full=True)))
         return
     if verdict.since_point is not None:
         changed = log.runs_since(verdict.since_point.position)
         headers = [header for run in changed if (header := log.header(run)) is not None]
-        _add(verdict, _check_each(reader, headers, verdict.signatures))
+        _add(verdict, _check_each(reader, headers, verdict.signatures, _choice(verdict, full=True)))
         return
     total = log.count_runs()
     if scope.processes > 1 and total >= RUNS_SHARED:
@@ -413,7 +476,10 @@ def _check_runs(
         return
     done = 0
     for _, _, headers in _parts(log):
-        _add(verdict, _check_each(reader, headers, verdict.signatures))
+        _add(
+            verdict,
+            _check_each(reader, headers, verdict.signatures, _choice(verdict, full=scope.full)),
+        )
         done += len(headers)
         scope.show(done, total)
 
@@ -427,7 +493,9 @@ def _check_apart(
     # Not forked: the database is open here, and a connection must not be used on both sides.
     with ProcessPoolExecutor(scope.processes, get_context("spawn")) as pool:
         waiting = {
-            pool.submit(_check_part, store, after, last, known): after
+            pool.submit(
+                _check_part, store, after, last, known, _choice(verdict, full=scope.full)
+            ): after
             for after, last, _ in _parts(log)
         }
         for done in as_completed(waiting):
@@ -438,13 +506,26 @@ def _check_apart(
         verdict.signatures.add(part.signatures)
 
 
-def _check_part(store: StoreLocation, after: int, last: int, known: Mapping[str, str]) -> _Part:
+def _check_part(
+    store: StoreLocation,
+    after: int,
+    last: int,
+    known: Mapping[str, str],
+    archives: frozenset[int] | None,
+) -> _Part:
     """Check the runs with numbers above `after` up to `last`, in a process of its own."""
     with reading(store) as reader, reader.store.snapshot():
         signatures = Signatures(known, _used(reader))
         page = reader.store.numbered_runs(after, RUNS_TOGETHER)
         headers = [header for number, header in page if number <= last]
-        return _check_each(reader, headers, signatures)
+        return _check_each(reader, headers, signatures, archives)
+
+
+def _choice(verdict: Verification, *, full: bool) -> frozenset[int] | None:
+    """Return the archives whose runs are read; None if there is no archive at all."""
+    if not verdict.archives.count:
+        return None
+    return verdict.archives.readable if full else frozenset()
 
 
 def _parts(log: Log) -> Iterator[tuple[int, int, list[RunHeader]]]:
@@ -456,10 +537,20 @@ def _parts(log: Log) -> Iterator[tuple[int, int, list[RunHeader]]]:
         after = last
 
 
-def _check_each(reader: Reader, headers: Iterable[RunHeader], signatures: Signatures) -> _Part:
+def _check_each(
+    reader: Reader,
+    headers: Iterable[RunHeader],
+    signatures: Signatures,
+    archives: frozenset[int] | None,
+) -> _Part:
+    """Check some runs; of archived ones only those in `archives`. None: there is no archive."""
     problems: list[ChainProblem] = []
     runs = entries = 0
     for header in headers:
+        if archives is not None:
+            record = reader.store.archive_number(header.run)
+            if record and record not in archives:
+                continue
         found, size = check_run(reader, header, signatures)
         problems += found
         if not header.run.startswith("$"):
@@ -538,6 +629,8 @@ def check_run(
     entries: list[Entry] = []
     try:
         entries = reader.entries(ident)
+        if erased := reader.store.erased(ident):
+            return _check_erased(header, entries, erased), len(entries)
         of_run = not ident.startswith("$")  # the host and the library have streams of their own
         if of_run:
             events, found = read_log(ident, entries)
@@ -552,9 +645,24 @@ def check_run(
             found += _check_artifacts(reader, ident, events)
         if of_run and not found:
             found += _check_carried(reader, ident, events[0])
+    except ArchiveMissing as error:
+        found = [ChainProblem(ident, 0, "archive", str(error))]
     except Exception as error:  # noqa: BLE001 - what was changed may be anything
         found = [unreadable(ident, error)]
     return found, len(entries)
+
+
+def _check_erased(
+    header: RunHeader, entries: Sequence[Entry], erased: Sequence[int]
+) -> list[ChainProblem]:
+    """Check an archived log from which secrets were erased, as far as it can still be checked.
+
+    The bytes that are left of an erased entry prove nothing; its hash stands in the chain.
+    """
+    found = [
+        each for each in chain.verify(entries) if each.rule != "hash" or each.seq not in erased
+    ]
+    return found + check_header(header, entries)
 
 
 def _check_carried(reader: Reader, ident: str, first: Event) -> list[ChainProblem]:
@@ -565,7 +673,10 @@ def _check_carried(reader: Reader, ident: str, first: Event) -> list[ChainProble
     for step, each in carried_results(plan).items():
         by_run.setdefault(each.run, []).append((step, each))
     for run, taken in by_run.items():
-        log = {entry.seq: entry for entry in reader.entries(run)}  # once, however many are taken
+        try:
+            log = {entry.seq: entry for entry in reader.entries(run)}  # once for all that are taken
+        except ArchiveMissing:
+            continue  # what cannot be shown says that its archive is not there
         for step, each in taken:
             entry = log.get(each.entry)
             event = decode(entry.version, entry.body) if entry is not None else None
@@ -652,7 +763,8 @@ def _check_anchors(
     verdict.lines = len(lines)
     found = AnchorFindings([], None)
     if lines or key is not None:
-        found = verify_anchors(lines, batches, database, key.check if key else None)
+        archived = verdict.archives.begin.number
+        found = verify_anchors(lines, batches, database, key.check if key else None, archived)
     verdict.problems += found.problems
     verdict.held, verdict.signed = found.held, found.signed
     verdict.checked_key = key.name if key is not None else ""

@@ -122,10 +122,12 @@ def verify_anchors(
     batches: Mapping[int, Batch],
     database: str,
     check: Callable[[bytes, bytes], bool] | None = None,
+    archived: int = 0,
 ) -> AnchorFindings:
     """Compare the lines of an anchor file with a log.
 
-    `check` returns whether a signature is valid.
+    `check` returns whether a signature is valid. Commits up to number `archived` are in archives:
+    of these, only what is in `batches` is compared.
     """
     problems: list[ChainProblem] = []
     anchors: list[Anchor] = []
@@ -151,7 +153,7 @@ def verify_anchors(
         before = line
     if check is not None and not signed:
         problems.append(_wrong(0, "no anchor is signed by this key"))
-    compared, held = _compare(anchors, batches, database)
+    compared, held = _compare(anchors, batches, database, archived)
     return AnchorFindings(problems + compared, held, signed)
 
 
@@ -165,7 +167,7 @@ def is_signed(anchor: Anchor, check: Callable[[bytes, bytes], bool]) -> bool:
 
 
 def _compare(
-    anchors: Sequence[Anchor], batches: Mapping[int, Batch], database: str
+    anchors: Sequence[Anchor], batches: Mapping[int, Batch], database: str, archived: int
 ) -> tuple[list[ChainProblem], Anchor | None]:
     """Return the first anchor that the log contradicts, and the last that agrees.
 
@@ -176,6 +178,8 @@ def _compare(
         if anchor.database != database:
             return [_wrong(anchor.number, "the anchors are of another database")], held
         batch = batches.get(anchor.number)
+        if batch is None and anchor.number <= archived:
+            continue
         if batch is not None and (batch.last, batch.hash) == (
             anchor.position,
             bytes.fromhex(anchor.hash),

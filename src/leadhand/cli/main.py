@@ -56,6 +56,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "trust": ("trust", "Trust the code and addresses that the settings of a folder name"),
         "schema": ("schema", "Print the JSON Schema of plan documents"),
         "audit-key": ("audit_key", "Create a key that signs exports, anchors and approvals"),
+        "archive": ("archive", "Move runs that have ended into signed, compressed files"),
         "backup": ("backup", "Copy the log into a file while its host works"),
         "restore": ("backup", "Put a backup back where there is no log"),
         "migrate": ("migrate", "Copy the log to another database; create tables and grant access"),

@@ -120,6 +120,104 @@ class TemporalLeft(Event, frozen=True, tag=True):
     """Why the runs were taken back."""
 
 
+class KeptRun(msgspec.Struct, frozen=True, array_like=True):
+    """Where the log of a run stood that stays in the database, at the end of an archive."""
+
+    run: str
+    """The id of the run."""
+    before: int
+    """The number of its last entry that an earlier archive covers."""
+    seq: int
+    """The number of its last entry that this archive covers."""
+    hash: str
+    """The hash of that entry."""
+
+
+class RunsArchived(Event, frozen=True, tag=True):
+    """Runs that had ended were moved into an archive: their entries are no longer in the database.
+
+    The archive takes the place of all commits up to `commit` in the chain of commits.
+    """
+
+    archive: int
+    """The number of the archive, from 1."""
+    actor: str
+    """The person who archived the runs."""
+    before: int
+    """The runs ended before this moment, in UTC microseconds."""
+    folder: str
+    """The folder that the file was written to."""
+    file: str
+    """The name of the file."""
+    size: int
+    """The size of the file in bytes."""
+    digest: str
+    """The SHA-256 of the file."""
+    commit: int
+    """The number of the last commit that is no longer in the database."""
+    position: int
+    """The position of the last entry of that commit."""
+    head: str
+    """The hash of that commit."""
+    runs: int
+    """How many runs the archive holds."""
+    entries: int
+    """How many entries of runs it holds."""
+    heads: str
+    """The SHA-256 over the ends of the logs of these runs."""
+    kept: tuple[KeptRun, ...]
+    """The runs with entries in these commits that stay in the database."""
+    key: str = ""
+    """The name of the key that signed this record; empty: not signed."""
+    signature: str = ""
+    """Its signature, in base64."""
+
+
+class ArchiveRewritten(Event, frozen=True, tag=True):
+    """Secrets were erased from an archive, which is another file since."""
+
+    archive: int
+    """The number of the archive."""
+    actor: str
+    """The person who erased them."""
+    reason: str
+    """Why they were erased."""
+    folder: str
+    """The folder that the new file was written to."""
+    file: str
+    """The name of the new file."""
+    size: int
+    """The size of the new file in bytes."""
+    digest: str
+    """The SHA-256 of the new file."""
+    changed: int
+    """In how many entries something was replaced."""
+    erased: int
+    """How many artifacts were taken out."""
+    key: str = ""
+    """The name of the key that signed this record; empty: not signed."""
+    signature: str = ""
+    """Its signature, in base64."""
+
+
+class ArchiveDeleted(Event, frozen=True, tag=True):
+    """The file of an archive was deleted, as the policy of retention says."""
+
+    archive: int
+    """The number of the archive."""
+    actor: str
+    """The person who deleted it."""
+    reason: str
+    """The rule that it was deleted by."""
+    key: str = ""
+    """The name of the key that signed this record; empty: not signed."""
+    signature: str = ""
+    """Its signature, in base64."""
+
+
+ARCHIVE_EVENTS = (RunsArchived, ArchiveRewritten, ArchiveDeleted)
+"""The events that record an archive."""
+
 HOST_EVENTS: tuple[type[Event], ...] = (
     HostOpened,
     RunJoined,
@@ -131,6 +229,9 @@ HOST_EVENTS: tuple[type[Event], ...] = (
     PersonChanged,
     TemporalOpened,
     TemporalLeft,
+    RunsArchived,
+    ArchiveRewritten,
+    ArchiveDeleted,
 )
 
 
@@ -157,8 +258,8 @@ def evolve_host(state: HostState, event: Event) -> None:
         case HostOpened():
             state.owner = event.owner
             state.max_concurrency = event.max_concurrency
-        case RunJoined():
-            pass  # the host is the same
+        case RunJoined() | RunsArchived() | ArchiveRewritten() | ArchiveDeleted():
+            pass  # the host is the same; `stores/archive.py` knows where archives are
         case PersonChanged():
             state.people[event.person] = event.role  # told; the settings say who may sign in
         case StopAllRequested():

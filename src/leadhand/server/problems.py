@@ -10,6 +10,7 @@ import msgspec
 
 from leadhand.core.lint.findings import Finding, FindingRow
 from leadhand.errors import (
+    ArchiveMissing,
     Bug,
     Conflict,
     DocumentError,
@@ -48,6 +49,7 @@ STATUS: tuple[tuple[type[LeadhandError], int], ...] = (
     (StoreFull, 503),
     (StoreBroken, 503),
     (StoreCorrupt, 409),
+    (ArchiveMissing, 409),
     (Unreachable, 503),
     (Bug, 500),
 )

@@ -85,6 +85,17 @@ DECLARING = ("workers", "mcp", "agents")
 """Tables in which every key is a name and declares a part."""
 
 
+class Retention(NamedTuple):
+    """The settings of `[archive]`: what is archived, where to, and when archives end."""
+
+    older_than_s: float | None = None
+    """Runs that ended longer ago than this are archived."""
+    folder: Path | None = None
+    """None: beside the database, in the folder with the suffix `.archives`."""
+    delete_after_s: float | None = None
+    """Archives of which every run ended longer ago than this are deleted; None: never."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """Everything that can be configured."""
@@ -124,6 +135,8 @@ class Settings:
     """The channels that tell people when a run waits for them or has ended."""
     anchoring: Anchoring = field(default_factory=Anchoring)
     """Where and how often the head of the log is recorded outside the database."""
+    retention: Retention = field(default_factory=Retention)
+    """Which runs are archived, where to, and when archives end."""
     approver_key: Path | None = None
     """The key that signs this person's approvals."""
     sections: Mapping[str, Any] = field(default_factory=dict)
@@ -406,6 +419,11 @@ def _settings(found: Mapping[str, _Value], root: Path, files: tuple[Path, ...]) 
             _path_of(found.get("audit.anchor")),
             read.get("audit.every", Anchoring().every_s),
             _path_of(found.get("audit.key")),
+        ),
+        retention=Retention(
+            read.get("archive.older_than"),
+            _path_of(found.get("archive.folder")),
+            read.get("archive.delete_after"),
         ),
         origins={key: each.origin for key, each in found.items()},
         files=files,

@@ -227,6 +227,17 @@ class AuditTable(TableSchema):
     """The file of the private key that signs anchors and exports; see `leadhand audit-key`."""
 
 
+class ArchiveTable(TableSchema):
+    """`[archive]`: retention, as `leadhand archive` applies it."""
+
+    older_than: Duration | None = None
+    """Runs that ended longer ago than this are archived. Without it, `--older-than` must say it."""
+    folder: Text = ""
+    """The folder of the archives. Default: beside the database."""
+    delete_after: Duration | None = None
+    """Archives of which every run ended longer ago than this are deleted. Default: never."""
+
+
 SCHEMAS: dict[str, type[msgspec.Struct]] = {
     "project": ProjectTable,
     "policy": PolicyTable,
@@ -236,6 +247,7 @@ SCHEMAS: dict[str, type[msgspec.Struct]] = {
     "tiers": TiersTable,
     "notify": NotifyTable,
     "audit": AuditTable,
+    "archive": ArchiveTable,
 }
 NAMED: dict[str, Callable[[str, str, Any], Any]] = {"models": read_model}
 """Tables of tables: readers by place, name and content."""

@@ -86,6 +86,15 @@ class ArtifactFolder:
         found = [f"sha256:{path.parent.name}{path.name}" for path in self._folder.glob("??/*")]
         return sorted(name for name in found if is_ref(name))
 
+    def remove(self, ref: str) -> None:
+        """Remove an artifact, which an archive holds."""
+        path = self._path(ref)
+        try:
+            path.unlink(missing_ok=True)
+            sync_folder(path.parent)
+        except OSError as error:
+            raise explain_os(error, path) from error
+
     def _path(self, ref: str) -> Path:
         digest = digest_in(ref)
         return self._folder / digest[:2] / digest[2:]

@@ -23,11 +23,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import msgspec
 
-from leadhand.audit.chain import GENESIS, Batch, link_batch, verify
+from leadhand.audit.chain import GENESIS, START, Batch, link_batch, verify
 from leadhand.audit.verify import artifacts_of
 from leadhand.codec.events import decode
 from leadhand.errors import Conflict, StoreCorrupt, StoreError
+from leadhand.stores.archive import copy_start
 from leadhand.stores.group_commit import AppendRequest
+from leadhand.stores.log import each_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -56,6 +58,8 @@ class Proof(NamedTuple):
     head: str
     """The hash of the last commit: covers everything ever written."""
     headers: str
+    archives: str
+    """What the log knows of its archives; their files are not part of it."""
     artifacts: int
     artifact_names: str
 
@@ -77,9 +81,7 @@ def groups(log: Log, after: int = 0) -> Iterator[tuple[Batch, list[Entry]]]:
     """Yield every commit with a number above `after`, with its entries."""
     held: list[tuple[int, Entry]] = []
     read = -1
-    for batch in log.batches():
-        if batch.number <= after:
-            continue
+    for batch in each_batch(log, after):
         read = max(read, batch.first - 1)
         while read < batch.last and (page := log.page(read)):
             held += page
@@ -98,6 +100,7 @@ class LogScan:
         """Prepare to scan `log`; `names` are artifacts that must exist besides the listed ones."""
         self._log, self._place = log, place
         self._heads: dict[str, Head] = {}
+        self._archived: dict[str, int] = {}
         self.names: set[str] = set(names)
         """Artifacts kept with the log, and artifacts named by its events."""
 
@@ -112,7 +115,7 @@ class LogScan:
             ) from None
 
     def _prove(self) -> Proof:
-        last = Batch(0, 0, 0, GENESIS)
+        last = self._begin()
         for batch, entries in groups(self._log):
             self._check(last, batch, entries)
             last = batch
@@ -133,16 +136,38 @@ class LogScan:
             commits=last.number,
             head=last.hash.hex(),
             headers=_digest(list(headers)),
+            archives=_digest([self._log.archive_rows(), self._archived]),
             artifacts=len(self.names),
             artifact_names=_digest(sorted(self.names)),
         )
 
+    def _begin(self) -> Batch:
+        """Read what is left of the commits that archives cover; return the last of these."""
+        start = copy_start(self._log)
+        if start is None:
+            return START
+        self._archived = dict(start.archived)
+        for _, entry in start.entries:
+            self._check_entry(entry)
+        for record in self._log.archives():
+            for run, seq, digest in self._log.archived_heads(record.number):
+                self._heads[run] = seq, digest
+            for kept in record.made.kept:
+                stood = self._heads.get(kept.run, (0, GENESIS))
+                if stood[0] < kept.seq and kept.run not in self._archived:
+                    raise StoreCorrupt(f"{kept.run}: entry {kept.seq} is missing")
+        return start.end
+
+    def _check_entry(self, entry: Entry) -> None:
+        seq, head = self._heads.get(entry.run, (0, GENESIS))
+        if problems := verify([entry], head, seq):
+            raise StoreCorrupt(f"{entry.run} {entry.seq}: {problems[0].message}")
+        self._heads[entry.run] = entry.seq, entry.hash
+        self.names.update(artifacts_of([self._event(entry)]))
+
     def _check(self, last: Batch, batch: Batch, entries: list[Entry]) -> None:
         for entry in entries:
-            seq, head = self._heads.get(entry.run, (0, GENESIS))
-            if problems := verify([entry], head, seq):
-                raise StoreCorrupt(f"{entry.run} {entry.seq}: {problems[0].message}")
-            self._heads[entry.run] = entry.seq, entry.hash
+            self._check_entry(entry)
         follows = (batch.number, batch.first) == (last.number + 1, last.last + 1)
         hashes = [entry.hash for entry in entries]
         whole = len(entries) == batch.last - batch.first + 1
@@ -150,7 +175,6 @@ class LogScan:
             last.hash, batch.first, batch.last, hashes
         ):
             raise StoreCorrupt(f"commit {batch.number} does not match its hash")
-        self.names.update(artifacts_of([self._event(entry) for entry in entries]))
 
     def _event(self, entry: Entry) -> Event:
         """Return the event of an entry.
@@ -195,6 +219,8 @@ def copy(
     """
     begun = common(source, target)
     target.adopt(proof.database)
+    if (start := copy_start(source)) is not None:
+        target.begin_after(start)
     missing = sorted(names - set(target.artifacts()))
     for name in missing:
         if target.put_artifact(source.get_artifact(name)) != name:
@@ -225,22 +251,28 @@ def _difference(one: Proof, other: Proof) -> str:
 
 def common(source: Log, target: Log) -> int:
     """Return how many commits already exist. Raise `Conflict` if they differ from the source's."""
-    theirs = target.batches()
-    if not theirs and not target.runs():
+    number = target.commits()
+    theirs = target.batches(number - 1, 1) if number else []
+    if not theirs and not target.count_runs():
         return 0
-    number = theirs[-1].number if theirs else 0
     if target.database_id != source.database_id:
         raise Conflict(
             f"the target holds another log ({number} commits), which is not touched. "
             "Fix: name an empty database or a new file"
         )
-    ours = source.batches()
-    if number > len(ours):
+    if number > (last := source.commits()):
         raise Conflict(
             f"the target has gone on since it was copied: it has {number} commits, the source "
-            f"{len(ours)}. Nothing was changed. Fix: work with the target; the source is older"
+            f"{last}. Nothing was changed. Fix: work with the target; the source is older"
         )
-    if not number or ours[number - 1] != theirs[-1]:
+    if target.archive_rows() != source.archive_rows():
+        raise Conflict(
+            "archives were made or changed since the target was copied, and the target holds what "
+            "they hold. Nothing was changed. Fix: name an empty database or a new file"
+        )
+    if not number and source.archive_rows():
+        return 0  # it was cut off before its first commit
+    if not number or source.batches(number - 1, 1) != theirs:
         raise Conflict(
             f"the target holds the same log, but commit {number} is another there: each went on by "
             "itself. Nothing was changed. Fix: name an empty database or a new file"

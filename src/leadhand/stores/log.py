@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 from leadhand.ports import Store
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterator
+    from collections.abc import AsyncGenerator, Iterator, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
 
     from leadhand.audit.chain import Batch
     from leadhand.errors import LeadhandError
     from leadhand.ports import Entry, RunHeader, RunQuery, RunSlice
+    from leadhand.stores.archive import ArchiveFiling, ArchiveRecord, ArchiveShelf, CopyStart
     from leadhand.stores.group_commit import AppendRequest, CommitDurations
 
 
@@ -152,6 +153,31 @@ class Log(Protocol):
     def artifacts(self) -> list[str]:
         """Return the names of all artifacts that are kept with the log."""
 
+    def archives(self) -> list[ArchiveRecord]:
+        """Return what the log says of each archive, in order."""
+
+    def archive_rows(self) -> list[tuple[int, int, int, int, int]]:
+        """Return the table of archives, for a copy."""
+
+    def archive_of(self, run: str) -> ArchiveRecord | None:
+        """Return the archive that holds a run; None if the run is in the database, or not known."""
+
+    def archive_number(self, run: str) -> int:
+        """Return the number of the archive that holds a run; 0 if none does."""
+
+    def archived_heads(self, number: int) -> list[tuple[str, int, bytes]]:
+        """Return where the logs of the runs in an archive end, sorted by the names of the runs."""
+
+    def archived_until(self) -> Batch:
+        """Return the last commit that is no longer in the database; `START` if all are."""
+
+    def erased(self, run: str) -> tuple[int, ...]:
+        """Return the numbers of the entries of a run in which a secret was erased."""
+
+    @property
+    def shelf(self) -> ArchiveShelf:
+        """The files of the archives."""
+
     def copied(self) -> str:
         """Return the id of the log that is being copied here; empty if none is."""
 
@@ -169,6 +195,27 @@ class KeptStore(Log, Store, Protocol):
         """Yield each entry of all runs with a position above `after`, in commit order, for ever.
 
         `gather_s` is the time that commits may gather before they are read.
+        """
+
+    def commit_together(self, requests: list[AppendRequest]) -> None:
+        """Commit exactly these appends as one commit; raise the first refusal."""
+
+    def file_away(self, filing: ArchiveFiling) -> None:
+        """Record an archive and remove what it holds, in one commit.
+
+        Raise what an append raises; then nothing was removed.
+        """
+
+    def note_archive(self, number: int, entry: Entry, what: str) -> None:
+        """Record that an archive was rewritten or deleted: `what` is the column that says it."""
+
+    def remove_artifacts(self, refs: Sequence[str]) -> None:
+        """Remove artifacts that archives hold; those in a folder that is shared stay."""
+
+    def give_back(self) -> int:
+        """Give the space of removed entries back to the disk; return how many bytes.
+
+        Raise `StoreFull` if there is no room for it: then nothing was changed.
         """
 
     def rebuild_lists(self) -> None:
@@ -195,6 +242,9 @@ class Copy(Log, Protocol):
 
     def adopt(self, name: str) -> None:
         """Begin a copy: take the other log's id. No host may open this log until it is complete."""
+
+    def begin_after(self, start: CopyStart) -> None:
+        """Begin with what is left of the commits that archives cover; again if that was cut off."""
 
     def commit_together(self, requests: list[AppendRequest]) -> None:
         """Commit exactly these appends as one commit; raise the first refusal."""

@@ -29,6 +29,8 @@ BESIDE = (
     ".anchors",
     ".artifacts",
     ".verified",
+    ".archives",
+    ".archiving",
 )
 """Suffixes of the files beside a database."""
 LOG = "host.log"

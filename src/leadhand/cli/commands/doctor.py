@@ -311,6 +311,7 @@ EXTRAS = {
     "postgres": ("psycopg", "a store on PostgreSQL"),
     "temporal": ("temporalio", "runs hosted by Temporal"),
     "sign": ("cryptography", "signed approvals, checkpoints and exports"),
+    "archive": ("zstandard", "archives of old runs"),
     "slack": ("websockets", "answers from Slack through a socket"),
     "telemetry": ("opentelemetry.exporter.otlp", "spans and metrics"),
     "fleet": ("detect_secrets", "a search for secrets in changes of agents"),

@@ -160,7 +160,7 @@ def _print(console: Console, rows: list[RunRow]) -> None:
         (
             (
                 clean(row.run, 100),
-                row.status + ("" if row.host or row.status not in OPEN else " (no host)"),
+                row.status + _where(row),
                 _counts(row),
                 str(row.waiting or ""),
                 moment(from_iso(row.created)) if row.created else "?",
@@ -172,6 +172,13 @@ def _print(console: Console, rows: list[RunRow]) -> None:
     )
     for line in lines:
         console.row(line)
+
+
+def _where(row: RunRow) -> str:
+    """Return what follows the status: that no host drives an open run, or that it is archived."""
+    if row.archive:
+        return " (archived)"
+    return "" if row.host or row.status not in OPEN else " (no host)"
 
 
 def _counts(row: RunRow) -> str:

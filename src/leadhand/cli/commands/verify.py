@@ -140,6 +140,9 @@ def _print(console: Console, verdict: Verification) -> None:
     if verdict.since_point is not None:
         at = iso(verdict.since_point.at)
         console.say(f"went on from commit {verdict.since_point.commit}, verified {at}")
+    if verdict.archives.count:
+        held = count(verdict.archives.runs, "run")
+        console.say(f"{count(verdict.archives.count, 'archive')} with {held}")
     if verdict.held is not None:
         by = f", signed by {verdict.checked_key}" if verdict.signed else ""
         at = iso(verdict.held.at)

@@ -13,11 +13,14 @@ from leadhand.core.carried import rerun_text
 from leadhand.core.catalog import NOT_DECLARED
 from leadhand.core.host_events import (
     ApprovalUsed,
+    ArchiveDeleted,
+    ArchiveRewritten,
     CircuitClosed,
     CircuitOpened,
     HostOpened,
     PersonChanged,
     RunJoined,
+    RunsArchived,
     StopAllLifted,
     StopAllRequested,
     TemporalLeft,
@@ -377,6 +380,14 @@ LINES: dict[type[ev.Event], Callable[[Any], str]] = {
     CircuitClosed: lambda e: f"Worker {e.worker} available again",
     TemporalOpened: lambda e: f"Runs hosted by Temporal at {e.address} ({e.namespace})",
     TemporalLeft: lambda e: f"Runs moved back from Temporal by {e.actor}{_because(e.reason)}",
+    RunsArchived: lambda e: (
+        f"Archive {e.archive} made by {e.actor}: {e.runs} runs, {e.entries} events, in {e.file}"
+    ),
+    ArchiveRewritten: lambda e: (
+        f"Secrets erased from archive {e.archive} by {e.actor}: {e.changed} events changed, "
+        f"{e.erased} artifacts taken out{_because(e.reason)}"
+    ),
+    ArchiveDeleted: lambda e: f"Archive {e.archive} deleted by {e.actor}{_because(e.reason)}",
     ApprovalUsed: lambda e: f"Approval {e.id} by {e.actor} used by run {e.run}",
     PersonChanged: lambda e: (
         f"{e.person} may sign in as {e.role}, by {e.actor}{_because(e.reason)}"

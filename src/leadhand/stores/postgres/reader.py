@@ -12,6 +12,7 @@ import psycopg
 from leadhand.audit.chain import Batch
 from leadhand.errors import StoreCorrupt, StoreError
 from leadhand.ports import Entry, RunHeader, RunQuery, RunSlice
+from leadhand.stores.archive import ArchivedLogs
 from leadhand.stores.artifacts import ArtifactFolder, digest_in, ref_of
 from leadhand.stores.body_form import expand
 from leadhand.stores.log import ALL, PAGE_ROWS
@@ -103,7 +104,7 @@ READ_PATIENCE_S = 60.0
 CHANNEL = "LISTEN leadhand"
 
 
-class PostgresReader:
+class PostgresReader(ArchivedLogs):
     """The reading half of a store. Claims nothing, changes nothing."""
 
     remote = True
@@ -140,7 +141,8 @@ class PostgresReader:
 
     def read(self, run: str, after: int = 0) -> list[Entry]:
         """Return a run's entries with a seq above `after`, in order."""
-        return [_entry(*row) for row in self._rows("read", (run, run, after))]
+        found = [_entry(*row) for row in self._rows("read", (run, run, after))]
+        return found or [entry for entry in self._read_archived(run)[1] if entry.seq > after]
 
     def runs(self) -> list[RunHeader]:
         """Return all runs, oldest first."""
@@ -229,7 +231,8 @@ class PostgresReader:
 
     def places(self, run: str) -> list[int]:
         """Return the positions of a run's entries, in order."""
-        return [position for (position,) in self._rows("places", (run,))]
+        found = [position for (position,) in self._rows("places", (run,))]
+        return found or self._read_archived(run)[0]
 
     def hashes(self, first: int, last: int) -> list[bytes]:
         """Return the hashes of the entries from one position to another."""
@@ -316,7 +319,13 @@ class PostgresReader:
 
     def get_artifact(self, ref: str) -> bytes:
         """Return the bytes of an artifact. Raise `StoreCorrupt` if they are missing or altered."""
-        return self._blobs.get(ref)
+        try:
+            return self._blobs.get(ref)
+        except StoreCorrupt:
+            data = self.shelf.artifact(ref)
+            if data is None:
+                raise
+            return data
 
     def artifacts(self) -> list[str]:
         """Return the names of all artifacts in the database; a shared folder may hold more."""
@@ -334,6 +343,7 @@ class PostgresReader:
     def close_reader(self) -> None:
         """Close the reader without an event loop; followers end."""
         self._closed = True
+        self._close_archives()
         self._reading.close()
         self._blobs.close()
 

@@ -31,6 +31,9 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from leadhand.errors import LeadhandError, NotAllowed, StoreError
+from leadhand.stores.archive import archived_conflict
+from leadhand.stores.artifacts import digest_in
+from leadhand.stores.body_form import shorten
 from leadhand.stores.copy import refuse_half
 from leadhand.stores.group_commit import AppendRequest, CommitDurations, misfit
 from leadhand.stores.postgres import schema
@@ -49,6 +52,7 @@ if TYPE_CHECKING:
 
     from leadhand.audit.chain import Batch
     from leadhand.ports import Entry
+    from leadhand.stores.archive import ArchiveFiling, CopyStart
     from leadhand.stores.postgres.address import Address
 
 QUEUE_BYTES_MAX = 64 * 1024 * 1024
@@ -104,6 +108,37 @@ class PostgresStore(PostgresReader):
         if not self._closed:
             self.close_reader()
             self.writer.stop().result()
+
+    def _read_archived(self, run: str) -> tuple[list[int], list[Entry]]:
+        """Raise `Conflict` for an archived run: nothing must be added to it."""
+        if self.archive_number(run):
+            raise archived_conflict(run)
+        return [], []
+
+    def file_away(self, filing: ArchiveFiling) -> None:
+        """Record an archive and remove what it holds, in one commit."""
+        self.writer.ask(lambda session: self.writer.file_away(session, filing)).result()
+
+    def note_archive(self, number: int, entry: Entry, what: str) -> None:
+        """Record that an archive was rewritten or deleted: `what` is the column that says it."""
+        self.writer.ask(
+            lambda session: self.writer.note_archive(session, number, entry, what)
+        ).result()
+
+    def remove_artifacts(self, refs: Sequence[str]) -> None:
+        """Remove artifacts that archives hold from the database."""
+        digests = [bytes.fromhex(digest_in(ref)) for ref in refs]
+
+        def remove(connection: psycopg.Connection[Any]) -> None:
+            with connection.transaction():
+                connection.execute(queries()["allow_removal"])
+                connection.execute(queries()["remove_artifacts"], (digests,))
+
+        self._reading.do(remove)
+
+    def give_back(self) -> int:
+        """Give the space of removed entries back to the disk; return how many bytes."""
+        return int(self.writer.ask(self.writer.give_back).result())
 
     def rebuild_lists(self) -> None:
         """Write what lists and totals need anew, from the summaries."""
@@ -161,6 +196,38 @@ class PostgresStore(PostgresReader):
                 "Fix: name the owner in the address"
             ) from None
         self.writer.hurry()
+
+    def begin_after(self, start: CopyStart) -> None:
+        """Begin with what is left of the commits that archives cover."""
+        if self.commits():
+            return  # an earlier copy came further
+
+        def begin(connection: psycopg.Connection[Any]) -> None:
+            sql = queries()
+            with connection.transaction(), connection.cursor() as cursor:
+                cursor.executemany(
+                    sql["copy_run"],
+                    [
+                        (number, *each[:5], None if each.run[:1] == "$" else each.summary)
+                        for number, each in start.runs
+                    ],
+                )
+                cursor.executemany(
+                    sql["copy_entry"],
+                    [
+                        (at, *each[1:4], shorten(each.body), each.hash, each.run)
+                        for at, each in start.entries
+                    ],
+                )
+                cursor.executemany(sql["copy_archive"], start.archives)
+                cursor.executemany(
+                    sql["copy_archived"], [(number, run) for run, number in start.archived]
+                )
+                last = max((number for number, _ in start.runs), default=0)
+                end = start.end
+                cursor.execute(sql["copy_tail"], (end.last, last, end.number, end.hash))
+
+        self._reading.do(begin)
 
     def commit_together(self, requests: list[AppendRequest]) -> None:
         """Commit exactly these appends as one commit, for a copy."""

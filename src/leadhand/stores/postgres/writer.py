@@ -37,6 +37,7 @@ from leadhand.errors import (
     Conflict,
     Fenced,
     LeadhandError,
+    NotAllowed,
     StoreBroken,
     StoreCorrupt,
     StoreError,
@@ -48,8 +49,11 @@ from leadhand.stores.postgres.schema import HOSTING
 from leadhand.stores.postgres.session import OPEN_PATIENCE_S, Session, explain, lost, queries
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from concurrent.futures import Future
 
+    from leadhand.ports import Entry
+    from leadhand.stores.archive import ArchiveFiling
     from leadhand.stores.postgres.address import Address
 
 HEADS_MAX = 100_000
@@ -133,6 +137,8 @@ class PostgresWriter(Committer[Session]):
         self._backend = 0
         """Our connection at the server: after a loss it may still seem alive there."""
         self._locked = self._lock_shared = False
+        self._removed = False
+        """Whether an archive was filed since space was last given back."""
         self.head = Batch(0, 0, 0, GENESIS)
         """The last commit, which anchors outside the database record."""
         self.took = CommitDurations()
@@ -174,6 +180,81 @@ class PostgresWriter(Committer[Session]):
         return self.ask(Session.close, last=True)
 
     # All below runs in the writer's thread.
+
+    def file_away(self, session: Session, filing: ArchiveFiling) -> None:
+        """Record an archive and remove what it holds, in one commit; see `KeptStore.file_away`."""
+        record = filing.record
+
+        def remove(connection: psycopg.Connection[Any], position: int) -> None:
+            number = record.archive
+            execute = connection.execute
+            execute(queries()["add_archive"], (number, record.commit, position))
+            execute(queries()["add_archived"], (number, list(filing.runs)))
+            execute(queries()["remove_entries"], (record.position, number))
+            execute(queries()["remove_commits"], (record.commit,))
+
+        self._note_with(session, filing.entry, remove)
+        self._removed = True
+
+    def note_archive(self, session: Session, number: int, entry: Entry, what: str) -> None:
+        """Record that an archive was rewritten or deleted; see `KeptStore.note_archive`."""
+
+        def note(connection: psycopg.Connection[Any], position: int) -> None:
+            connection.execute(queries()[f"archive_{what}"], (position, number))
+
+        self._note_with(session, entry, note)
+
+    def _note_with(
+        self,
+        session: Session,
+        entry: Entry,
+        change: Callable[[psycopg.Connection[Any], int], None],
+    ) -> None:
+        """Commit an entry of the host together with a change of the tables, or neither."""
+        if self.refusal is not None:
+            raise self.refusal
+        nobody: Any = None  # no future to resolve
+        request = AppendRequest(nobody, nobody, entry.run, entry.seq - 1, [entry], None, 0)
+        connection = session.connected(time.monotonic() + session.patience_s)
+        try:
+            with connection.transaction():
+                self._load_heads(connection, {entry.run})
+                group = _Group({}, [])
+                group.add(request, self._checked_head(request, group))
+                values = group.values(self._owner)
+                row = connection.execute(queries()["append"], values, binary=True).fetchone()
+                assert row is not None
+                batch = Batch(*row)
+                change(connection, batch.last)
+        except psycopg.Error as error:
+            if error.sqlstate is None or lost(error):
+                self.refusal = StoreBroken(
+                    f"{self._address}: the server went away during a commit, and whether that was "
+                    "kept is not known. Fix: look after the server, then the same command again"
+                )
+                raise self.refusal from None
+            if error.sqlstate == "42501":
+                raise NotAllowed(
+                    f"{self._address}: archives are made by the owner of the tables. "
+                    "Fix: name the owner in the address"
+                ) from None
+            raise self._failure(error) from None
+        self._remember(group, batch)
+
+    def give_back(self, session: Session) -> int:
+        """Write the tables anew without what was removed; see `KeptStore.give_back`."""
+        if not self._removed:
+            return 0
+
+        def write(connection: psycopg.Connection[Any]) -> int:
+            (before,) = connection.execute(queries()["size"]).fetchone() or (0,)
+            connection.execute(queries()["give_back"])
+            (after,) = connection.execute(queries()["size"]).fetchone() or (0,)
+            return max(0, before - after)
+
+        freed = session.do(write)
+        self._removed = False
+        return freed
 
     def _commit(self, requests: list[AppendRequest]) -> list[LeadhandError | None]:
         """Write a group; return for each request why it failed, or None."""

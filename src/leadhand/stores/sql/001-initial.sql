@@ -47,17 +47,36 @@ CREATE TABLE batches (
     hash   BLOB    NOT NULL
 );
 
--- What happened stays. These guard against accidents; the hash chains show the rest.
+-- Archives (stores/archive.py): the last commit that each took out of the database, and the
+-- positions of the events of `$host` that record it, 0 where there is none.
+CREATE TABLE archives (
+    number    INTEGER PRIMARY KEY,
+    commits   INTEGER NOT NULL,
+    made      INTEGER NOT NULL,
+    rewritten INTEGER NOT NULL,
+    deleted   INTEGER NOT NULL
+);
+
+-- The runs whose entries are in an archive. Their rows in `runs` and `listed` stay.
+CREATE TABLE archived (
+    run_id  INTEGER PRIMARY KEY,
+    archive INTEGER NOT NULL
+);
+
+-- What happened stays. These guard against accidents; the hash chains show the rest. Only what is
+-- in an archive may go.
 CREATE TRIGGER events_no_update BEFORE UPDATE ON events BEGIN
     SELECT RAISE(ABORT, 'events are append-only');
 END;
-CREATE TRIGGER events_no_delete BEFORE DELETE ON events BEGIN
+CREATE TRIGGER events_no_delete BEFORE DELETE ON events
+WHEN NOT EXISTS (SELECT 1 FROM archived WHERE run_id = OLD.run_id) BEGIN
     SELECT RAISE(ABORT, 'events are append-only');
 END;
 CREATE TRIGGER batches_no_update BEFORE UPDATE ON batches BEGIN
     SELECT RAISE(ABORT, 'batches are append-only');
 END;
-CREATE TRIGGER batches_no_delete BEFORE DELETE ON batches BEGIN
+CREATE TRIGGER batches_no_delete BEFORE DELETE ON batches
+WHEN OLD.number > (SELECT coalesce(max(commits), 0) FROM archives) BEGIN
     SELECT RAISE(ABORT, 'batches are append-only');
 END;
 

@@ -8,8 +8,8 @@ SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'meta';
 
 -- name: has_lists
 -- Whether the file has what the schema got last, before the first release.
-SELECT count(*) = 2 AND (SELECT count(*) FROM pragma_table_info('runs') WHERE name = 'last')
-FROM sqlite_master WHERE type = 'table' AND name IN ('listed', 'totals');
+SELECT count(*) = 3 AND (SELECT count(*) FROM pragma_table_info('runs') WHERE name = 'last')
+FROM sqlite_master WHERE type = 'table' AND name IN ('listed', 'totals', 'archived');
 
 -- name: meta
 -- One fact about the file.
@@ -241,6 +241,69 @@ SELECT run FROM runs WHERE NOT EXISTS (
     SELECT 1 FROM events
     WHERE position = runs.last AND run_id = runs.id AND events.seq = runs.seq)
 ORDER BY id LIMIT 100;
+
+-- name: archives
+-- The archives, and where in the log the events are that record each.
+SELECT number, made, rewritten, deleted FROM archives ORDER BY number;
+
+-- name: archive_of
+-- The archive that holds a run.
+SELECT archive FROM archived WHERE run_id = (SELECT id FROM runs WHERE run = ?);
+
+-- name: archived_heads
+-- Where the logs of the runs in an archive end.
+SELECT run, seq, hash FROM archived JOIN runs ON id = run_id WHERE archive = ? ORDER BY run;
+
+-- name: archive_rows
+SELECT number, commits, made, rewritten, deleted FROM archives ORDER BY number;
+
+-- name: copy_archive
+INSERT OR REPLACE INTO archives (number, commits, made, rewritten, deleted) VALUES (?, ?, ?, ?, ?);
+
+-- name: copy_archived
+-- (The run, then the archive.)
+INSERT OR REPLACE INTO archived (run_id, archive) SELECT id, ?2 FROM runs WHERE run = ?1;
+
+-- name: copy_run
+-- (With the position of its last entry; 0 for an archived one.)
+INSERT INTO runs (id, run, created, updated, seq, hash, summary, last)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING;
+
+-- name: copy_entry
+-- (Position, run, the entry, and how far back the run's entry before it is.)
+INSERT OR IGNORE INTO events (position, run_id, seq, at, version, body, hash, back)
+SELECT ?1, id, ?3, ?4, ?5, ?6, ?7, ?8 FROM runs WHERE run = ?2;
+
+-- name: add_archive
+INSERT INTO archives (number, commits, made, rewritten, deleted) VALUES (?, ?, ?, 0, 0);
+
+-- name: add_archived
+-- (The archive, then the run.)
+INSERT INTO archived (run_id, archive) SELECT id, ? FROM runs WHERE run = ?;
+
+-- name: remove_entries
+-- What is in an archive now: its last position, and its number.
+DELETE FROM events WHERE position <= ?
+    AND run_id IN (SELECT run_id FROM archived WHERE archive = ?);
+
+-- name: remove_commits
+DELETE FROM batches WHERE number <= ?;
+
+-- name: archive_rewritten
+-- (The position of the event, then the number of the archive.)
+UPDATE archives SET rewritten = ? WHERE number = ?;
+
+-- name: archive_deleted
+UPDATE archives SET deleted = ? WHERE number = ?;
+
+-- name: free_pages
+-- How many pages of the file hold nothing, and how many there are.
+SELECT (SELECT freelist_count FROM pragma_freelist_count),
+       (SELECT page_count FROM pragma_page_count);
+
+-- name: give_back
+-- Writes the file anew without the pages that hold nothing.
+VACUUM;
 
 -- name: data_version
 -- Changes whenever another connection has committed.

@@ -12,6 +12,7 @@ from leadhand.audit.chain import Batch
 from leadhand.errors import StoreCorrupt, StoreError
 from leadhand.ports import Entry, RunHeader, RunQuery, RunSlice
 from leadhand.stores import sql
+from leadhand.stores.archive import ArchivedLogs
 from leadhand.stores.artifacts import ArtifactFolder
 from leadhand.stores.body_form import expand
 from leadhand.stores.log import ALL, PAGE_ROWS
@@ -33,7 +34,7 @@ MOMENT_MAX = 253_402_300_800_000_000
 """The end of the year 9999 in microseconds: later is damage."""
 
 
-class SqliteReader:
+class SqliteReader(ArchivedLogs):
     """The reading half of a store. Takes no lock, claims nothing, changes nothing.
 
     In a folder without write permission, it reads what SQLite can: with a log left by a dead host
@@ -42,13 +43,18 @@ class SqliteReader:
     """
 
     def __init__(self, path: Path | str) -> None:
-        self.path = Path(path).resolve()
+        self._path = Path(path).resolve()
         self._sql = sql.queries()
         self._reading = connection.open_reader(self.path)
         self._reading.create_function("has_text", 4, _has_text)
         self._artifacts = ArtifactFolder(Path(f"{self.path}.artifacts"))
         self._wakers: set[asyncio.Event] = set()
         self._closed = False
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._path
 
     @property
     def database_id(self) -> str:
@@ -63,6 +69,8 @@ class SqliteReader:
         values = {"run": run, "after": after}
         rows = self._rows("read", values)
         if not rows and self._rows("has_more", values)[0][0]:
+            if archived := self._read_archived(run)[1]:
+                return [entry for entry in archived if entry.seq > after]
             rows = self._rows("read", values)  # written meanwhile; or the file is damaged
             if not rows:
                 return [_entry(*row) for row in self._rows("scan", values)]
@@ -166,7 +174,7 @@ class SqliteReader:
         found = self._each(int, "places", {"run": run})[::-1]
         header = self.header(run)
         if header is not None and len(found) != header.seq:
-            return self._each(int, "scan_places", {"run": run})
+            return self._read_archived(run)[0] or self._each(int, "scan_places", {"run": run})
         return found
 
     def hashes(self, first: int, last: int) -> list[bytes]:
@@ -257,7 +265,13 @@ class SqliteReader:
 
     def get_artifact(self, ref: str) -> bytes:
         """Return the bytes of an artifact. Raise `StoreCorrupt` if they are missing or altered."""
-        return self._artifacts.get(ref)
+        try:
+            return self._artifacts.get(ref)
+        except StoreCorrupt:
+            data = self.shelf.artifact(ref)
+            if data is None:
+                raise
+            return data
 
     def artifacts(self) -> list[str]:
         """Return the names of all artifacts."""
@@ -276,6 +290,7 @@ class SqliteReader:
         """Close the reader without an event loop; followers end."""
         self._closed = True
         self._wake()
+        self._close_archives()
         self._reading.close()
 
     def _wake(self) -> None:

@@ -48,6 +48,7 @@ from typing import TYPE_CHECKING, Any
 
 from leadhand.errors import LeadhandError, StoreError
 from leadhand.stores import sql
+from leadhand.stores.archive import archived_conflict
 from leadhand.stores.copy import refuse_half
 from leadhand.stores.group_commit import AppendRequest, CommitDurations, misfit
 from leadhand.stores.sqlite import connection as connect
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
 
     from leadhand.audit.chain import Batch
     from leadhand.ports import Entry
+    from leadhand.stores.archive import ArchiveFiling, CopyStart
 
 
 QUEUE_BYTES_MAX = 64 * 1024 * 1024
@@ -161,6 +163,10 @@ class SqliteStore(SqliteReader):
         self._note([("adopt", (name,)), ("set_meta", (name, "database"))])
         self.claim()
 
+    def begin_after(self, start: CopyStart) -> None:
+        """Begin with what is left of the commits that archives cover."""
+        self._writer.ask(lambda _connection: self._writer.begin_after(start)).result()
+
     def commit_together(self, requests: list[AppendRequest]) -> None:
         """Commit exactly these appends as one commit, for a copy."""
         self._writer.commit_together(requests)
@@ -168,6 +174,31 @@ class SqliteStore(SqliteReader):
     def settle(self, epoch: int) -> None:
         """End a copy: complete, with as many owners as the other log has had."""
         self._note([("set_meta", (epoch, "epoch")), ("settle", ())])
+
+    def _read_archived(self, run: str) -> tuple[list[int], list[Entry]]:
+        """Raise `Conflict` for an archived run: nothing must be added to it."""
+        if self.archive_number(run):
+            raise archived_conflict(run)
+        return [], []
+
+    def file_away(self, filing: ArchiveFiling) -> None:
+        """Record an archive and remove what it holds, in one commit."""
+        self._writer.ask(lambda _connection: self._writer.file_away(filing)).result()
+
+    def note_archive(self, number: int, entry: Entry, what: str) -> None:
+        """Record that an archive was rewritten or deleted: `what` is the column that says it."""
+        self._writer.ask(
+            lambda _connection: self._writer.note_archive(number, entry, what)
+        ).result()
+
+    def remove_artifacts(self, refs: Sequence[str]) -> None:
+        """Remove artifacts that archives hold."""
+        for ref in refs:
+            self._artifacts.remove(ref)
+
+    def give_back(self) -> int:
+        """Give the space of removed entries back to the disk; return how many bytes."""
+        return int(self._writer.ask(lambda _connection: self._writer.give_back()).result())
 
     def rebuild_lists(self) -> None:
         """Write what lists and totals need anew, from the summaries."""

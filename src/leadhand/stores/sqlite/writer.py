@@ -38,6 +38,7 @@ from leadhand.errors import (
     StoreError,
 )
 from leadhand.stores import sql
+from leadhand.stores.body_form import shorten
 from leadhand.stores.group_commit import (
     AppendRequest,
     CommitDurations,
@@ -49,7 +50,11 @@ from leadhand.stores.group_commit import (
 from leadhand.stores.sqlite.connection import DAMAGE, explain
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+
+    from leadhand.ports import Entry
+    from leadhand.stores.archive import ArchiveFiling, CopyStart
 
 
 CHECKPOINT_BYTES = 16 * 1024 * 1024
@@ -63,6 +68,8 @@ HEADS_MAX = 100_000
 NUMBERS_MAX = 1 << 62
 """Far beyond any counter of ours; a larger one was written by another program."""
 LOCK_POLL_S = 0.01
+GIVE_BACK_SHARE = 10
+"""A file of which less than one page in so many is empty is not written anew."""
 
 
 class Locked(StoreError):
@@ -140,6 +147,111 @@ class Writer(Committer[sqlite3.Connection]):
         return self.ask(sqlite3.Connection.close, last=True)
 
     # All below runs in the writer's thread, or in write_now.
+
+    def file_away(self, filing: ArchiveFiling) -> None:
+        """Record an archive and remove what it holds, in one commit; see `KeptStore.file_away`."""
+        record = filing.record
+
+        def remove(connection: sqlite3.Connection) -> None:
+            number = record.archive
+            values = (number, record.commit, self._position)
+            connection.execute(self._sql["add_archive"], values)
+            connection.executemany(
+                self._sql["add_archived"], [(number, run) for run in filing.runs]
+            )
+            connection.execute(self._sql["remove_entries"], (record.position, number))
+            connection.execute(self._sql["remove_commits"], (record.commit,))
+
+        self._note_with(filing.entry, remove)
+
+    def note_archive(self, number: int, entry: Entry, what: str) -> None:
+        """Record that an archive was rewritten or deleted; see `KeptStore.note_archive`."""
+        self._note_with(
+            entry,
+            lambda connection: connection.execute(
+                self._sql[f"archive_{what}"], (self._position, number)
+            ),
+        )
+
+    def begin_after(self, start: CopyStart) -> None:
+        """Begin a copy after the commits that archives cover; see `Copy.begin_after`."""
+        if self._number:
+            return  # an earlier copy came further
+        execute, execute_many = self._connection.execute, self._connection.executemany
+        last: dict[str, int] = {}
+        entries = []
+        for position, each in start.entries:
+            back = position - last[each.run] if each.run in last else 0
+            entries.append((position, *each[:4], shorten(each.body), each.hash, back))
+            last[each.run] = position
+        try:
+            self._execute("BEGIN IMMEDIATE")
+            execute_many(
+                self._sql["copy_run"],
+                [
+                    (
+                        number,
+                        *each[:5],
+                        None if each.run[:1] == "$" else each.summary,
+                        last.get(each.run, 0),
+                    )
+                    for number, each in start.runs
+                ],
+            )
+            execute_many(self._sql["copy_entry"], entries)
+            execute_many(self._sql["copy_archive"], start.archives)
+            execute_many(self._sql["copy_archived"], start.archived)
+            execute("COMMIT")
+        except DAMAGE as error:
+            if self._connection.in_transaction:
+                self._connection.rollback()
+            raise explain(error, self._path) from error
+        self._position, self._number = start.end.last, start.end.number
+        self._batch_hash, self.head = start.end.hash, start.end
+        self._run_id = max((number for number, _ in start.runs), default=0)
+        self._heads.clear()
+
+    def _note_with(self, entry: Entry, change: Callable[[sqlite3.Connection], Any]) -> None:
+        """Commit an entry of the host together with a change of the tables, or neither."""
+        before = (self._position, self._number, self._batch_hash, self.head, self._logged_bytes)
+        self._execute("BEGIN IMMEDIATE")
+        try:
+            nobody: Any = None  # no future to resolve
+            request = AppendRequest(
+                nobody, nobody, entry.run, entry.seq - 1, [entry], None, len(entry.body)
+            )
+            (failed,) = self._commit([request])
+            self.settled_bytes -= request.size
+            if failed is not None:
+                raise failed
+            change(self._connection)
+            self._connection.execute("COMMIT")
+        except BaseException as error:
+            if self._connection.in_transaction:
+                self._connection.rollback()
+            self._position, self._number, self._batch_hash, self.head, self._logged_bytes = before
+            self._heads.clear()
+            if isinstance(error, DAMAGE):
+                known = explain(error, self._path)
+                if isinstance(known, StoreBroken | StoreCorrupt):
+                    self.refusal = known
+                raise known from error
+            raise
+        self._logged_bytes += CHECKPOINT_BYTES  # what was removed went through the log
+        self._rest()
+
+    def give_back(self) -> int:
+        """Write the file anew without its empty pages; see `KeptStore.give_back`."""
+        try:
+            size = self._path.stat().st_size
+            ((free, pages),) = self._execute(self._sql["free_pages"])
+            if free * GIVE_BACK_SHARE < pages:
+                return 0
+            self._execute(self._sql["give_back"])
+            self._execute(self._sql["checkpoint_far"])
+            return max(0, size - self._path.stat().st_size)
+        except DAMAGE as error:
+            raise explain(error, self._path) from error
 
     def _commit(self, requests: list[AppendRequest]) -> list[LeadhandError | None]:
         """Write a group; return for each request why it failed, or None."""

@@ -56,6 +56,22 @@ CREATE TABLE leadhand.batches (
     hash   bytea  NOT NULL
 );
 
+-- Archives (stores/archive.py): the last commit that each took out of the database, and the
+-- positions of the events of `$host` that record it, 0 where there is none.
+CREATE TABLE leadhand.archives (
+    number    bigint PRIMARY KEY,
+    commits   bigint NOT NULL,
+    made      bigint NOT NULL,
+    rewritten bigint NOT NULL,
+    deleted   bigint NOT NULL
+);
+
+-- The runs whose entries are in an archive. Their rows in `runs` and `listed` stay.
+CREATE TABLE leadhand.archived (
+    run_id  bigint PRIMARY KEY,
+    archive bigint NOT NULL
+);
+
 -- Results, by the SHA-256 of their bytes.
 CREATE TABLE leadhand.artifacts (
     digest bytea PRIMARY KEY,
@@ -88,16 +104,39 @@ BEGIN
     RAISE EXCEPTION '% is append-only', TG_TABLE_NAME USING ERRCODE = 'LH003';
 END $$;
 
-CREATE TRIGGER events_no_change BEFORE UPDATE OR DELETE ON leadhand.events
+-- Only what is in an archive may go.
+CREATE FUNCTION leadhand.refuse_removal() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF TG_TABLE_NAME = 'events' THEN
+        IF EXISTS (SELECT FROM leadhand.archived WHERE run_id = OLD.run_id) THEN
+            RETURN OLD;
+        END IF;
+    ELSIF TG_TABLE_NAME = 'batches' THEN
+        IF OLD.number <= (SELECT max(commits) FROM leadhand.archives) THEN
+            RETURN OLD;
+        END IF;
+    ELSIF current_setting('leadhand.archiving', true) = 'on' THEN
+        RETURN OLD;
+    END IF;
+    RAISE EXCEPTION '% is append-only', TG_TABLE_NAME USING ERRCODE = 'LH003';
+END $$;
+
+CREATE TRIGGER events_no_change BEFORE UPDATE ON leadhand.events
 FOR EACH ROW EXECUTE FUNCTION leadhand.refuse_change();
+CREATE TRIGGER events_no_delete BEFORE DELETE ON leadhand.events
+FOR EACH ROW EXECUTE FUNCTION leadhand.refuse_removal();
 CREATE TRIGGER events_no_truncate BEFORE TRUNCATE ON leadhand.events
 FOR EACH STATEMENT EXECUTE FUNCTION leadhand.refuse_change();
-CREATE TRIGGER batches_no_change BEFORE UPDATE OR DELETE ON leadhand.batches
+CREATE TRIGGER batches_no_change BEFORE UPDATE ON leadhand.batches
 FOR EACH ROW EXECUTE FUNCTION leadhand.refuse_change();
+CREATE TRIGGER batches_no_delete BEFORE DELETE ON leadhand.batches
+FOR EACH ROW EXECUTE FUNCTION leadhand.refuse_removal();
 CREATE TRIGGER batches_no_truncate BEFORE TRUNCATE ON leadhand.batches
 FOR EACH STATEMENT EXECUTE FUNCTION leadhand.refuse_change();
-CREATE TRIGGER artifacts_no_change BEFORE UPDATE OR DELETE ON leadhand.artifacts
+CREATE TRIGGER artifacts_no_change BEFORE UPDATE ON leadhand.artifacts
 FOR EACH ROW EXECUTE FUNCTION leadhand.refuse_change();
+CREATE TRIGGER artifacts_no_delete BEFORE DELETE ON leadhand.artifacts
+FOR EACH ROW EXECUTE FUNCTION leadhand.refuse_removal();
 CREATE TRIGGER artifacts_no_truncate BEFORE TRUNCATE ON leadhand.artifacts
 FOR EACH STATEMENT EXECUTE FUNCTION leadhand.refuse_change();
 

@@ -210,6 +210,85 @@ SELECT data FROM leadhand.artifacts WHERE digest = %b::bytea;
 -- The names of all artifacts in the database.
 SELECT digest FROM leadhand.artifacts ORDER BY digest;
 
+-- name: archives
+-- The archives, and where in the log the events are that record each.
+SELECT number, made, rewritten, deleted FROM leadhand.archives ORDER BY number;
+
+-- name: archive_of
+-- The archive that holds a run.
+SELECT archive FROM leadhand.archived
+WHERE run_id = (SELECT id FROM leadhand.runs WHERE run = %s::text);
+
+-- name: archived_heads
+-- Where the logs of the runs in an archive end.
+SELECT run, seq, hash FROM leadhand.archived JOIN leadhand.runs ON id = run_id
+WHERE archive = %s::bigint ORDER BY run;
+
+-- name: archive_rows
+SELECT number, commits, made, rewritten, deleted FROM leadhand.archives ORDER BY number;
+
+-- name: copy_archive
+INSERT INTO leadhand.archives (number, commits, made, rewritten, deleted)
+VALUES (%s::bigint, %s::bigint, %s::bigint, %s::bigint, %s::bigint) ON CONFLICT DO NOTHING;
+
+-- name: copy_archived
+-- (The archive, then the run.)
+INSERT INTO leadhand.archived (run_id, archive)
+SELECT id, %s::bigint FROM leadhand.runs WHERE run = %s::text ON CONFLICT DO NOTHING;
+
+-- name: copy_run
+INSERT INTO leadhand.runs (id, run, created, updated, seq, hash, summary)
+VALUES (%s::bigint, %s::text, %s::bigint, %s::bigint, %s::bigint, %b::bytea, %b::bytea)
+ON CONFLICT DO NOTHING;
+
+-- name: copy_entry
+-- (Position and entry, then the run.)
+INSERT INTO leadhand.events (position, run_id, seq, at, version, body, hash)
+SELECT %s::bigint, id, %s::bigint, %s::bigint, %s::bigint, %b::bytea, %b::bytea
+FROM leadhand.runs WHERE run = %s::text ON CONFLICT DO NOTHING;
+
+-- name: copy_tail
+UPDATE leadhand.tail SET position = %s::bigint, runs = %s::bigint, number = %s::bigint,
+    hash = %b::bytea;
+
+-- name: add_archive
+INSERT INTO leadhand.archives (number, commits, made, rewritten, deleted)
+VALUES (%s::bigint, %s::bigint, %s::bigint, 0, 0);
+
+-- name: add_archived
+-- (The archive, then the runs.)
+INSERT INTO leadhand.archived (run_id, archive)
+SELECT id, %s::bigint FROM leadhand.runs WHERE run = ANY (%s::text[]);
+
+-- name: remove_entries
+-- What is in an archive now: its last position, and its number.
+DELETE FROM leadhand.events WHERE position <= %s::bigint
+    AND run_id IN (SELECT run_id FROM leadhand.archived WHERE archive = %s::bigint);
+
+-- name: remove_commits
+DELETE FROM leadhand.batches WHERE number <= %s::bigint;
+
+-- name: archive_rewritten
+-- (The position of the event, then the number of the archive.)
+UPDATE leadhand.archives SET rewritten = %s::bigint WHERE number = %s::bigint;
+
+-- name: archive_deleted
+UPDATE leadhand.archives SET deleted = %s::bigint WHERE number = %s::bigint;
+
+-- name: allow_removal
+-- In this transaction: artifacts that an archive holds may go.
+SELECT set_config('leadhand.archiving', 'on', true);
+
+-- name: remove_artifacts
+DELETE FROM leadhand.artifacts WHERE digest = ANY (%b::bytea[]);
+
+-- name: size
+SELECT pg_database_size(current_database());
+
+-- name: give_back
+-- Writes the tables anew without what was removed.
+VACUUM (FULL, ANALYZE) leadhand.events, leadhand.batches, leadhand.artifacts;
+
 -- name: adopt
 -- A log that is being copied here, by its name; nobody may host it until it is whole.
 INSERT INTO leadhand.meta (key, value) VALUES ('copying', %s)

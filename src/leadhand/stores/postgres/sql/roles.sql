@@ -10,7 +10,7 @@ REVOKE ALL ON SCHEMA leadhand FROM {role};
 GRANT USAGE ON SCHEMA leadhand TO {role};
 GRANT SELECT ON leadhand.meta, leadhand.tail, leadhand.runs, leadhand.events,
     leadhand.batches, leadhand.artifacts, leadhand.host, leadhand.listed, leadhand.totals,
-    leadhand.summed TO {role};
+    leadhand.summed, leadhand.archives, leadhand.archived TO {role};
 
 -- name: writer
 -- (Besides a reader's.)
