@@ -6,8 +6,9 @@
 The runs are copies of one real run: its events under new names and at other times, chained and
 committed as a host commits, with summaries that follow. Each figure is the median of several
 measurements, taken alternately in both databases, so that a machine that slows down meanwhile
-favours neither. Commands are measured as whole processes, requests at a server that has answered
-each once before.
+favours neither. Commands are measured as whole processes, with their processor time and memory,
+requests at a server that has answered each once before. Then all runs are archived, and the same is
+measured again.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -136,20 +137,42 @@ def environment(folder: Path) -> dict[str, str]:
     return {**os.environ, "HOME": str(folder), "LEADHAND_NO_COLOR": "1"}
 
 
-def command(folder: Path, *words: str) -> float:
-    """Return the seconds that a command takes."""
-    began = time.monotonic()
+class Cost(NamedTuple):
+    """What a command took."""
+
+    seconds: float
+    processor: float
+    """Seconds of processor time, with those of its processes."""
+    memory: float
+    """The highest memory of one of its processes, in MB."""
+
+
+STARTER = """
+import json, os, sys, time
+began = time.monotonic()
+child = os.posix_spawn(sys.executable, [sys.executable, "-m", "leadhand.cli", *sys.argv[1:]],
+                       os.environ, file_actions=[(os.POSIX_SPAWN_OPEN, 1, os.devnull, 1, 0)])
+_, status, used = os.wait4(child, 0)
+took = time.monotonic() - began
+print(json.dumps([os.waitstatus_to_exitcode(status), took, used.ru_utime + used.ru_stime,
+                  used.ru_maxrss / 1024]))
+"""
+"""Starts a command from a small process: of memory, a child begins with what its parent has."""
+
+
+def command(folder: Path, *words: str) -> Cost:
+    """Return what a command takes."""
     done = subprocess.run(
-        [sys.executable, "-m", "leadhand.cli", *words],
+        [sys.executable, "-S", "-c", STARTER, *words],
         cwd=folder,
         env=environment(folder),
         capture_output=True,
-        check=False,
+        check=True,
     )
-    took = time.monotonic() - began
-    if done.returncode:
+    code, *cost = json.loads(done.stdout)
+    if code:
         raise SystemExit(f"leadhand {' '.join(words)}: {done.stderr.decode()[-500:]}")
-    return took
+    return Cost(*cost)
 
 
 class Served:
@@ -191,8 +214,8 @@ class Served:
         self.child.wait(30)
 
 
-def measured(times: int, folders: dict[str, Path], run: str) -> dict[str, dict[str, float]]:
-    """Return the median seconds of each command, in each database."""
+def measured(times: int, folders: dict[str, Path], run: str) -> dict[str, dict[str, Cost]]:
+    """Return the median cost of each command, in each database."""
     commands = {
         "ls": ("ls",),
         "ls --status failed": ("ls", "--status", "failed"),
@@ -200,24 +223,33 @@ def measured(times: int, folders: dict[str, Path], run: str) -> dict[str, dict[s
         "metrics": ("metrics",),
         "show RUN": ("show",),
         "run of two steps": ("run", "plan.json", "--quiet"),
+        "verify --all --full": ("verify", "--all", "--full"),
+        "verify --all": ("verify", "--all"),
     }
-    found: dict[str, dict[str, float]] = {}
+    found: dict[str, dict[str, Cost]] = {}
     for name, words in commands.items():
-        took: dict[str, list[float]] = {each: [] for each in folders}
-        for _ in range(times):
+        took: dict[str, list[Cost]] = {each: [] for each in folders}
+        for _ in range(1 if "--full" in words else times):
             for each, folder in folders.items():
                 given = (
-                    (*words, run if each == "full" else "h0000000") if name == "show RUN" else words
+                    (*words, "h0000000" if each == "empty" else run)
+                    if name == "show RUN"
+                    else words
                 )
                 took[each].append(command(folder, *given))
-        found[name] = {each: statistics.median(all_) for each, all_ in took.items()}
+        found[name] = {
+            each: Cost(*map(statistics.median, zip(*all_, strict=True)))
+            for each, all_ in took.items()
+        }
     return found
 
 
-def requested(times: int, folders: dict[str, Path]) -> dict[str, dict[str, float]]:
+def requested(times: int, folders: dict[str, Path]) -> dict[str, dict[str, Cost]]:
     """Return the median seconds of requests at a server of each database, and of its start."""
     servers = {each: Served(folder) for each, folder in folders.items()}
-    found = {"start of serve": {each: server.started for each, server in servers.items()}}
+    found = {
+        "start of serve": {each: Cost(server.started, 0, 0) for each, server in servers.items()}
+    }
     try:
         for path in REQUESTS:
             took: dict[str, list[float]] = {each: [] for each in servers}
@@ -227,20 +259,55 @@ def requested(times: int, folders: dict[str, Path]) -> dict[str, dict[str, float
             for _ in range(times):
                 for each, server in servers.items():
                     took[each].append(server.get(path)[1])
-            found[f"GET {path}"] = {each: statistics.median(all_) for each, all_ in took.items()}
+            found[f"GET {path}"] = {
+                each: Cost(statistics.median(all_), 0, 0) for each, all_ in took.items()
+            }
     finally:
         for server in servers.values():
             server.stop()
     return found
 
 
+def size_of(folder: Path) -> float:
+    """Return the size of a database in MB."""
+    return (folder / ".leadhand" / "leadhand.db").stat().st_size / 1e6
+
+
+def archived(folder: Path) -> Cost:
+    """Archive all runs of a database that have ended, and say what became of it."""
+    before = size_of(folder)
+    cost = command(folder, "archive", "--older-than", "0s")
+    files = list((folder / ".leadhand" / "leadhand.db.archives").iterdir())
+    size = sum(each.stat().st_size for each in files) / 1e6
+    print(
+        f"archive: {cost.seconds:.1f} s, {cost.processor:.1f} s of processor time, "
+        f"{cost.memory:.0f} MB of memory; the database has {size_of(folder):.0f} MB instead of "
+        f"{before:.0f}, and {len(files)} archives have {size:.1f} MB"
+    )
+    return cost
+
+
+def show(title: str, figures: dict[str, dict[str, Cost]], last: str) -> None:
+    """Print a table: one finished run, and many."""
+    print(f"\n{title}")
+    print(f"{'':<26}{'1 run':>9}{last:>10}{'ratio':>7}{'processor':>18}{'memory':>14}")
+    for name, row in figures.items():
+        less, more = row["empty"], row["full"]
+        line = f"{name:<26}{less.seconds:>7.3f} s{more.seconds:>8.3f} s"
+        line += f"{more.seconds / less.seconds:>7.2f}"
+        if more.processor:
+            line += f"{less.processor:>8.2f}{more.processor:>8.2f} s"
+            line += f"{less.memory:>6.0f}{more.memory:>5.0f} MB"
+        print(line)
+
+
 def main() -> None:
-    """Fill, measure, print."""
+    """Fill, measure, archive, measure again, print."""
     given = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     given.add_argument("--runs", type=int, default=100_000, help="how many finished runs")
     given.add_argument("--times", type=int, default=5, help="measurements of each figure")
     given.add_argument("--dir", type=Path, help="where; a temporary folder without it")
-    given.add_argument("--json", action="store_true", help="print figures as JSON")
+    given.add_argument("--json", type=Path, metavar="FILE", help="write figures as JSON, too")
     options = given.parse_args()
     with tempfile.TemporaryDirectory(dir=options.dir, prefix="history-") as place:
         folders = {"empty": folder_of(Path(place), "empty"), "full": folder_of(Path(place), "full")}
@@ -251,15 +318,17 @@ def main() -> None:
                 print(f"{size:,} runs in {took:.1f} s, {file.stat().st_size / 1e6:.0f} MB")
             command(folders[each], "trust")
             command(folders[each], "run", "plan.json", "--quiet")
-        figures = measured(options.times, folders, f"h{options.runs // 2:07d}")
-        figures |= requested(options.times, folders)
-    if options.json:
-        print(json.dumps(figures, indent=1))
-        return
-    print(f"{'':<28}{'1 run':>10}{f'{options.runs:,}':>10}  ratio")
-    for name, row in figures.items():
-        less, more = row["empty"], row["full"]
-        print(f"{name:<28}{less:>8.3f} s{more:>8.3f} s{more / less:>7.2f}")
+        run, last = f"h{options.runs // 2:07d}", f"{options.runs:,}"
+        print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")
+        before = measured(options.times, folders, run) | requested(options.times, folders)
+        show("before archiving", before, last)
+        cost = archived(folders["full"])
+        after = measured(options.times, folders, run) | requested(options.times, folders)
+        show("all runs archived", after, last)
+        print(f"load {os.getloadavg()[0]:.1f}")
+    if options.json is not None:
+        told = {"before": before, "archive": cost, "after": after}
+        options.json.write_text(json.dumps(told, indent=1))
 
 
 if __name__ == "__main__":
