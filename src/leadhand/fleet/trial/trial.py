@@ -397,8 +397,10 @@ def _table(trial: Trial, seen: TrialEvidence, desk: Desk, landed: set[str]) -> d
             },
         )
         right = end in fault.classes or (bool(trial.claim(task)) and end == "criteria_unmet")
-        must_keep = fault.leaves and (name != "engine killed" or (task, attempt) in desk.asked)
-        lost = must_keep and ref_of("wip", seen.run, task, attempt) not in seen.kept
+        lost = (
+            _left_work(trial, desk, name, (task, attempt))
+            and ref_of("wip", seen.run, task, attempt) not in seen.kept
+        )
         over = task in landed or task in seen.asked
         row["times"] += 1
         row["handled"] += right and over and not lost
@@ -406,6 +408,17 @@ def _table(trial: Trial, seen: TrialEvidence, desk: Desk, landed: set[str]) -> d
         row["lost_work"] += lost
         row["answers"][answered.get((task, attempt), end or "landed")] += 1
     return {name: {**rows[name], "answers": dict(rows[name]["answers"])} for name in sorted(rows)}
+
+
+def _left_work(trial: Trial, desk: Desk, fault: str, attempt: Attempt) -> bool:
+    """Return whether an agent had left work that must be kept when its attempt ended so.
+
+    One that was killed with the engine had, if it asked for just that: others ask before they write
+    anything, or had not begun.
+    """
+    if fault == "engine killed":
+        return trial.fault(*attempt) == fault and attempt in desk.asked
+    return FAULTS[fault].leaves
 
 
 def _really(trial: Trial, seen: TrialEvidence, desk: Desk, attempt: Attempt, end: str) -> str:
