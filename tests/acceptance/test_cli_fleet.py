@@ -490,6 +490,28 @@ def commit(clone, text, name="slow.py"):
     run_git(clone, "commit", "-q", "-m", "The slow module, by hand")
 
 
+def test_what_a_persons_programs_would_obey_in_a_taken_clone_is_named(folder):
+    """The agent left hooks for Claude Code, and a variable file in a folder."""
+    planted = """
+for name in (".claude/settings.json", "web/.envrc"):
+    pathlib.Path(name).parent.mkdir(exist_ok=True)
+    pathlib.Path(name).write_text("planted\\n")
+"""
+    place = 'pathlib.Path(f"{task}.py").write_text(f"half of {task}\\n")\n'
+    assert place in AGENT
+    folder.write("agent.py", AGENT.replace(place, place + planted))
+    folder.run("fleet", "submit", epic(folder, "first", "slow"))
+    with started(folder) as child:
+        ready(child)
+        folder.until(lambda: working(folder, "slow"), "the slow one to begin")
+        told = folder.run("fleet", "take", "slow", "--to", str(folder.path / "mine"))
+        assert told.code == 0, told
+        named = ".claude/settings.json, web/.envrc (by the agent)"
+        assert f"read before you open it in an editor or an agent: {named}" in told.err
+        assert folder.run("fleet", "drain").code == 0
+        finished(child)
+
+
 def test_a_person_takes_a_task_over_and_their_commits_land_under_their_name(folder):
     """Refused once, with the fleet killed in between; no try of the agent is used up."""
     run = folder.run("fleet", "submit", epic(folder, "first", "slow"), "--json").doc["run"]

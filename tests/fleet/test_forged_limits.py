@@ -271,3 +271,25 @@ async def test_words_of_an_agent_make_no_other_agent_wait(fleet, tmp_path):
             pass
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_a_line_does_not_spend_the_money_of_a_day(tmp_path):
+    """A test of the project prints a cost: at most twice the limit of the attempt is counted."""
+    place = program(
+        tmp_path,
+        """
+        import json, time
+        print(json.dumps({"type": "usage", "cost": 900000.0, "turn": True}), flush=True)
+        time.sleep(600)
+    """,
+    )
+    heard = []
+    async with Processes("test-forged") as processes:
+        argv = [sys.executable, "-I", str(place)]
+        homes = tmp_path / "homes"
+        coder = TemplateCoder("it", argv, readable=[place.parent], processes=processes, homes=homes)
+        given = Assignment(run="r", task="t", brief="x", time_s=60, silence_s=50, cost=1.5)
+        slot = SimpleNamespace(path=tmp_path / "slot")
+        done = await coder.work(given, slot, choose("none"), heard.append)
+    assert (done.ended, done.failure, done.cost) == ("limit", "budget", 3.0)
+    assert [event.cost for event in heard if event.kind == "usage"] == [3.0]

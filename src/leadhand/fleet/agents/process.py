@@ -377,6 +377,9 @@ RETRIES_MAX = 3
 WAIT_S_MAX = 30.0
 SUM_MAX = 1e6
 """Dollars or seconds: what a program says beyond that is no figure to be counted."""
+OVER = 2.0
+"""How many times its limit an attempt counts as having cost at most: beyond its limit it is ended,
+and what its program prints may be code of others, which could spend a fleet's day in a line."""
 TAIL_LINES = 200
 NOISE_LINES = 20
 LINES_PER_S = 500
@@ -512,7 +515,8 @@ class Attendance:
                 self._take(CoderEvent("text" if said else "other", text=text))
             return
         try:
-            events = [_sane(event) for event in self._reading.read(found)]
+            most = OVER * self.assignment.cost or SUM_MAX
+            events = [_sane(event, most) for event in self._reading.read(found)]
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
             events = [CoderEvent("other")]  # an unknown form
         for event in events:
@@ -686,9 +690,11 @@ class Attendance:
         return event.failure or classify(event.text)
 
 
-def _sane(event: CoderEvent) -> CoderEvent:
-    """Return an event whose numbers can be added up and stored."""
-    return replace(event, cost=_sum_of(event.cost), retry_after_s=_sum_of(event.retry_after_s))
+def _sane(event: CoderEvent, cost_max: float) -> CoderEvent:
+    """Return an event whose numbers can be added up and stored; none costs more than `cost_max`."""
+    cost = _sum_of(event.cost)
+    cost = min(cost, cost_max) if cost is not None else None
+    return replace(event, cost=cost, retry_after_s=_sum_of(event.retry_after_s))
 
 
 def _sum_of(said: float | None) -> float | None:

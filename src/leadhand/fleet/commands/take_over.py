@@ -35,6 +35,27 @@ CONVERSATION_BYTES_MAX = 64 << 20
 BRIEF = "leadhand-brief.md"
 KEY = "leadhand.task"
 NO_PUSH = "give-it-back-with-leadhand-fleet-give"
+OBEYED = (
+    ".claude/**",
+    ".codex/**",
+    ".cursor/**",
+    ".devcontainer/**",
+    ".direnv/**",
+    ".envrc",
+    ".gemini/**",
+    ".gitattributes",
+    ".gitmodules",
+    ".husky/**",
+    ".idea/**",
+    ".mcp.json",
+    ".mise.toml",
+    ".vscode/**",
+    "AGENTS.md",
+    "CLAUDE.md",
+    "mise.toml",
+)
+"""Files that programs execute or obey when a person opens a folder with them."""
+OBEYED_SHOWN = 10
 SESSION = re.compile(r"[0-9A-Za-z_-]{8,80}")
 
 
@@ -84,6 +105,7 @@ def take(
     taken = _when_ready(root, *told["task"].split("/", 1))
     branch = _clone(*asyncio.run(_sources(root, taken)), taken, target)
     (target / ".git" / BRIEF).write_text(_brief(told, taken), encoding="utf-8")
+    obeyed = _obeyed(target)
     resume = "" if no_conversation else _conversation(settings, taken, target)
     doc = {
         "task": told["task"],
@@ -94,12 +116,16 @@ def take(
         "stopped": told["stopped"],
         "session": taken.session,
         "resume": resume,
+        "obeyed": obeyed,
     }
     if console.json:
         console.document(doc)
         return 0
     console.out(str(target))
     console.say(f"{told['task']} is yours; branch {branch}, the brief is {doc['brief']}")
+    if obeyed:
+        named = ", ".join(clean(each) for each in obeyed[:OBEYED_SHOWN])
+        console.say(f"read before you open it in an editor or an agent: {named} (by the agent)")
     if resume:
         console.say(f"the agent's conversation: {resume}")
     if told["question"]:
@@ -164,6 +190,15 @@ def _clone(source: str, base: str, work: str, taken: TakenTask, target: Path) ->
     if work:
         _git(target, "reset", "--quiet", "--soft", base)
     return branch
+
+
+def _obeyed(target: Path) -> list[str]:
+    """Return the staged files of the agent that programs of the person would execute or obey."""
+    from leadhand.fleet.boundaries import within
+
+    names = _git(target, "diff", "--cached", "--name-only", "-z").split("\0")
+    patterns = (*OBEYED, *(f"**/{each}" for each in OBEYED))
+    return [name for name in names if name and within(name, patterns)]
 
 
 def _brief(told: Doc, taken: TakenTask) -> str:
