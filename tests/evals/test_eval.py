@@ -185,8 +185,8 @@ def test_arms_that_are_no_crossing_share_the_variance_as_arms(folder):
     arms = ("--arm", "steps/plain", "--arm", "whole/careful", "--repeat", "1", "--goal", "fame")
     done = folder.run("eval", "suite.toml", "--trust", *arms, "--json")
     assert done.code == 0, done
-    (cost,) = [each for each in done.doc["variance"] if each["figure"] == "success"]
-    assert cost["shares"] == {}, "the same in every trial"
+    (found,) = [each for each in done.doc["variance"] if each["figure"] == "success"]
+    assert found["shares"] == {}, "the same in every trial"
     assert {name for each in done.doc["variance"] for name in each["shares"]} <= {"arm"}
 
 

@@ -112,7 +112,13 @@ def test_a_question_that_no_tape_holds_is_an_error_and_recorded_again(tmp_path, 
     assert (done.code, done.doc["errors"]) == (0, [])
     assert json.loads(gzip.decompress(tape.read_bytes()))["exchanges"] == whole["exchanges"]
     assert tape.with_name("model-raw-1.json.gz").read_bytes() == first, "only the error is repeated"
-    tape.write_bytes(tape.read_bytes()[:40])
+    good = tape.read_bytes()
+    folder.write("leadhand.toml", SETTINGS.replace("URL", "http://127.0.0.1:9"))
+    done = folder.run("eval", ".", "--trust", "--record", "--output", "down", *only, timeout_s=600)
+    assert done.code == 1
+    assert "no model answered" in done.doc["errors"][0]
+    assert tape.read_bytes() == good, "a tape is replaced by a whole one only"
+    tape.write_bytes(good[:40])
     done = folder.run("eval", ".", "--trust", "--output", "cut", *only, timeout_s=600)
     assert done.code == 1
     assert "the tape cannot be read" in done.doc["errors"][0]

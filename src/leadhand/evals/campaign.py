@@ -210,7 +210,7 @@ class Campaign:
     def _carried_out(self, place: _Place, folder: Path, at: Path) -> tuple[TrialRun, str]:
         goal, arm = place.goal, place.arm
         tape = arm.fill(arm.tape, goal.name, place.trial)
-        kept = self.suite.folder / tape if tape and self._record else folder / tape
+        kept = at / Path(tape).name if tape and self._record else folder / tape
         spec = TrialSpec(
             goal=goal,
             planner=arm.planner,
@@ -225,7 +225,10 @@ class Campaign:
         command = [sys.executable, "-m", "leadhand.evals.trial", str(at / "spec.json")]
         code, said = self._process([*command, str(at / "run.json")], place, folder, b"")
         try:
-            return msgspec.json.decode((at / "run.json").read_bytes(), type=TrialRun), said
+            run = msgspec.json.decode((at / "run.json").read_bytes(), type=TrialRun)
+            if run.status != "error" and tape and self._record:
+                _take_over(kept, self.suite.folder / tape)
+            return run, said
         except FileNotFoundError:
             limit = f"took longer than {self.suite.timeout_s:g} s"
             why = limit if code is None else f"ended with exit code {code}"
@@ -344,6 +347,14 @@ def refuse_large(suite: Suite) -> None:
                 f"{suite.root}: has more than {COPY_BYTES_MAX >> 20} MB, and every trial gets a "
                 "copy. Fix: give the suite a folder of its own, or a smaller `root`"
             )
+
+
+def _take_over(tape: Path, place: Path) -> None:
+    """Put a whole new tape in the place of an older one, which is kept until then."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    fresh = place.with_name(f".{place.name}.{os.getpid()}")
+    shutil.copyfile(tape, fresh)
+    fresh.replace(place)
 
 
 def _end(group: int) -> None:

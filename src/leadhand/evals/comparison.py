@@ -251,7 +251,7 @@ def _by_level(
             level: [each for each in results if levels_of[each.arm][factor] == level]
             for level in levels
         }
-        for factor, levels in (several.items() if len(suite.factors) > 1 else ())
+        for factor, levels in (several.items() if len(several) > 1 else ())
     }
 
 

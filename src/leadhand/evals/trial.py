@@ -100,6 +100,9 @@ async def carry_out(spec: TrialSpec) -> TrialRun:
             outcome = await lead.resume(outcome.run, approve=spec.approve)
     if tape is not None and tape.unanswered:  # what came of it says nothing of the model
         raise UsageError(f"{tape.path.name}: {UNANSWERED}")
+    if tape is not None and tape.exchanges and not any(each.answer for each in tape.exchanges):
+        last = tape.exchanges[-1].failed
+        raise UsageError(f"no model answered: {last.message if last is not None else ''}")
     return _told(outcome, settings.store)
 
 
