@@ -522,8 +522,11 @@ class EmbeddedHost:
             self._machine.attach(workers)
 
     def forget(self, run: RunHandle) -> None:
-        """Unload a run that has ended."""
-        if run.state.ended is not None:
+        """Unload a run that has ended, once its end is on the disk.
+
+        While a commit that failed is waited out, the state of a run is ahead of its log.
+        """
+        if run.state.ended is not None and not (isinstance(run, Run) and run.is_ahead):
             self.runs.pop(run.id, None)
             run.close()
             self.spans.leave(run.id, run.state.ended.status)

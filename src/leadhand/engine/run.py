@@ -84,6 +84,10 @@ class Alarm:
         self._ring()
 
 
+LATE_US = 250_000
+"""A timer that is overdue by this much says that the loop was blocked."""
+CATCH_UP_S = 0.2
+"""The time in which a loop that was blocked reads what came, before anything is overdue."""
 CALENDAR_LOOK_S = 1.0
 """The interval of looks at the calendar, since the calendar may jump."""
 ROOM_LOOK_S = 0.1
@@ -126,6 +130,7 @@ class Run:
         self._outstanding: deque[_Batch] = deque()
         self._undone: list[tuple[Any, asyncio.Future[None] | None]] = []
         self._scheduled = False
+        self._catching_up = False
         self._folding = False
         self._alarm = Alarm(self.poke)
         self._status = ""
@@ -207,6 +212,8 @@ class Run:
         if self._folding or self.host.closing or self.host.failed is not None:
             return
         now = self.host.time()
+        if self._was_blocked(now):
+            return
         batch = _Batch([], [], [])
         entries: list[Entry] = []
         try:
@@ -220,6 +227,23 @@ class Run:
         self._flush(batch, entries)
         if self.driven:
             self._set_timer(now)
+
+    def _was_blocked(self, now: Now) -> bool:
+        """Postpone a turn if the loop was blocked beyond a timer; return whether it is postponed.
+
+        What came in the meantime is read first: otherwise an attempt that has ended in time, but
+        whose report could not be read, would be found overdue.
+        """
+        timers = self.state.timers
+        if self._catching_up or not self.tasks or not timers or now.at - timers[0][0] < LATE_US:
+            self._catching_up = False
+            return False
+        due, _ = next_wake(self.state)
+        if due is None or now.at - due < LATE_US:
+            return False
+        self._catching_up = self._scheduled = True
+        asyncio.get_running_loop().call_later(CATCH_UP_S, self._turn)
+        return True
 
     def _take_inputs(self, batch: _Batch, entries: list[Entry], now: Now) -> None:
         while self._inputs:
@@ -414,6 +438,11 @@ class Run:
         if state.pending is not None and not state.pending.examined:
             return False
         return state.paused or (state.next_ready() is None and not state.ready.parked)
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether the state holds what is not on the disk yet."""
+        return bool(self._outstanding or self._folding or self._inputs)
 
     async def wait_idle(self) -> str:
         """Wait until the run has ended or waits for a person, with everything durable."""

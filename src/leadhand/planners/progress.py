@@ -14,6 +14,9 @@ step of that worker has brought before is progress, and so is the first try of a
 
     Idle.count   what the revisions since the last progress count, kept in a planner's notes
 
+A goal whose wanted facts are all true, and which has no acceptance criteria, is met: one more
+revision is carried out (to clean up, say), and then the planner is not asked again.
+
 After `limit` a planner is told; after twice as much another planner or a person takes over.
 Waiting is no revision and counts nothing. All of it is computed from the view and
 two numbers in the notes.
@@ -28,7 +31,7 @@ import msgspec
 from leadhand.core.hashing import canonical, digest
 from leadhand.core.wording import listed
 from leadhand.planners.goal.operators import operator_name
-from leadhand.planners.goal.world import promised_field
+from leadhand.planners.goal.world import fold, promised_field
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -70,7 +73,11 @@ class Progress:
 
     def revised(self, idle: Idle, steps: Sequence[Doc], view: PlannerView) -> None:
         """Count one more revision; one without steps is none."""
-        if steps:
+        if not steps:
+            return
+        if is_met(view, fold(view)):
+            idle.count = 2 * self.limit
+        else:
             idle.count += REPEATED if _done_before(steps, view) else 1
 
     def is_told(self, idle: Idle) -> bool:
@@ -117,6 +124,15 @@ class Progress:
             data: Any = view.results[step.id]
             self._digests[key] = digest(canonical([step.worker, step.action, data]))
         return self._digests[key]
+
+
+def is_met(view: PlannerView, world: World) -> bool:
+    """Return whether all wanted facts are true, and nothing else is asked of the result.
+
+    A goal with acceptance criteria is judged by those, when the planner says that it is done.
+    """
+    want, more = view.goal.want, view.goal.acceptance
+    return bool(want) and not more and all(fact in world.facts for fact in want)
 
 
 def closure(want: Iterable[str], operators: Operators) -> set[str]:

@@ -243,6 +243,41 @@ def repeats(steps: Sequence[Doc], view: PlannerView) -> str:
     return ""
 
 
+def repeats_effect(steps: Sequence[Doc], view: PlannerView) -> str:
+    """Return the first step that would have an effect again that a step has had, as text.
+
+    A step with effects that is not idempotent, and whose worker, action and parameters are those
+    of a step that has succeeded, brings nothing new, unless another step touches the same effects
+    after that one: what was deployed may be deployed again once something else was deployed.
+    """
+    done = sorted((e for e in view.timeline if e.status == "succeeded"), key=lambda e: e.ended)
+    for step in steps:
+        offer = view.catalog.offer(step["worker"], step.get("action", ""))
+        if offer is None or offer.idempotent or not offer.effects:
+            continue
+        effects, key = set(offer.effects), (step["worker"], step.get("action", ""))
+        others = [each for each in steps if each is not step]
+        parameters = resolve_parameter(step.get("parameters") or {}, view)
+        for number, each in enumerate(done):
+            same = (each.worker, each.planned.get("action", "")) == key
+            later = [*others, *(other.planned for other in done[number + 1 :])]
+            if not same or any(_touches(other, effects, view) for other in later):
+                continue
+            if resolve_parameter(each.planned.get("parameters") or {}, view) == parameters:
+                return (
+                    f"step {step['id']} would do again what {each.id} has done "
+                    f"({', '.join(sorted(effects))}). Refer to its result, "
+                    f"${{{{ steps.{each.id}.data }}}}, or finish"
+                )
+    return ""
+
+
+def _touches(step: Doc, effects: set[str], view: PlannerView) -> bool:
+    """Return whether a step may change one of these effects; undeclared effects may be any."""
+    offer = view.catalog.offer(step["worker"], step.get("action", ""))
+    return offer is None or offer.effects is None or bool(effects & set(offer.effects))
+
+
 def _of(step: Doc, what: str, view: PlannerView) -> tuple[str, ...]:
     """Return the facts a proposed step needs, gives or drops; a planner cannot widen a promise."""
     offer = view.catalog.offer(step["worker"], step.get("action", ""))

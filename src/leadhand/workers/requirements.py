@@ -129,7 +129,8 @@ def missing_programs(doc: Doc, registry: Registry, level: Level = "error") -> li
         if missing is None or _made_before(missing, step["id"], steps, before):
             continue
         others = step.get("alternatives", ())
-        spare = [name for name in others if name in registry and not _missing(name, step, registry)]
+        known = [name for name in others if registry.get(name) is not None]
+        spare = [name for name in known if not _missing(name, step, registry)]
         message = f"worker {shown(step['worker'])} runs {shown(missing.name)}, and there is no such"
         fix = "Install it, or mend its path or permissions; if a step before it makes it, name it "
         finding = Finding(

@@ -43,13 +43,14 @@ from leadhand.planners.goal.world import fold
 from leadhand.planners.model import answers, prompt
 from leadhand.planners.model import answers as numbered_list
 from leadhand.planners.model.prompt import Prompts
-from leadhand.planners.progress import IDLE, Idle, Progress, over, warning
+from leadhand.planners.progress import IDLE, Idle, Progress, is_met, over, warning
 from leadhand.planners.proposal_check import (
     ends_short,
     first_wrong,
     forbidden_change,
     not_true,
     repeats,
+    repeats_effect,
     too_dear,
     undroppable,
 )
@@ -82,6 +83,7 @@ CARRIES = (
 )
 
 EMPTY = '"propose" comes without steps, and nothing is under way that could be waited for'
+MET = "everything that is wanted is true; further revisions are not part of the goal"
 NOTHING_PENDING = (
     "it waits, and nothing is under way, tried again or asked; propose, finish, ask or give up"
 )
@@ -196,7 +198,10 @@ class ModelPlanner:
         kept = _read(view.notes)
         self._progress.look(kept.idle, view, self._operators.of(view.catalog))
         if self._progress.is_over(kept.idle):
-            decision = self._over(over(kept.idle), kept)
+            done = is_met(view, fold(view)) and not any(
+                step.status == "failed" for step in view.timeline
+            )
+            decision = Finish(because=MET) if done else self._over(over(kept.idle), kept)
             kept.idle.count = self.idle  # After an answer it is told, and has as many again.
             return replace(decision, notes=msgspec.to_builtins(kept))
         style = self._style(view)
@@ -337,6 +342,7 @@ class ModelPlanner:
                     or forbidden_change(steps, decision.cancel, view)
                     or undroppable(decision.drop, view)
                     or repeats(steps, view)
+                    or repeats_effect(steps, view)
                     or too_dear(steps, view)
                     or (ends_short(steps, view, world) if decision.final else "")
                 )

@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 from collections.abc import Iterable, Mapping
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from leadhand.ports import Context, Task
 
 
+NO_ROOM = frozenset({errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM, errno.ENOBUFS})
+"""Why a process cannot be started just now: files, processes or memory are used up."""
 OUTPUT_BYTES = 1 << 20
 STDERR_CHARS = 8_192
 EXIT_CODES = {0: "success", 75: "transient", 77: "denied", 126: "unavailable", 127: "unavailable"}
@@ -196,7 +199,9 @@ class CommandWorker:
         except ValueError as problem:
             return Report.failed("permanent", bounded_text(str(problem)))
         except (SpawnError, NoSandbox) as error:
-            return Report.failed("unavailable", bounded_text(str(error)))
+            # The machine has no room for one more process now; another time it may have.
+            short = isinstance(error, SpawnError) and error.errno in NO_ROOM
+            return Report.failed("transient" if short else "unavailable", bounded_text(str(error)))
         except ProcessError as error:
             return Report.failed("lost", bounded_text(str(error)), effect="unknown")
         return report_on(program, finished)
