@@ -16,7 +16,16 @@ ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "tests" / "proof" / "results.json"
 PAGE = ROOT / "docs" / "proof.md"
 
-NAMES = ("agentdojo", "conformance", "workflow")
+NAMES = (
+    "agentdojo",
+    "conformance",
+    "faults",
+    "long_agent",
+    "power_cuts",
+    "seeds",
+    "soak",
+    "workflow",
+)
 """Every row that is built."""
 
 HEAD = """# Proof: tests that others wrote, and long campaigns

@@ -6,7 +6,9 @@ leaves its result in a file of its own and a line in a journal, both outside the
 that starts although its result is there writes `again`. So the world counts, not the log.
 
 `leadhand run` is killed with SIGKILL after a number of journal lines that a seed draws, then
-`leadhand resume` goes on, until the kills are used up; the last process ends the run.
+`leadhand resume` goes on, until the kills are used up; the last process ends the run. As soon as no
+more agents are left than kills are due, a process is killed at its first line, so that all kills
+fall into the job.
 """
 
 from __future__ import annotations
@@ -33,6 +35,8 @@ AT_ONCE = 6
 LIFE_SECONDS_MAX = 300
 LINES_MAX = 5
 """The most journal lines that a process may live to see before it is killed."""
+PAUSE_S = 0.3
+"""The most time that it lives on after those lines."""
 
 RETRY = {"attempts": 100, "backoff": "0.1 seconds", "factor": 1}
 """An attempt that was lost with its host counts as one, so there must be more than kills."""
@@ -134,6 +138,10 @@ class Job:
         """Return the agents that have finished."""
         return [each.name for each in (self.world / "results").glob("p*")]
 
+    def unfinished(self) -> int:
+        """Return how many agents have not finished."""
+        return sum(self.phases) - len(self.results())
+
     def lines(self) -> list[str]:
         """Return the journal."""
         return self.journal.read_text().splitlines()
@@ -186,7 +194,14 @@ def carry_out(folder: Path, kills: int, seed: int, phases: tuple[int, ...] = PHA
     draw = random.Random(seed)
     job = Job(folder, phases)
     done = 0
-    while done < kills and job.live_and_die(draw.randint(1, LINES_MAX), draw.uniform(0, 0.3)):
+    while done < kills:
+        lines, pause_s = draw.randint(1, LINES_MAX), draw.uniform(0, PAUSE_S)
+        if job.unfinished() <= kills - done:
+            # As many kills are due as agents are left: each life ends with its first line, or the
+            # job would be over before the kills are.
+            lines, pause_s = 1, 0.0
+        if not job.live_and_die(lines, pause_s):
+            break
         done += 1
     return job.outcome(done)
 
