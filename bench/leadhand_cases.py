@@ -112,6 +112,19 @@ async def run(given: Namespace, db: Path) -> None:
     emit(given.size, seconds, durable=durable, rows=rows, commits=commits, **closed)
 
 
+async def service(given: Namespace, db: Path) -> None:
+    """Runs that all begin at once on one host, of five steps one after another; runs a second."""
+    lead, document = lead_on(db), plan("chain", 5)
+    async with lead.hosting():
+        succeeded(await lead.run(plan("chain", 5, "warm-up")), 5)
+        cpu, began = time.process_time(), time.perf_counter()
+        outcomes = await asyncio.gather(*(lead.run(document) for _ in range(given.size)))
+        cpu, seconds = time.process_time() - cpu, time.perf_counter() - began
+    for outcome in outcomes:
+        succeeded(outcome, 5)
+    emit(given.size, seconds, runs_per_cpu_s=round(given.size / cpu, 1))
+
+
 async def lanes(given: Namespace, db: Path) -> None:
     """CPU time (all threads) per event, over one or more runs, after one run to warm up."""
     lead = lead_on(db)
@@ -153,7 +166,13 @@ async def read(given: Namespace, db: Path) -> None:
 
 async def main() -> None:
     """Run one shape."""
-    shapes = {"lanes": lanes, "unfinished": unfinished, "resume": resume, "read": read}
+    shapes = {
+        "service": service,
+        "lanes": lanes,
+        "unfinished": unfinished,
+        "resume": resume,
+        "read": read,
+    }
     shapes |= dict.fromkeys(("chain", "fanout", "sleepers"), run)
     given = arguments(list(shapes), repeat={"type": int, "default": 1})
     await shapes[given.shape](given, given.dir / "leadhand.db")

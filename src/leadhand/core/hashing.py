@@ -25,6 +25,8 @@ def canonical(value: Any) -> bytes:
 
 def digest(*parts: bytes | str) -> str:
     """Return the SHA-256 of several parts, with their boundaries."""
-    data = [part.encode() if isinstance(part, str) else part for part in parts]
-    sized = b"".join([b"%016d%b" % (len(each), each) for each in data])
+    sized = b""
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        sized += b"%016d%b" % (len(data), data)
     return hashlib.sha256(sized).hexdigest()

@@ -146,6 +146,8 @@ def judge(step: Doc, offer: Offer, worker: Worker, report: Report, data: Json) -
 
 def _unmet(step: Doc, offer: Offer, worker: Worker, report: Report, data: Json) -> list[str]:
     """Return a finding for each check of the worker and criterion of the step that fails."""
+    if not offer.result_check and step.get("success_criteria") is None:
+        return []
     action, names = step.get("action", ""), _names(report, data)
     own = [_named(worker, action, "", data)] if offer.result_check else []
     criteria = as_list(step.get("success_criteria"))
@@ -192,6 +194,8 @@ def _kept(step: Doc, offer: Offer, data: Json) -> list[str]:
 
     A claim beyond the worker makes nothing true, and is still checked.
     """
+    if "gives" not in step and not offer.gives:
+        return []
     own = promises.as_names(step.get("gives"))
     found = broken_promises(own, data) if own else []
     if "gives" not in step or not set(own) <= set(offer.gives):

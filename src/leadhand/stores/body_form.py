@@ -281,21 +281,28 @@ def _pairs(texts: Sequence[bytes]) -> tuple[tuple[bytes, bytes], ...]:
 
 _FREQUENT = {
     b"AttemptStarted": _pairs([*SHORTER[:5], b'"}']),
-    b"AttemptReported": _pairs([SHORTER[5], SHORTER[1], SHORTER[6], SHORTER[7]]),
+    b"AttemptReporte": _pairs([SHORTER[5], SHORTER[1], SHORTER[6], SHORTER[7]]),
 }
-"""The texts of the events that a step always has, in their usual form; others look for all."""
+"""The texts of the events that a step always has, in their usual form, by the first letters of
+their names; others look for all."""
 
 
 def shorten(body: bytes) -> bytes:
     """Return the form in which `body` is stored."""
-    if len(body) > LONG:
+    length = len(body)
+    if length > LONG:
         return b"\x1f" + zlib.compress(body, LEVEL)
-    if len(body.translate(None, _BELOW_32)) != len(body):
+    if len(body.translate(None, _BELOW_32)) != length:
         return b"\0" + body
-    name = body[len(_HEAD) : body.find(b'"', len(_HEAD))]
-    for text, token in _FREQUENT.get(name) or _texts_of(name if name in _NAMES else b""):
-        if text in body:
+    frequent = _FREQUENT.get(body[9:23])
+    if frequent is not None:
+        for text, token in frequent:
             body = body.replace(text, token)
+    else:
+        name = body[9 : body.find(b'"', 9)]
+        for text, token in _texts_of(name if name in _NAMES else b""):
+            if text in body:
+                body = body.replace(text, token)
     return _DIGITS.sub(_token_of_digits, body)
 
 
