@@ -597,6 +597,15 @@ def file_digest(path: Path) -> str:
     return digest.hexdigest()
 
 
+def is_archive(path: Path) -> bool:
+    """Return whether a file begins as an archive does."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(FIRST_LINE)) == FIRST_LINE
+    except OSError:
+        return False
+
+
 def prove(
     path: Path,
     *,

@@ -17,12 +17,14 @@ from leadhand.cli.options import reading, settings_of, store_option
 from leadhand.cli.rendering.text import clean, count
 from leadhand.core.calendar import iso
 from leadhand.errors import UsageError
+from leadhand.stores.archive import is_archive
 from leadhand.stores.location import there
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from leadhand.app.verification import Verification
+    from leadhand.audit.keys import PublicKey
     from leadhand.settings import Settings
 
 
@@ -59,8 +61,8 @@ def verify(
     The command checks that the log is complete and unchanged, and that it keeps every rule of
     the engine. With --all it goes on from where the last such verification ended, unless --full is
     given. Each violation is listed with its place and rule, and the exit code is 1. A FILE
-    written by `leadhand export` is checked on its own, without the database. The output also
-    names what cannot be proved because an anchor or a key is missing.
+    written by `leadhand export` or `leadhand archive` is checked on its own, without the database.
+    The output also names what cannot be proved because an anchor or a key is missing.
     """
     if everything == (what is not None):
         raise UsageError("name a RUN or a FILE, or give --all")
@@ -68,6 +70,8 @@ def verify(
         if given and not everything:
             raise UsageError(f"{option} goes with --all")
     settings = settings_of(store)
+    if what is not None and is_archive(Path(what)):
+        return _verify_archive(console, Path(what), public_key(settings.anchoring, key))
     if what is not None and is_bundle(what):
         from leadhand.cli.commands.export import verify_file
 
@@ -107,6 +111,39 @@ def _rebuild(settings: Settings) -> None:
     finally:
         store.close_now()
         lock.release()
+
+
+def _verify_archive(console: Console, path: Path, key: PublicKey | None) -> int:
+    """Check an archive on its own, without the database that it was made from."""
+    from leadhand.errors import StoreCorrupt
+    from leadhand.stores.archive import prove
+
+    try:
+        proof = prove(path, key=key)
+    except StoreCorrupt as error:
+        if console.json:
+            problem = {"run": "", "seq": 0, "rule": "archive", "message": str(error)}
+            console.document({"valid": False, "violations": [problem]})
+        else:
+            console.out(clean(str(error), 500))
+        return 1
+    held = proof.content
+    unshown = [f"that the log has this end: commit {held.end.number}, {held.end.hash}"]
+    if not proof.signed_by:
+        unshown.append("who made it: it is not signed")
+    if console.json:
+        doc = {"valid": True, "violations": [], "archive": held.number, "database": held.database}
+        size = {"runs": len(held.runs), "entries": held.entries, "sha256": proof.digest}
+        told = {"signed_by": proof.signed_by or None, "cannot_be_shown": unshown}
+        console.document({**doc, **size, **told})
+        return 0
+    good = console.paint("verified", "green")
+    runs, events = count(len(held.runs), "run"), count(held.entries, "event")
+    signed = f", signed by {proof.signed_by}" if proof.signed_by else ""
+    console.say(f"{good}: archive {held.number} with {runs}, {events}{signed}")
+    for text in unshown:
+        console.say(f"not proven: {text}")
+    return 0
 
 
 def is_bundle(what: str) -> bool:
