@@ -282,7 +282,7 @@ async def test_time_turns_and_cost_are_limits(coder, slot):
 async def test_a_result_stays_one_though_it_cost_more_than_allowed(coder, slot):
     """What was spent is spent; the work is there to be judged."""
     said = json.dumps({"type": "result", "text": "ok", "cost": 9.0})
-    done, _ = await work(coder(*shell(f"echo '{said}'")), slot, cost=2.0)
+    done, _ = await work(coder(*shell(f"echo '{said}'")), slot, cost=5.0)
     assert (done.ended, done.failure, done.cost) == ("result", "", 9.0)
 
 

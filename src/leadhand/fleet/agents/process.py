@@ -378,8 +378,8 @@ WAIT_S_MAX = 30.0
 SUM_MAX = 1e6
 """Dollars or seconds: what a program says beyond that is no figure to be counted."""
 OVER = 2.0
-"""How many times its limit an attempt counts as having cost at most: beyond its limit it is ended,
-and what its program prints may be code of others, which could spend a fleet's day in a line."""
+"""How many times its limit an attempt counts as having cost at most, where the program's output may
+be that of others: they could spend a fleet's day in a line. Beyond its limit it is ended."""
 TAIL_LINES = 200
 NOISE_LINES = 20
 LINES_PER_S = 500
@@ -515,7 +515,7 @@ class Attendance:
                 self._take(CoderEvent("text" if said else "other", text=text))
             return
         try:
-            most = OVER * self.assignment.cost or SUM_MAX
+            most = (self._plain and OVER * self.assignment.cost) or SUM_MAX
             events = [_sane(event, most) for event in self._reading.read(found)]
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
             events = [CoderEvent("other")]  # an unknown form
