@@ -163,3 +163,15 @@ def test_the_critical_path_is_what_the_end_waited_for(logs):
         firsts = [made[ident][0].start for ident in path]
         for before, after in zip(path[:-1], range(1, len(path)), strict=True):
             assert made[before][0].start <= firsts[after], (name, path)
+
+
+def test_steps_of_the_approved_outlook_are_expected_and_all_others_deviate(logs):
+    """A row says which; what was added later is either expected or a deviation."""
+    for name, log in logs.items():
+        doc = rows_document(log)
+        told = {ident for each in doc.deviations if each.kind == "revision" for ident in each.steps}
+        for row in doc.rows:
+            if row.added is UNSET:
+                assert row.id not in doc.expected, (name, row.id)
+            else:
+                assert row.added.expected == (row.id in doc.expected) != (row.id in told), name

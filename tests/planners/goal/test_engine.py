@@ -3,6 +3,8 @@
 import pytest
 
 from leadhand import Goal, GoalPlanner, Lead, Permanent, TooComplex, method, worker
+from leadhand.app.reader import Reader
+from leadhand.core.views.rows import rows_document
 from leadhand.errors import NoPlan, UsageError
 from leadhand.stores.memory import MemoryStore
 from tests.support.cli import Folder
@@ -80,6 +82,29 @@ async def test_a_goal_without_a_planner_is_planned_by_needs_and_gives():
     assert (outcome.status, outcome.result) == ("succeeded", [1, 2, 3])
     assert outcome.steps["api_b"].status == "succeeded"
     assert outcome.steps["clean_part-3"].status == "succeeded"
+
+
+async def test_a_step_of_the_first_outlook_is_expected_and_others_say_why_they_came(tmp_path):
+    """The plan and its execution tell apart what was foreseen from what was not."""
+    store = tmp_path / "runs.db"
+    outcome = await Lead(ALL, store=store).run(TABLE)
+    log = Reader(store).events(outcome.run)
+    doc = rows_document((entry.at, event) for entry, event in log)
+    assert doc.expected == ["clean"]
+    added = {row.id: row.added for row in doc.rows if row.added}
+    assert [ident for ident, each in added.items() if each.expected] == ["clean"]
+    told = [each for each in doc.deviations if each.kind == "revision"]
+    assert sorted(ident for each in told for ident in each.steps) == sorted(
+        added.keys() - {"clean"}
+    )
+    texts = {each.steps[0]: each.text for each in told}
+    assert "page not found" in texts["api_b"]
+    parts = "the method in_parts splits what was too complex, to give table"
+    for first in ("split", "clean_part", "merge"):
+        assert f"because: {parts}" in texts[first]
+    assert "too many rows" in texts["split"]
+    # The rule that let a revision pass is told once.
+    assert sum("runs without approval" in each.text for each in told) == 1
 
 
 async def test_the_planner_can_be_named():

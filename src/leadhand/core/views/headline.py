@@ -96,11 +96,13 @@ def _aside(state: State) -> list[str]:
     left = sum(step.status in NOT_DONE for step in steps)
     replaced = [step for step in steps if step.status == "superseded"]
     claimed = sum(only_claimed(state, step) for step in steps)
-    retried = sum(step.attempts > 1 and step.status == "succeeded" for step in steps)
+    moved = sum(step.attempts > 0 and step.worker != step.doc["worker"] for step in steps)
+    retried = sum(step.attempts > 1 and step.worker == step.doc["worker"] for step in steps)
     return [
         f"{_were(failed)} tolerated as failed" if failed else "",
         f"{_were(left)} left out" if left else "",
         f"{_were(len(replaced), 'earlier step')} replaced{_after(replaced)}" if replaced else "",
+        f"{_were(moved)} done by another worker" if moved else "",
         f"{_were(retried)} retried" if retried else "",
         f"{_were(claimed)} not verified (only the agent says so)" if claimed else "",
     ]

@@ -10,6 +10,7 @@ Laws of this file
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import UNSET, Struct, UnsetType, field
@@ -20,7 +21,7 @@ from leadhand.core.plan.graph import dependencies
 from leadhand.core.promises import only_claimed
 from leadhand.core.state.evolve import evolve
 from leadhand.core.state.model import SETTLED, State
-from leadhand.core.views.ledger import by
+from leadhand.core.views.ledger import actor_words, by
 from leadhand.core.views.run import shown_status
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ REVISION_MAX = 1000
 """The length of the text about a revision: what it changed, why, and by whose approval."""
 GIVEN_UP = frozenset({"replan", "simplify", "ask", "abort", "abandon"})
 """Recoveries after which a step is not tried again by itself."""
+PLANNED_AGAIN = frozenset({"replan", "simplify"})
+"""Recoveries after which the planner revises the plan."""
 BUILT_IN = frozenset({"document", "goal"})
 """Planners that need no name: a plan file, and the goal planner."""
 STEPS_TOLD = 5
@@ -90,6 +93,8 @@ class AddedStep(Struct, kw_only=True):
     """Why it was proposed."""
     approved_by: str
     """The person who approved the revision, or `policy`."""
+    expected: bool
+    """Whether the first approved plan named it in its outlook."""
 
 
 class PlanRow(Struct, kw_only=True):
@@ -160,6 +165,10 @@ class RowsDocument(Struct, kw_only=True):
     """The steps in the order of the plan; with `after`, those that changed."""
     deviations: list[Deviation]
     """What was done otherwise than first approved, in order."""
+    deviated: str
+    """What was otherwise, counted: `1 failed step, 2 later revisions`."""
+    expected: list[str]
+    """The steps that the first approved plan named in its outlook, and that were added later."""
     critical: list[str]
     """The steps that the end was waiting for, one after the other, by the times of the log."""
 
@@ -227,6 +236,10 @@ class RowFold:
         self.plan: list[_Open] = []
         self.deviations: list[Deviation] = []
         self.approved = 0
+        self.expected: list[str] = []
+        self._outlook: list[tuple[str, str]] = []
+        self._given_back: list[tuple[str, str]] = []
+        self._rules: set[str] = set()
         self.revisions: dict[int, tuple[ev.RevisionProposed, str]] = {}
         self._others: dict[tuple[str, str], tuple[int, str]] = {}
         self._proposed: ev.RevisionProposed | None = None
@@ -296,9 +309,32 @@ class RowFold:
         self.revisions[event.number] = (self._proposed, event.actor)
         if not self.approved:
             self.approved = event.number
+            steps = [each for each in self._proposed.outlook if isinstance(each, dict)]
+            self._outlook = [_task(each) for each in steps]
         else:
-            told = _told(self._proposed, event, self.state.planner_name)
-            self._deviate("revision", _steps_of(self._proposed), told, REVISION_MAX)
+            self._amended(self._proposed, event)
+
+    def _amended(self, proposed: ev.RevisionProposed, event: ev.RevisionApproved) -> None:
+        """Note a later revision, except for the steps that the approved outlook named."""
+        added = []
+        for doc in proposed.add:
+            if not _replaces(doc) and _task(doc) in self._outlook:
+                self._outlook.remove(_task(doc))
+                self.expected.append(doc["id"])
+            else:
+                added.append(doc)
+        out = [*proposed.cancel, *proposed.drop]
+        if proposed.add and not added and not out:
+            return
+        causes, self._given_back = self._given_back, []
+        rule = event.reason if event.reason not in self._rules else ""
+        self._rules.add(rule)
+        untold = [cause for cause, said in causes if said not in proposed.because]
+        why = "; ".join(filter(None, [_named(untold, "; "), proposed.because]))
+        told = _told(proposed, added, why, self.state.planner_name)
+        allowed = f"approved by {actor_words(event.actor)}{f', {rule}' if rule else ''}"
+        steps = [*(doc["id"] for doc in added), *out]
+        self._deviate("revision", steps, f"{told} ({allowed})", REVISION_MAX)
 
     def _of_plan(self, at: int, event: ev.Event) -> None:
         """Note when the plan was made, approved, paused and checked."""
@@ -363,6 +399,10 @@ class RowFold:
             case ev.RecoveryDecided() if event.strategy in GIVEN_UP:
                 why = _failure(self.state.steps[event.step]) or event.reason
                 self._say("failed", event.step, f"failed: {_line(why)}")
+                if event.strategy in PLANNED_AGAIN:
+                    kind = event.failure_class.replace("_", " ")
+                    told = f"{event.step} failed ({kind}: {_line(why)})"
+                    self._given_back.append((told, _line(why)))
             case ev.RedoRequested():
                 said = f"retried by {event.actor}: {event.reason}"
                 self._deviate("redo", [event.step], said)
@@ -423,6 +463,8 @@ class RowFold:
             plan=[_segment(each, began) for each in self.plan if each.end != each.start],
             rows=rows,
             deviations=self.deviations,
+            deviated=_counted(self.deviations),
+            expected=self.expected,
             critical=self._critical(),
         )
 
@@ -475,13 +517,16 @@ class RowFold:
     def _row(self, step: StepState, place: int) -> PlanRow:
         began = self.state.started_at
         proposed, by = self.revisions.get(step.revision, (None, ""))
+        doc = step.doc
         added: AddedStep | UnsetType = UNSET
         if proposed is not None and step.revision != self.approved:
-            because = proposed.because[:TEXT_MAX]
             added = AddedStep(
-                revision=step.revision, author=proposed.author, because=because, approved_by=by
+                revision=step.revision,
+                author=proposed.author,
+                because=str(doc.get("because") or proposed.because)[:TEXT_MAX],
+                approved_by=by,
+                expected=step.id in self.expected,
             )
-        doc = step.doc
         return PlanRow(
             id=step.id,
             place=place,
@@ -570,34 +615,62 @@ def _left_out(step: StepState) -> bool:
     return step.status == "cancelled" and not step.attempts and not step.dropped
 
 
-def _steps_of(proposed: ev.RevisionProposed) -> list[str]:
-    return [*(doc["id"] for doc in proposed.add), *proposed.cancel, *proposed.drop]
+COUNTED: dict[DeviationKind, tuple[str, str]] = {
+    "failed": ("failed step", "failed steps"),
+    "revision": ("later revision", "later revisions"),
+    "worker": ("step by another worker", "steps by other workers"),
+    "retry": ("retried step", "retried steps"),
+    "left_out": ("step left out", "steps left out"),
+    "tolerated": ("tolerated failure", "tolerated failures"),
+    "redo": ("retry by a person", "retries by people"),
+}
+"""What each kind of deviation is called, of one and of several."""
 
 
-def _told(proposed: ev.RevisionProposed, approved: ev.RevisionApproved, planner: str) -> str:
-    """Say what a revision changed of the plan that was approved first, why, and who approved it."""
-    replaced = [f"{d['id']} replaces {d['supersedes']}" for d in proposed.add if _replaces(d)]
-    added = [doc["id"] for doc in proposed.add if not _replaces(doc)]
+def _counted(deviations: list[Deviation]) -> str:
+    """Count deviations as the headline of a run does: each step by another worker once."""
+    counts: Counter[DeviationKind] = Counter()
+    moved = {each.steps[0] for each in deviations if each.kind == "worker"}
+    for each in deviations:
+        if each.kind == "left_out":
+            counts["left_out"] += len(each.steps)
+        elif each.kind != "worker" and not (each.kind == "retry" and each.steps[0] in moved):
+            counts[each.kind] += 1
+    counts["worker"] = len(moved)
+    named = ((counts[kind], *words) for kind, words in COUNTED.items() if counts[kind])
+    return ", ".join(f"{number:,} {one if number == 1 else many}" for number, one, many in named)
+
+
+def _task(doc: ev.Doc) -> tuple[str, str]:
+    """Return by what a step of an outlook is recognised: its worker and action."""
+    return str(doc.get("worker") or ""), str(doc.get("action") or "")
+
+
+def _told(proposed: ev.RevisionProposed, steps: list[ev.Doc], why: str, planner: str) -> str:
+    """Say what a revision changed of the plan that was approved first, and why.
+
+    `steps` are those that it added and that were not expected.
+    """
+    replaced = [f"{d['id']} replaces {d['supersedes']}" for d in steps if _replaces(d)]
+    added = [doc["id"] for doc in steps if not _replaces(doc)]
     out = [*proposed.cancel, *proposed.drop]
     parts = [_named(replaced)] if replaced else []
     parts += [f"{_named(added)} added"] if added else []
     parts += [f"{_named(out)} removed"] if out else []
     what = "; ".join(parts) or "no step changed"
-    why = f", because: {proposed.because}" if proposed.because else ""
     author = proposed.author
     origin = f"by planner {author}" if author == planner not in BUILT_IN else by(author)
-    allowed = f"approved by {'the policy' if approved.actor == 'policy' else approved.actor}"
-    rule = f", {approved.reason}" if approved.reason else ""
-    return f"Revision {proposed.number} {origin}: {what}{why} ({allowed}{rule})"
+    because = f", because: {why}" if why else ""
+    return f"Revision {proposed.number} {origin}: {what}{because}"
 
 
 def _replaces(doc: ev.Doc) -> bool:
     return bool(doc.get("supersedes"))
 
 
-def _named(names: list[str]) -> str:
+def _named(names: list[str], between: str = ", ") -> str:
     more = len(names) - STEPS_TOLD
-    return ", ".join([*names[:STEPS_TOLD], *([f"{more} more"] if more > 0 else [])])
+    return between.join([*names[:STEPS_TOLD], *([f"{more} more"] if more > 0 else [])])
 
 
 def _line(text: str) -> str:

@@ -110,13 +110,14 @@ def maybe_unaffordable(cost: float, left: float, nodes: int) -> str:
 
 def plan_difference(names: Collection[str], before: Collection[str], prices: Prices) -> str:
     """Return how a new plan differs from the last one."""
-    parts = [f"{_count(len(names))} to go"]
+    parts = []
     if before:
-        new = [name for name in dict.fromkeys(names) if name not in before]
+        # A method is told by the steps that carry it out.
+        new = [name for name in dict.fromkeys(names) if name not in before and name[:1] != "@"]
         gone = [name for name in dict.fromkeys(before) if name not in names]
         parts += [f"new: {listed(new)}"] if new else []
         parts += [f"{name} {prices.why[name]}" for name in gone if name in prices.why][:3]
-    return "; ".join(parts)
+    return "; ".join([*parts, f"{_count(len(names))} to go"])
 
 
 def _count(steps: int) -> str:

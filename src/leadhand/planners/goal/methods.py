@@ -382,10 +382,11 @@ class Bearer(msgspec.Struct):
             fed = [way.part]
         gives = way.gives if stage is way.stages[-1] else ()
         docs: list[Doc] = []
+        method = f"the method {whole.split.removeprefix('@')}"
         serial = stage.star and disturb(stage.operator, stage.operator)
         for value in fed:
             doc = _document(stage, self.names.take(stage.operator), known, value, gives)
-            doc["because"] = f"{whole.split} splits what was too complex, to give {whole.gives[0]}"
+            doc["because"] = f"{method} splits what was too complex, to give {whole.gives[0]}"
             after = before or []
             if serial and docs:
                 after = [*after, docs[-1]["id"]]

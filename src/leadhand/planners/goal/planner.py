@@ -640,6 +640,7 @@ def _proposal(scene: Scene, way: list[Operator]) -> Decision:
     docs, order = writer.documents(way, world.coming)
     now: list[Doc] = []
     later: list[Doc] = []
+    splits: dict[str, None] = {}
     running = False
     starts = _starting(scene, way, order)
     for i, (operator, doc) in enumerate(zip(way, docs, strict=True)):
@@ -650,6 +651,7 @@ def _proposal(scene: Scene, way: list[Operator]) -> Decision:
             scene.notes.splits |= carried.notes
             scene.owners |= {step["id"]: operator.name for step in carried.steps}
             now += carried.steps
+            splits |= dict.fromkeys(step["because"] for step in carried.steps if "because" in step)
             running = running or not carried.steps
         else:
             now.append(writer.finished(doc, operator))
@@ -658,7 +660,7 @@ def _proposal(scene: Scene, way: list[Operator]) -> Decision:
     stuck = _progress(scene)
     if stuck:
         return Wait(stuck, scene.notes.to_doc())
-    because = _because(scene, way)
+    because = "; ".join([*splits, _because(scene, way)])
     outlook = outlook_steps(map(tidy, later[:WAY_MAX]))
     # A plan of one last step needs no second look of the planner.
     final = view.call == 1 and len(way) == len(now) == 1 and view.goal.mode != NEXT_STEP

@@ -58,8 +58,10 @@ function Acts({ live, step, node, doc, found }) {
     }
   };
   const status = shown(node);
+  // What the run did without, once it has succeeded, needs no other attempt.
+  const dropped = live.head.value?.status === "succeeded" && (live.head.value.dropped ?? []).some((each) => each.step === step);
   const startable = !SETTLED.has(status) && !["running", "probing", "proposed"].includes(status);
-  return html`<div class="actions">${node.status === "failed" && html`<button type="button" class="primary" onClick=${() => act("redo")}>Retry step</button>`}
+  return html`<div class="actions">${node.status === "failed" && !dropped && html`<button type="button" class=${live.head.value?.status === "succeeded" ? "small" : "primary"} onClick=${() => act("redo")}>Retry step</button>`}
     ${movable && html`<button type="button" onClick=${reassign}>Reassign step</button>`}
     ${status === "held" ? may("approver") && html`<button type="button" class="primary" onClick=${() => act("release")}>Release step</button>` : startable && !asked && html`<button type="button" onClick=${() => act("hold")}>Hold step</button>`}</div>
     ${asked && html`<div class="card pad asked"><${Said} v=${asked.text} /><${Answer} row=${asked} onDone=${changed} /></div>`}`;

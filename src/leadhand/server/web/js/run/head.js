@@ -6,7 +6,7 @@ import { may, now } from "../store.js";
 import { attempt } from "../notices.js";
 import { confirm, confirmed } from "../ui/dialog.js";
 import { Ago, Copy, Cost, Facts, Glyph, Meter, Said, Status, Took, Txt, Value } from "../ui/parts.js";
-import { count, duration, full, goalText, headed, millis, origin, short } from "../text.js";
+import { count, duration, full, goalText, headed, millis, origin, short, words } from "../text.js";
 import { COUNTED, ENDED, runState, stepState } from "../status.js";
 
 const ACTS = {
@@ -158,7 +158,7 @@ function Notes({ live, head }) {
   return html`
     ${review?.waiting && review.revision > (head.revision ?? 0) && route.value.path[2] !== "plan" && html`<p class="note tone-ask"><${Glyph} shape="person" /><span>Revision ${review.revision} is waiting for ${review.people > 1 ? count(review.people, "approval") : "approval"}. <a href=${to(["runs", live.run, "plan"])}>Review plan</a></span></p>`}
     ${asked.map((each) => html`<p class="note tone-ask"><${Glyph} shape="person" /><span><${Txt} v=${headed(each.text).head} /> <a href=${each.step ? to(["runs", live.run], { step: each.step }) : to(["inbox", ...each.id.split("/")])}>Answer</a></span></p>`)}
-    ${(head.dropped ?? []).slice(0, 10).map((each) => html`<p class="note tone-warn"><${Glyph} shape="loop" /><span>Dropped: <${Txt} v=${each.step} /> (${each.status}): <${Txt} v=${each.reason} /></span></p>`)}
+    ${(head.dropped ?? []).slice(0, 10).map((each) => html`<p class="note tone-warn"><${Glyph} shape="loop" /><span><${Txt} v=${each.step} /> ${each.status === "failed" ? "failed, and the run continued without it" : `was dropped (${words(each.status)})`}: <${Txt} v=${each.reason} /></span></p>`)}
     ${head.plan?.rerun_of && html`<p class="note tone-quiet"><${Glyph} shape="loop" /><span>Re-run of <a href=${to(["runs", head.plan.rerun_of])}>${head.plan.rerun_of}</a>${head.plan.rerun_from ? html` from its step <${Txt} v=${head.plan.rerun_from} />${head.plan.carried ? `, with the results of ${short(Object.keys(head.plan.carried).join(", "), 80)}` : ""}` : ""}. <a href=${to(["compare", head.plan.rerun_of, live.run])}>Compare</a></span></p>`}
     ${head.rollback && html`<p class="note tone-warn"><${Glyph} shape="loop" /><span>Rolled back by run <a href=${to(["runs", head.rollback.run])}>${head.rollback.run}</a>: ${head.rollback.status}</span></p>`}`;
 }

@@ -4,7 +4,7 @@ import { api } from "../api.js";
 import { ask, route, to } from "../router.js";
 import { now, onRefetch, resource, soon } from "../store.js";
 import { ENDED, filter, shown, stepState } from "../status.js";
-import { count, duration, label, millis, origin, short } from "../text.js";
+import { duration, label, millis, origin, short } from "../text.js";
 import { StepSearch, stepCount } from "./graph.js";
 import { Empty, Glyph, Loading, Tag, Trouble, Txt } from "../ui/parts.js";
 
@@ -95,18 +95,16 @@ function Tools({ live, doc, shown: visible }) {
   return html`<div class="bar tools"><${StepSearch} />
       ${late && html`<button type="button" class="small" onClick=${() => ask({ axis: axis === "all" ? "" : "all" })}>${axis === "all" ? "Start the time axis at the approval" : "Show the time before the approval"}</button>`}
       <span class="push muted">${stepCount(live, visible)}</span></div>
-    ${doc?.approved > 0 && (found.length ? html`<div class="otherwise note tone-warn"><b>Deviations from the approved plan:</b> ${kinds(found)} <button type="button" class="small" aria-pressed=${only ? "true" : "false"} onClick=${() => ask({ only: only ? "" : "otherwise" })}>${only ? "Show all steps" : "Show only these steps"}</button>
-      <ul tabindex="0" aria-label="Deviations">${found.map((each) => html`<li>${each.kind !== "revision" && html`${each.steps.slice(0, 5).map((id) => html`<button type="button" class="small plain mono" onClick=${() => ask({ step: id })}><${Txt} v=${id} /></button> `)}${each.steps.length > 5 ? `and ${each.steps.length - 5} more ` : ""}`}<${Txt} v=${each.text} /></li>`)}</ul></div>`
-      : html`<p class="otherwise muted">Nothing was done outside the approved plan (revision ${doc.approved}).</p>`)}`;
+    ${doc?.approved > 0 && (found.length ? html`<div class="otherwise note tone-warn"><b>Deviations from the approved plan:</b> ${doc.deviated} <button type="button" class="small" aria-pressed=${only ? "true" : "false"} onClick=${() => ask({ only: only ? "" : "otherwise" })}>${only ? "Show all steps" : "Show only these steps"}</button>
+      <${Told} found=${found.slice(0, TOLD)} />${found.length > TOLD && html`<details><summary>${found.length - TOLD} more</summary><${Told} found=${found.slice(TOLD)} /></details>`}</div>`
+      : html`<p class="otherwise muted">Nothing was done outside the approved plan (revision ${doc.approved}).</p>`)}
+    ${doc?.expected?.length > 0 && html`<p class="otherwise muted">Added by later revisions, as the approved plan expected: <${Txt} v=${short(doc.expected.join(", "), 300)} />.</p>`}`;
 }
 
-const WORDS = { failed: ["failed step"], revision: ["later revision"], worker: ["attempt by another worker", "attempts by other workers"], retry: ["retried step"], left_out: ["step left out", "steps left out"], tolerated: ["tolerated failure"], redo: ["retry by a person", "retries by people"] };
+const TOLD = 8;
 
-/** What was otherwise, counted. */
-function kinds(found) {
-  const counts = new Map();
-  for (const each of found) counts.set(each.kind, (counts.get(each.kind) ?? 0) + (each.kind === "left_out" ? each.steps.length : 1));
-  return Array.from(counts, ([kind, number]) => count(number, ...WORDS[kind])).join(", ");
+function Told({ found }) {
+  return html`<ul aria-label="Deviations">${found.map((each) => html`<li>${each.kind !== "revision" && html`${each.steps.slice(0, 5).map((id) => html`<button type="button" class="small plain mono" onClick=${() => ask({ step: id })}><${Txt} v=${id} /></button> `)}${each.steps.length > 5 ? `and ${each.steps.length - 5} more ` : ""}`}<${Txt} v=${each.text} /></li>`)}</ul>`;
 }
 
 function Scale({ span }) {
@@ -163,7 +161,7 @@ function StepRow({ signal, row, rows, span, planner, selected }) {
   const open = () => ask({ step: node.id });
   const said = why(node, row, rows?.get(row?.replaced_by), planner);
   return html`<div class="row plan-row tone-${color} ${selected ? "selected" : ""} ${row?.replaced_by ? "replaced" : ""}" role="listitem" data-step=${node.id} onClick=${open}>
-    <div class="step"><span class="first"><button type="button" class="plain cut" data-item onClick=${(event) => (event.stopPropagation(), open())}><${Txt} v=${short(node.id, 60)} /></button>${row?.added && html`<${Tag} tone="warn">added by revision ${row.added.revision}</${Tag}>`}${row?.verified === false && html`<${Tag} tone="warn">not verified</${Tag}>`}</span>
+    <div class="step"><span class="first"><button type="button" class="plain cut" data-item onClick=${(event) => (event.stopPropagation(), open())}><${Txt} v=${short(node.id, 60)} /></button>${row?.added && html`<${Tag} tone=${row.added.expected ? "quiet" : "warn"}>${row.added.expected ? "expected," : "added by"} revision ${row.added.revision}</${Tag}>`}${row?.verified === false && html`<${Tag} tone="warn">not verified</${Tag}>`}</span>
       <span class="sub cut" title=${said}><${Txt} v=${said} /></span></div>
     <span class="status tone-${color}"><${Glyph} shape=${shape} spin=${shape === "ring"} />${label(word)}${node.attempts > 1 ? html`<span class="muted"> ×${node.attempts}</span>` : ""}</span>
     <span class="num figure">${worked === null ? "" : duration(worked)}</span>
