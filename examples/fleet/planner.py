@@ -26,7 +26,8 @@ def next_wave(told: dict[str, Any]) -> dict[str, Any]:
         return {"kind": "wave", "because": "an agent asks", "answers": answers, "tasks": []}
     if told["matters"]:
         matter = told["matters"][0]
-        question = f"Task {matter['task']} failed: {matter['said']}. What should an agent know?"
+        said = matter["said"].partition("\n")[0].rstrip(": ")
+        question = f"What should an agent know about task {matter['task']}? It failed: {said}."
         return {"kind": "ask", "because": "it failed", "question": question}
     known = {task["id"] for task in told["tasks"]}
     for number, wave in enumerate(WAVES, 1):

@@ -28,7 +28,7 @@ from leadhand.core.report import FailedAttempt, Failure, StepView
 from leadhand.core.review.approval import binding
 from leadhand.core.state.model import State
 from leadhand.core.views import run as views
-from leadhand.core.views.inbox import AnswerChoice
+from leadhand.core.views.inbox import AnswerChoice, asked_first
 from leadhand.core.views.ledger import LINES, describe, ledger_of
 from tests.core.driver import MINUTE, Drive, failure, finished, fold, propose, spec, step
 
@@ -771,3 +771,17 @@ def test_what_a_fleets_planner_offers_says_where_it_leads():
         "the task is dropped, and the planner continues without it",
         "the planner gives up, and the run ends as failed",
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Which one?", "Which one?"),
+        ("It failed:\n$ test\nexit 1. Go on?", "It failed. Go on?\n$ test\nexit 1."),
+        ("Two ways:\n- a\n- b\nWhich one?", "Two ways. Which one?\n- a\n- b"),
+        ("Which one?\n- a?", "Which one?\n- a?"),
+        ("It failed:\n$ test", "It failed:\n$ test"),
+    ],
+)
+def test_a_question_behind_printed_lines_stands_in_the_first_line(text, shown):
+    assert asked_first(text) == shown

@@ -13,6 +13,7 @@ from leadhand.fleet.status.figures import (
     Landing,
     Sources,
     TaskFacts,
+    ask_about,
     figures,
 )
 
@@ -132,6 +133,27 @@ def test_a_blocked_task_says_why_and_what_unblocks_it():
     assert (found["asks"]["question"], found["asks"]["reason"]) == ("q-1", "which colour?")
     assert (found["held"]["held_by"], found["held"]["reason"]) == ("ada", "Held by ada.")
     assert found["failed"]["reason"] == "The planner decides how to continue: 2 tests fail"
+
+
+def test_a_failed_task_says_what_it_holds_up_and_what_a_person_is_asked_about_it():
+    """A program plans: its question names the task, with what a program printed in between."""
+    text = "Task rank failed: 1 test fails:\n$ test\nF\nexit 1. What should an agent know?"
+    facts = sources(
+        task("rank", "failed", why="1 test fails:\n$ test\nF"),
+        task("find", waits=["rank"]),
+        task("ran", "failed", why="it broke"),
+        asked={"q-1": ("planner", text), "q-2": ("planner", "Which epic is first?")},
+    )
+    ask_about(facts.epics[0])
+    found = board(facts, live())
+    card = cards(found)["rank"]
+    assert card["question"] == "q-1"
+    assert card["reason"] == (
+        "1 test fails. find cannot start before. A person is asked: "
+        "Task rank failed: 1 test fails. What should an agent know?"
+    )
+    assert "question" not in cards(found)["ran"]  # no part of a name is a name
+    assert [each["question"] for each in found["lanes"][0]["waiting"]] == ["q-2"]
 
 
 def test_a_question_about_the_epic_itself_is_told_with_its_lane():

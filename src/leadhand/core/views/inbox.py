@@ -134,7 +134,7 @@ def inbox_row(state: State, ident: str) -> InboxRow:
         cost=cost,
         asked_by=_asker(state, question),
         since=iso(question.at),
-        text=escape_deceptive(question.text),
+        text=escape_deceptive(asked_first(question.text)),
         choices=[
             AnswerChoice(
                 answer=choice,
@@ -149,6 +149,20 @@ def inbox_row(state: State, ident: str) -> InboxRow:
     if question.kind == PROTECTED:
         _add_change(row, state, question)
     return row
+
+
+def asked_first(text: str) -> str:
+    """Return a text of several lines that ends with a question with the question in its first line.
+
+    What a program printed may stand between the first line and the question, and hide it.
+    """
+    first, _, rest = text.strip().partition("\n")
+    if not rest.endswith("?") or first.endswith("?"):
+        return text
+    last = rest.rpartition("\n")[2]
+    question = re.split(r"(?<=[.:!?])\s+", last)[-1]
+    said = rest.removesuffix(question).rstrip()
+    return f"{first.rstrip(' :.')}. {question}\n{said}".rstrip()
 
 
 def _add_change(row: InboxRow, state: State, question: Question) -> None:

@@ -14,6 +14,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leadhand.core.calendar import iso
+from leadhand.core.views.inbox import asked_first
 from leadhand.core.wording import listed
 from leadhand.fleet.status.figures import (
     DONE,
@@ -207,7 +208,13 @@ def reason_of(epic: EpicFacts, task: TaskFacts, column: str, live: Mapping[str, 
 def _blocked(epic: EpicFacts, task: TaskFacts) -> str:
     if task.held_by:
         return f"Held by {task.held_by}."
-    why = _first_line(task.why)
+    why = _first_line(task.why).rstrip(": ")
+    if task.status == "failed":
+        behind = [each.task for each in epic.tasks.values() if task.task in each.waits]
+        why += f". {_names(behind)} cannot start before" if behind else ""
+    if task.question and task.status == "failed":
+        asked = _first_line(asked_first(epic.asked.get(task.question, ("", ""))[1]))
+        return f"{why}. A person is asked: {asked}" if asked else why
     if task.question:
         return why or "A person is asked."
     if epic.planning:
@@ -281,7 +288,8 @@ def _questions(epic: EpicFacts) -> Iterator[Doc]:
     """Yield what a person is asked about the epic itself, and not about one of its tasks."""
     for ident, (kind, text) in epic.asked.items():
         if not any(task.question == ident or task.held for task in epic.tasks.values()):
-            yield {"question": ident, "kind": kind, "text": text[:REASON_CHARS]}
+            shown = _first_line(asked_first(text))
+            yield {"question": ident, "kind": kind, "text": shown[:REASON_CHARS]}
 
 
 def _first_line(text: str) -> str:

@@ -14,6 +14,7 @@ end was ended by the death of its fleet, at the latest when the next one opened.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -228,6 +229,18 @@ def _text_of(state: State) -> str:
     return str(epic.get("text", "")) if isinstance(epic, dict) else ""
 
 
+def ask_about(found: EpicFacts) -> None:
+    """Give a failed task the question of the planner that names it, unless it has one."""
+    taken = {task.question for task in found.tasks.values()}
+    for ident, (kind, text) in found.asked.items():
+        if kind != "planner" or ident in taken:
+            continue
+        named = set(re.findall(r"[\w.-]+", text.strip().partition("\n")[0]))
+        for name, task in found.tasks.items():
+            if name in named and is_dead(task) and not task.question:
+                task.question = ident
+
+
 def _plan(found: EpicFacts, state: State, log: Sequence[tuple[int, ev.Event]]) -> None:
     """Take the planner's waves, and the question of each task that the planner has left to people.
 
@@ -249,6 +262,7 @@ def _plan(found: EpicFacts, state: State, log: Sequence[tuple[int, ev.Event]]) -
         for name in asked.get("tasks") or ():
             if name in found.tasks and asked.get("text") in by_text:
                 found.tasks[name].question = by_text[asked["text"]]
+    ask_about(found)
     for name in _answered_for(event for _at, event in log):
         if name in found.tasks:
             found.tasks[name].person = True
