@@ -40,8 +40,8 @@ def test_a_soak(tmp_path, monkeypatch):
 @pytest.mark.real
 @pytest.mark.parametrize("shape", long_agent.SHAPES)
 def test_a_long_agent(temporal, tmp_path, shape):
-    """Few calls with a shorter context: all are made, and the history does not hold them."""
-    characters = 2_000_000
+    """Few calls with the whole context: all are made, and the history does not hold it."""
+    characters = long_agent.CHARACTERS
     seen = asyncio.run(long_agent.carried_out(temporal, shape, tmp_path, 3, characters))
     assert (seen.calls, seen.status, seen.verified) == (3, "succeeded", True)
     assert seen.shortest >= characters
