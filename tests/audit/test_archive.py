@@ -15,12 +15,14 @@ import pytest
 from leadhand.app import archive as operation
 from leadhand.app.anchors import append as append_anchor
 from leadhand.app.archive import Archiving
+from leadhand.app.archive_check import _differs
 from leadhand.app.export import export_run
 from leadhand.app.migration import back_up
 from leadhand.app.reader import reading
 from leadhand.app.verification import VerificationScope, verify_database
 from leadhand.audit.anchors import Anchoring
 from leadhand.audit.bundle import verify_bundle
+from leadhand.audit.chain import GENESIS, START, link
 from leadhand.audit.keys import PrivateKey
 from leadhand.codec.events import decode
 from leadhand.core.carried import CarriedResult
@@ -419,6 +421,61 @@ def test_a_made_up_file_with_fitting_hashes_is_found(history):
     alter(history.path, "UPDATE meta SET value = value")  # the record itself is in the chain
     assert record.digest != prove(one).digest
     assert verified(history.path, full=True).problems
+
+
+def test_a_file_with_the_same_content_and_other_bytes_is_found(history):
+    """The record is of exactly one file."""
+    one, _ = archived(history)
+    with reading(history.path) as reader:
+        record = reader.store.archives()[0]
+    proof = prove(one)
+    assert _differs(proof, record, START) is None
+    assert "another" in _differs(proof._replace(digest="0" * 64), record, START)
+
+
+def test_commits_that_do_not_lead_to_the_recorded_hash_are_not_archived(history, monkeypatch):
+    """The file is proved before it gets its name: nothing is removed."""
+    seen, span = views(history.path), operation._span
+
+    def elsewhere(*given):
+        end, *rest = span(*given)
+        return end._replace(hash=bytes(32)), *rest
+
+    monkeypatch.setattr(operation, "_span", elsewhere)
+    with pytest.raises(StoreCorrupt, match="do not lead to the hash"):
+        archiving(history.path).archive(1 << 60, None)
+    assert views(history.path) == seen
+    assert list(Path(f"{history.path}.archives").iterdir()) == []
+
+
+def test_a_log_that_stayed_and_was_written_anew_is_found(quick_folder):
+    """Its commits are in an archive, so no chain of the database covers it: the record does."""
+    for seed in range(60):
+        history = make(quick_folder / f"{seed}.db", seed)
+        archiving(history.path).archive(1 << 60, None)
+        with reading(history.path) as reader:
+            end = reader.store.archived_until().last
+            behind = [
+                r for r, at in history.ended.items() if not at if reader.store.places(r)[-1] <= end
+            ]
+            if behind:
+                entries = reader.entries(behind[0])
+                places = reader.store.places(behind[0])
+                break
+    prev, statements = GENESIS, []
+    for place, entry in zip(places, entries, strict=True):
+        prev = link(prev, entry.run, entry.seq, entry.at + 1, entry.version, entry.body)
+        statements.append(
+            f"UPDATE events SET at = at + 1, hash = x'{prev.hex()}' WHERE position = {place}"
+        )
+    statements.append(
+        "UPDATE runs SET created = created + 1, updated = updated + 1,"
+        f" hash = x'{prev.hex()}' WHERE run = '{behind[0]}'"
+    )
+    assert verified(history.path).problems == []
+    Path(f"{history.path}.verified").unlink()
+    alter(history.path, *statements)
+    assert "not what it was when archive 1 was made" in messages(verified(history.path))
 
 
 # Retention, and erasing.

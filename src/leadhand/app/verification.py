@@ -547,11 +547,10 @@ def _check_each(
     problems: list[ChainProblem] = []
     runs = entries = 0
     for header in headers:
-        if archives is not None:
-            record = reader.store.archive_number(header.run)
-            if record and record not in archives:
-                continue
-        found, size = check_run(reader, header, signatures)
+        number = reader.store.archive_number(header.run) if archives is not None else 0
+        if number and number not in (archives or ()):
+            continue
+        found, size = check_run(reader, header, signatures, archived=number > 0)
         problems += found
         if not header.run.startswith("$"):
             runs, entries = runs + 1, entries + size
@@ -622,14 +621,14 @@ def _used(reader: Reader) -> dict[str, str] | None:
 
 
 def check_run(
-    reader: Reader, header: RunHeader, signatures: Signatures
+    reader: Reader, header: RunHeader, signatures: Signatures, *, archived: bool = False
 ) -> tuple[list[ChainProblem], int]:
     """Return the problems of one run; the chain first, since the rest depends on it."""
     ident = header.run
     entries: list[Entry] = []
     try:
         entries = reader.entries(ident)
-        if erased := reader.store.erased(ident):
+        if archived and (erased := reader.store.erased(ident)):
             return _check_erased(header, entries, erased), len(entries)
         of_run = not ident.startswith("$")  # the host and the library have streams of their own
         if of_run:

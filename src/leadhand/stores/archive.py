@@ -855,6 +855,8 @@ class ArchivedLogs:
     """The half of a reader that knows of archives: a run that is in one is read from its file."""
 
     _archive_shelf: ArchiveShelf | None = None
+    _archives_known: tuple[list[Any], list[ArchiveRecord]] | None = None
+    """The table of archives as it was last read, and what it says."""
 
     if TYPE_CHECKING:
 
@@ -877,8 +879,11 @@ class ArchivedLogs:
 
     def archives(self) -> list[ArchiveRecord]:
         """Return what the log says of each archive, in order."""
+        rows = self._rows("archives")
+        if self._archives_known is not None and rows == self._archives_known[0]:
+            return self._archives_known[1]
         found = []
-        for number, *positions in self._rows("archives"):
+        for number, *positions in rows:
             events = [self._event_at(each) for each in positions if each]
             made = events[0] if events else None
             if not isinstance(made, RunsArchived):
@@ -891,6 +896,7 @@ class ArchivedLogs:
             ] != [bool(each) for each in positions]:
                 raise self._no_record(number)
             found.append(record)
+        self._archives_known = rows, found
         return found
 
     def _no_record(self, number: int) -> StoreCorrupt:
