@@ -131,7 +131,11 @@ def agent(request):
 
 @pytest.fixture
 def project(tmp_path, coders):
-    return Project(tmp_path, coders)
+    """A project; runs that are still open at the end are cancelled, so that their host ends."""
+    made = Project(tmp_path, coders)
+    yield made
+    for row in made.run("ls", "--status", "waiting", "--json").doc or []:
+        assert made.run("cancel", row["run"]).code == 0, row
 
 
 @pytest.fixture
