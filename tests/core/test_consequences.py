@@ -3,6 +3,7 @@
 from leadhand.core.catalog import Catalog, Offer, WorkerSpec
 from leadhand.core.review.consequences import (
     NOT_VERIFIED,
+    UNITS,
     Approved,
     consequence_line,
     consequences,
@@ -71,10 +72,12 @@ def test_it_says_what_starts_changes_asks_costs_and_can_be_undone():
     ]
     assert doc.in_short == (
         "3 steps run once it is approved. Side effects: cluster; cannot be rolled back: ship. "
-        "Cost limit: 5."
+        "Cost limit: 5 dollars and units together."
     )
     assert not told(doc, "approvals") + told(doc, "reject")  # the policy decides when it runs
-    assert told(doc, "cost") == [("at most 5, the budget of the run; the steps declare 2", [])]
+    assert told(doc, "cost") == [
+        (f"at most 5 {UNITS}, the budget of the run; the steps declare 2 units", [])
+    ]
     assert told(doc, "undo") == [("cannot be rolled back", ["ship"])]
     assert check(doc, "rollback") == ("warning", ["ship"])
     assert check(doc, "side effects")[0] == check(doc, "budget")[0] == "ok"
@@ -103,6 +106,30 @@ def test_a_start_time_and_an_undo_are_told():
     assert told(doc, "undo") == [("can be rolled back, undo by fetch", ["ship"])]
     assert check(doc, "rollback")[0] == "ok"
     assert check(doc, "expiry") == ("warning", ["ship"])
+
+
+def test_a_step_is_told_with_its_values_and_a_time_with_its_zone():
+    """Long values are shortened; the time stands in UTC and as the plan has it."""
+    given = {"database": "login_prod", "to": "v17", "text": "x" * 99, "n": 3, "more": [1]}
+    at = "2099-01-01 03:30 Europe/Berlin"
+    doc = review({**SHIP, "depends_on": [], "parameters": given, "not_before": at})
+    values = f"database login_prod, to v17, text {'x' * 39}…, n 3"
+    assert doc.step_facts["ship"].doing.startswith(f"deploy: {values}")
+    both = f"2099-01-01 02:30:00 UTC ({at})"
+    assert both in doc.in_short
+    assert both in told(doc, "start")[0][0]
+
+
+def test_a_rollback_says_what_stays():
+    """Only what may have run before the step that fails."""
+    chain = [
+        {"id": "early", "worker": "deploy"},
+        {"id": "ship", "worker": "deploy", "depends_on": ["early"]},
+        {"id": "late", "worker": "deploy", "depends_on": ["ship"]},
+    ]
+    chain[1] |= {"failure_action": "rollback", "undo": {"worker": "fetch"}}
+    failure = dict(told(review(*chain), "failure"))
+    assert failure["the run stops and is rolled back, but what early did stays"] == ["ship"]
 
 
 def test_a_start_time_that_has_passed_is_not_to_come():

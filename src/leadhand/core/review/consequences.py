@@ -13,6 +13,7 @@ from msgspec import Struct
 from leadhand.core.calendar import utc
 from leadhand.core.catalog import able_workers
 from leadhand.core.durations import text
+from leadhand.core.hashing import canonical
 from leadhand.core.plan.graph import written_dependencies
 from leadhand.core.plan.model import failure_action_of
 from leadhand.core.visible import visible_name
@@ -25,10 +26,16 @@ if TYPE_CHECKING:
     from leadhand.core.plan.model import Doc
 
 NAMED_MAX = 8
+VALUES_MAX = 4
+"""The number of parameters of a step that are told in its line."""
+VALUE_MAX = 40
+"""The length of such a parameter."""
 NOT_VERIFIED = "not verified: it has no check of its result"
 """Said of a rollback plan in which nothing tells whether its goal is reached."""
 ORDER_MAX = 4
 """The number of lines in which steps are told in order; later ones share a line."""
+UNITS = "dollars and units together"
+"""What a budget counts: money, and the cost units that workers declare."""
 ORDINALS = {2: "second", 3: "third", 4: "fourth", 5: "fifth"}
 TOPICS = {
     "approvals": "Approvals",
@@ -75,6 +82,8 @@ class StepFacts(Struct, kw_only=True):
     """How it is undone, in words; "" if it cannot be, or is not declared."""
     first: bool
     """Whether it waits for no other step."""
+    doing: str
+    """Its worker and action with its parameters, shortened."""
 
 
 class Approved(NamedTuple):
@@ -135,7 +144,20 @@ def _facts(step: Doc, known: Approved) -> StepFacts:
         person=bool(specs) and specs[0] is not None and specs[0].kind == "human",
         undo=_undo(step, known.plan),
         first=not [each for each in written_dependencies(step) if each not in known.settled],
+        doing=_with_values(step),
     )
+
+
+def _with_values(step: Doc) -> str:
+    """Return what a step does: its worker and action, with its parameters, each shortened."""
+    given = step.get("parameters")
+    told = []
+    for name, value in given.items() if isinstance(given, dict) else ():
+        said = value if isinstance(value, str) else canonical(value).decode()
+        said = " ".join(said.split())
+        told.append(f"{name} {said if len(said) <= VALUE_MAX else f'{said[: VALUE_MAX - 1]}…'}")
+    words = f"{step.get('worker', '')} {step.get('action', '')}".strip()
+    return f"{words}: {listed(told, VALUES_MAX)}" if told else words
 
 
 def _undo(step: Doc, plan: Doc) -> str:
@@ -178,7 +200,7 @@ def consequences(known: Approved, facts: Mapping[str, StepFacts]) -> list[Conseq
         *_start(known, apart),
         *_changes(known, facts),
         *_way_back(known, facts),
-        *_failure(known),
+        *_failure(known, facts),
         *_cost(known),
         *_asks(known, facts),
         *_covers(known),
@@ -199,10 +221,17 @@ def in_short(known: Approved, facts: Mapping[str, StepFacts]) -> str:
     later = {step: at for step, at in known.instants.items() if at > known.now}
     if len(later) == 1:
         ((step, at),) = later.items()
-        size += f", {visible_name(step)} not before {utc(at)}"
+        size += f", {visible_name(step)} not before {_instant(at, step, known)}"
     elif later:
         size += f", {len(later)} of them not before {utc(min(later.values()))}"
     return f"{size}. {_effects_in_short(facts)} {_cost_in_short(known)}"
+
+
+def _instant(at: int, ident: str, known: Approved) -> str:
+    """Return a time in UTC, and as the step has it if that names a time zone."""
+    docs = (step for step in (*known.steps, *known.kept) if step["id"] == ident)
+    own = str(next(docs, {}).get("not_before") or "")
+    return f"{utc(at)} ({visible_name(own)})" if "/" in own else utc(at)
 
 
 def _without_apart(known: Approved) -> tuple[Approved, list[str]]:
@@ -240,7 +269,7 @@ def _effects_in_short(facts: Mapping[str, StepFacts]) -> str:
 
 
 def _cost_in_short(known: Approved) -> str:
-    return "No cost limit." if known.budget is None else f"Cost limit: {known.budget:g}."
+    return "No cost limit." if known.budget is None else f"Cost limit: {known.budget:g} {UNITS}."
 
 
 def consequence_line(each: Consequence) -> str:
@@ -296,7 +325,8 @@ def _start(known: Approved, apart: list[str]) -> Iterator[Consequence]:
             lines.append((when, rest))
         for step, at in sorted(timed.items(), key=lambda item: (item[1], item[0])):
             after = "" if when == "at once" else f"{when}, "
-            lines.append((f"{after}at {utc(at)}, or at once if that has passed", [step]))
+            when_at = f"{after}at {_instant(at, step, known)}, or at once if that has passed"
+            lines.append((when_at, [step]))
     if len(lines) > ORDER_MAX:
         plain = [step for when, wave in lines[ORDER_MAX:] if when == "then" for step in wave]
         timed_later = [line for line in lines[ORDER_MAX:] if line[0] != "then"]
@@ -398,11 +428,21 @@ def _doing(step: Doc) -> str:
     return " ".join(visible_name(word) for word in words if word)
 
 
-def _failure(known: Approved) -> Iterator[Consequence]:
+def _failure(known: Approved, facts: Mapping[str, StepFacts]) -> Iterator[Consequence]:
     """Yield what happens when a step fails, after its retries."""
+    waits = _waits([*known.steps, *known.kept], known.heirs)
+    lasting = [step for step, each in facts.items() if each.effects and not each.undo]
     found: dict[str, list[str]] = {}
     for step in (*known.steps, *known.kept):
-        found.setdefault(_when_failed(step, known), []).append(str(step["id"]))
+        ident, told = str(step["id"]), _when_failed(step, known)
+        if told == WHEN_FAILED["rollback"] and lasting:
+            behind = {ident}
+            for wave in _waves(waits):
+                behind.update(each for each in wave if not behind.isdisjoint(waits[each]))
+            stays = [each for each in lasting if each not in behind]
+            named = listed(map(visible_name, stays), NAMED_MAX)
+            told += f", but what {named} did stays" if stays else ""
+        found.setdefault(told, []).append(ident)
     for told, steps in found.items():
         yield _told("failure", told, steps if len(found) > 1 else ())
 
@@ -419,11 +459,11 @@ def _when_failed(step: Doc, known: Approved) -> str:
 def _cost(known: Approved) -> Iterator[Consequence]:
     if known.budget is not None:
         spent = f", {known.spent:g} of it spent" if known.spent else ""
-        told = f"at most {known.budget:g}, the budget of the run{spent}"
+        told = f"at most {known.budget:g} {UNITS}, the budget of the run{spent}"
     else:
         told = "no limit: the run has no budget"
     which = "the steps to approve" if known.kept else "the steps"
-    about = f"{which} declare {known.cost:g}" if known.cost else f"{which} declare no cost"
+    about = f"{which} declare {known.cost:g} units" if known.cost else f"{which} declare no cost"
     yield _told("cost", f"{told}; {about}")
 
 

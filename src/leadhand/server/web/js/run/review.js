@@ -134,7 +134,7 @@ const TOPICS = { approvals: "Approvals", start: "What runs", changes: "Side effe
 /** The answer to "what will happen if I approve?", in one block. */
 function Summary({ review, planner }) {
   const topics = Object.keys(TOPICS).map((topic) => [topic, review.consequences.filter((each) => each.topic === topic)]).filter(([, all]) => all.length);
-  const doing = Object.fromEntries(review.steps.map((step) => [step.id, [step.worker, step.action].filter(Boolean).join(" ")]));
+  const doing = Object.fromEntries(review.steps.map((step) => [step.id, review.step_facts?.[step.id]?.doing]));
   const roles = review.people > 1 && !Object.keys(review.limits?.approvers ?? {}).length;
   const line = (topic, each) => html`<li class=${each.text.startsWith("cannot") ? "lasting" : ""}><${Txt} v=${topic === "changes" ? each.text : capital(each.text)} />${each.steps.length > 0 && html`: <${StepLinks} steps=${each.steps} doing=${{ start: doing, changes: review.descriptions }[topic]} />`}</li>`;
   return html`<section class="card pad reach"><div><div class="bar"><h2>If you approve</h2><span class="muted">Revision ${review.revision} ${origin(review.author, planner)}${review.since ? html`, asked <${Ago} at=${review.since} />` : ""}${review.estimate_s ? `, estimate ${duration(review.estimate_s)} of work` : ""}</span></div>
