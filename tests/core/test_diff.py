@@ -5,7 +5,7 @@ import random
 from copy import deepcopy
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from msgspec import to_builtins
 
@@ -285,6 +285,11 @@ def heirs_wait_for_others(doc):
     return not heirs or not (names & set(heirs) or any(h in w for h in heirs for w in waits))
 
 
+WAITS = {"steps": [{"id": "a", "worker": "w", "depends_on": ["c"], "context": "c"}]}
+STANDS = {"steps": [{"id": "a", "worker": "w", "supersedes": "c"}]}
+
+
+@example(WAITS, STANDS)  # the step that waited for another stands for it now
 @given(plans, plans)
 def test_applying_the_difference_gives_the_other(old, new):
     """And there is none left. (Two steps with one id are no plan: lint says so.)"""

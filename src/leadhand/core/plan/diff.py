@@ -19,6 +19,7 @@ from leadhand.core.plan.canonical import (
     GOAL_SETS,
     STEP_SETS,
     canonical_plan,
+    canonical_step,
     follow,
     heirs_of,
     named_steps,
@@ -175,10 +176,27 @@ def _waits(plan: Doc, heirs: Mapping[str, str]) -> dict[str, dict[str, str]]:
 
 
 def _past(old: Doc, heirs: Mapping[str, str]) -> dict[str, str]:
-    """Return the steps replaced before `old` was made: old name to the step that stands for it."""
+    """Return the steps replaced before `old` was made: old name to the step that stands for it.
+
+    A step that names another as one that it waits for, or is told of, did not stand for it yet.
+    """
     steps = named_steps(old.get("steps")) or {}
     gone = {name: heir for name, heir in heirs.items() if name not in steps}
-    return {name: heir for name in gone if (heir := follow(name, gone)) in steps}
+    past = {name: heir for name in gone if (heir := follow(name, gone)) in steps}
+    return {name: heir for name, heir in past.items() if not _names(steps[heir], name)}
+
+
+def _names(step: Doc, other: str) -> bool:
+    """Return whether a step refers to another by its id."""
+    found = canonical_step(step)
+    entries = [*_listed(found.get("depends_on")), *_listed(found.get("context"))]
+    return any(
+        other in (each, each.get("step") if isinstance(each, dict) else "") for each in entries
+    )
+
+
+def _listed(value: Json) -> list[Json]:
+    return value if isinstance(value, list) else []
 
 
 def path_text(path: Path) -> str:
