@@ -172,6 +172,15 @@ def test_a_revised_run_has_the_edges_that_were(pages, rivals):
     told.get_by_role("button", name="Show only these steps").click()
     expect(page.locator(".plan-row")).to_have_count(6)
     shot(page, "truth-revised")
+    # Beside an open panel, too, a row holds the name of its step and why it is there.
+    page.goto(f"{served.url}#/runs/{run}?step=brochure_a")
+    expect(page.get_by_role("complementary", name="Step brochure_a")).to_be_visible()
+    row = page.locator(".plan-row[data-step=brochure_a]")
+    whole, name, tag = (
+        of.bounding_box() for of in (row, row.locator("[data-item]"), row.locator(".tag"))
+    )
+    assert whole["y"] <= name["y"] < tag["y"]
+    assert tag["y"] + tag["height"] <= whole["y"] + whole["height"]
     page.goto(f"{served.url}#/runs/{run}/graph")
     expect(page.locator(".edge.replaced")).to_have_count(1)
     expect(page.locator("[data-step=read_a]")).to_contain_text("→ brochure_a")
