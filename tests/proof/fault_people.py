@@ -21,7 +21,7 @@ from tests.support.serving import ended, process, sse
 
 
 def f57(stage: Stage) -> None:
-    """An approval that nobody gives: the run parks with one question, and nothing is done."""
+    """An approval that no person gives: the run parks with one question, and nothing is done."""
     way = stage.draw.choice(("high risk", "--review"))
     stage.told = way
     risk = "high" if way == "high risk" else "low"
@@ -156,7 +156,7 @@ def tell() -> str:
 
 
 class _Inside(BaseHTTPRequestHandler):
-    """A service that nobody outside should reach; it redirects to the metadata address too."""
+    """A service that is not to be reached from outside; it redirects to the metadata address too."""
 
     hits: list[str]
 
