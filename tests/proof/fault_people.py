@@ -156,7 +156,7 @@ def tell() -> str:
 
 
 class _Inside(BaseHTTPRequestHandler):
-    """A service that is not to be reached from outside; it redirects to the metadata address too."""
+    """A service for the inside alone; it redirects to the metadata address too."""
 
     hits: list[str]
 

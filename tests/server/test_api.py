@@ -474,12 +474,38 @@ def test_a_session_lives_as_long_as_its_token(tmp_path):
         origin = {"Origin": server.url}
         client.post("/session", json={"token": made["token"]}, headers=origin)
         assert client.get("/session").status_code == 200
-        value = client.cookies["leadhand_session"]
+        (value,) = client.cookies.values()
         assert client.delete("/session", headers=origin).status_code == 204
         assert (
             client.get("/session", headers={"Cookie": f"leadhand_session={value}"}).status_code
             == 401
         )
+
+
+def test_two_servers_of_one_machine_have_a_session_each(tmp_path):
+    """A browser sends a cookie to all ports of a machine, so each server has a name for its own."""
+    jar = []
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        project(tmp_path / name)
+    with served(tmp_path / "one") as one, served(tmp_path / "two") as two:
+        for server in (one, two):
+            with server.client("") as client:
+                token = {"token": server.client("approver").headers["authorization"].split()[1]}
+                signed = client.post("/session", json=token, headers={"Origin": server.url})
+                assert signed.status_code == 200
+                jar += client.cookies.items()
+        assert len({name for name, _ in jar}) == 2
+        sent = {"Cookie": "; ".join(f"{name}={value}" for name, value in jar)}
+        for server in (one, two):
+            with server.client("", **sent) as client:
+                assert client.get("/session").status_code == 200
+                assert client.get("/runs").status_code == 200
+        with one.client("", **sent) as client:
+            assert client.delete("/session", headers={"Origin": one.url}).status_code == 204
+            assert client.get("/session").status_code == 401
+        with two.client("", **sent) as client:
+            assert client.get("/session").status_code == 200
 
 
 def test_settings_tell_no_secret(server):

@@ -97,6 +97,7 @@ def _name(cookie: str) -> str:
 
 
 COOKIE = "leadhand_session"
+"""The name of the session cookie, for clients that name it themselves; see `Accounts.cookie`."""
 SESSION_S = 7 * 24 * 3600
 LOOK_S = 1.0
 """The interval of looks at the settings for added or removed people."""
@@ -204,6 +205,15 @@ class Accounts:
         self._people: dict[str, Person] = {}
         self._signed_out = SignedOut(signed_out, now())
         self._look()
+
+    @property
+    def cookie(self) -> str:
+        """The name that the cookie of a browser has.
+
+        A browser sends the cookies of a machine to all of its ports: with one name, a sign-in to
+        one server of a machine would end that to another.
+        """
+        return f"{COOKIE}_{hashlib.sha256(self._secret).hexdigest()[:8]}"
 
     def by_token(self, token: str) -> Person | None:
         """Return the person with a token, or None; all are compared, each in constant time."""

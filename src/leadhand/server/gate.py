@@ -246,7 +246,7 @@ class RequestGate:
             person = self.sign_in(token.strip(), scope)
             scope[STILL] = lambda: self._people.has(person)
             return person
-        cookie = _cookie(headers.get(b"cookie", b"").decode("latin-1"))
+        cookie = _cookie(headers.get(b"cookie", b"").decode("latin-1"), self._people.cookie)
         found = self._people.by_session(cookie) if cookie else None
         if found is None:
             raise _unknown("sign in first")
@@ -352,12 +352,13 @@ def _methods(rules: dict[str, RouteRule]) -> set[str]:
     return set(rules) | heads
 
 
-def _cookie(header: str) -> str:
-    found = [
-        value
-        for name, _, value in (each.strip().partition("=") for each in header.split(";"))
-        if name == COOKIE
-    ]
+def _cookie(header: str, own: str) -> str:
+    """Return the session of a Cookie header, by the server's own name before the general one."""
+    named: dict[str, list[str]] = {own: [], COOKIE: []}
+    for each in header.split(";"):
+        name, _, value = each.strip().partition("=")
+        named.get(name, []).append(value)
+    found = named[own] or named[COOKIE]
     return found[0] if len(found) == 1 else ""
 
 

@@ -30,7 +30,7 @@ async def sign_in(request: Request, form: SignIn) -> Response:
     cookie, ends = app_state.people.sign_in(person)
     found = answer(await _document(app_state, person, ends))
     found.set_cookie(
-        COOKIE,
+        app_state.people.cookie,
         cookie,
         max_age=SESSION_S,
         path="/",
@@ -54,7 +54,7 @@ async def who(request: Request) -> Response:
     async with app_state.editing:  # a change of people is told before the settings have it
         found = None
         if "authorization" not in request.headers:
-            found = app_state.people.by_session(request.cookies.get(COOKIE, ""))
+            found = app_state.people.by_session(_given(request, app_state))
     if found is not None:
         person, ends = found
     return answer(await _document(app_state, person, ends))
@@ -63,10 +63,16 @@ async def who(request: Request) -> Response:
 @router.delete("/session", status_code=204, responses=PROBLEMS)
 async def sign_out(request: Request) -> Response:
     """Sign out."""
-    app_state_of(request).people.sign_out(request.cookies.get(COOKIE, ""))
+    app_state = app_state_of(request)
+    app_state.people.sign_out(_given(request, app_state))
     gone = Response(None, 204)
-    gone.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
+    gone.delete_cookie(app_state.people.cookie, path="/", httponly=True, samesite="strict")
     return gone
+
+
+def _given(request: Request, app_state: AppState) -> str:
+    """Return the cookie by which a request was let in."""
+    return request.cookies.get(app_state.people.cookie) or request.cookies.get(COOKIE, "")
 
 
 async def _document(
