@@ -71,7 +71,8 @@ def test_it_says_what_starts_changes_asks_costs_and_can_be_undone():
         ("the run stops", ["sign"]),
     ]
     assert doc.in_short == (
-        "3 steps run once it is approved. Side effects: cluster; cannot be rolled back: ship. "
+        "3 steps run once it is approved: look, then ship, then sign. Side effects: cluster; "
+        "cannot be rolled back: ship. "
         "Cost limit: 5 dollars and units together."
     )
     assert not told(doc, "approvals") + told(doc, "reject")  # the policy decides when it runs
@@ -219,7 +220,25 @@ def test_nothing_starts_before_the_second_approval():
     back = lines(KNOWN._replace(kept=[{**tell, "depends_on": ["old"]}]))
     assert "changes cluster: ship, tell" in back, "an effect of what was approved before"
     assert in_short(KNOWN, step_facts(KNOWN)).startswith(
-        "2 steps run after the second approval (1 to approve, 1 approved before). "
+        "2 steps run after the second approval (1 to approve, 1 approved before): ship, then tidy. "
+    )
+
+
+def test_many_steps_are_counted_and_few_are_named_in_their_order():
+    """The order of a large plan is told in lines of its own; when it starts, always."""
+    alike = [{"id": f"s{n}", "worker": "deploy"} for n in range(5)]
+    last = {"id": "last", "worker": "deploy", "depends_on": ["s0"]}
+    at = {"last": 3_600_000_000}
+
+    def short(*steps):
+        known = KNOWN._replace(steps=[*steps], kept=[], people=0, now=1, instants=at)
+        return in_short(known, step_facts(known)).partition("Side")[0].strip()
+
+    assert short(alike[0], alike[1], last) == (
+        "3 steps run once it is approved: s0 and s1, then last not before 1970-01-01 01:00:00 UTC."
+    )
+    assert short(*alike, last) == (
+        "6 steps run once it is approved, last not before 1970-01-01 01:00:00 UTC."
     )
 
 

@@ -231,7 +231,9 @@ def test_what_an_approval_leads_to_is_answered_at_first_sight(pages, shop):
     run = waiting(shop, goal="Ship and bill", steps=steps, rollback_plan=back)
     page = open_plan(pages, shop, run)
     told = page.locator(".reach")
-    expect(told.locator(".summary")).to_contain_text("2 steps run after the second approval.")
+    expect(told.locator(".summary")).to_contain_text(
+        "2 steps run after the second approval: ship, then bill."
+    )
     expect(told.locator(".topic-start li").first).to_have_text(
         re.compile("^After the second approval: ship")
     )

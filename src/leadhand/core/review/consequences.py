@@ -32,6 +32,8 @@ VALUE_MAX = 40
 """The length of such a parameter."""
 NOT_VERIFIED = "not verified: it has no check of its result"
 """Said of a rollback plan in which nothing tells whether its goal is reached."""
+SHORT_MAX = 5
+"""A plan with no more steps is told in its order in the short form, too."""
 ORDER_MAX = 4
 """The number of lines in which steps are told in order; later ones share a line."""
 UNITS = "dollars and units together"
@@ -218,13 +220,25 @@ def in_short(known: Approved, facts: Mapping[str, StepFacts]) -> str:
     size = f"{count} step{'s' if count != 1 else ''} run{'s' if count == 1 else ''} {when}"
     if known.kept:
         size += f" ({len(known.steps)} to approve, {len(known.kept)} approved before)"
+    return (
+        f"{size}{_order_in_short(known, count)}. {_effects_in_short(facts)} {_cost_in_short(known)}"
+    )
+
+
+def _order_in_short(known: Approved, count: int) -> str:
+    """Return the few steps of a plan in their order, each with its time; of many only the times."""
     later = {step: at for step, at in known.instants.items() if at > known.now}
+
+    def told(step: str) -> str:
+        at = later.get(step)
+        return visible_name(step) + (f" not before {_instant(at, step, known)}" if at else "")
+
+    if count <= SHORT_MAX:
+        waves = _waves(_waits([*known.steps, *known.kept], known.heirs))
+        return f": {', then '.join(' and '.join(map(told, wave)) for wave in waves)}"
     if len(later) == 1:
-        ((step, at),) = later.items()
-        size += f", {visible_name(step)} not before {_instant(at, step, known)}"
-    elif later:
-        size += f", {len(later)} of them not before {utc(min(later.values()))}"
-    return f"{size}. {_effects_in_short(facts)} {_cost_in_short(known)}"
+        return f", {told(*later)}"
+    return f", {len(later)} of them not before {utc(min(later.values()))}" if later else ""
 
 
 def _instant(at: int, ident: str, known: Approved) -> str:
