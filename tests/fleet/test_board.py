@@ -135,6 +135,22 @@ def test_a_blocked_task_says_why_and_what_unblocks_it():
     assert found["failed"]["reason"] == "The planner decides how to continue: 2 tests fail"
 
 
+def test_a_task_at_work_again_says_why_it_is():
+    """What the last attempt failed for; a merged one has no reason any more."""
+    failed = {"attempts": 2, "failures": [(5, "timeout")], "why": "\nno output for 300 s\nmore"}
+    again = task("again", status="running", **failed)
+    done = task("done", status="succeeded", **failed)
+    first = task("first", status="running", attempts=1, why="asked")
+    at_work = [note(6, "agent", "again", 2), note(6, "agent", "first")]
+    found = cards(board(sources(again, done, first, notes=at_work), live()))
+    assert (found["again"]["column"], found["again"]["reason"]) == (
+        "working",
+        "The last attempt failed: no output for 300 s",
+    )
+    assert "reason" not in found["done"]
+    assert "reason" not in found["first"]
+
+
 def test_a_failed_task_says_what_it_holds_up_and_what_a_person_is_asked_about_it():
     """A program plans: its question names the task, with what a program printed in between."""
     text = "Task rank failed: 1 test fails:\n$ test\nF\nexit 1. What should an agent know?"

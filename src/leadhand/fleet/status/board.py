@@ -194,7 +194,7 @@ def _agent(
 
 
 def reason_of(epic: EpicFacts, task: TaskFacts, column: str, live: Mapping[str, Any] | None) -> str:
-    """Return why a task is in its column, as a sentence; empty if it is on its way."""
+    """Return why a task is in its column, as a sentence; empty if nothing is to be told."""
     if column == "blocked":
         return _blocked(epic, task)
     if column == "planned":
@@ -202,6 +202,8 @@ def reason_of(epic: EpicFacts, task: TaskFacts, column: str, live: Mapping[str, 
     if column == "ended":
         why = _first_line(task.why)
         return f"{task.status.capitalize()}{f': {why}' if why else '.'}"
+    if column != "merged" and task.failures and (why := _first_line(task.why)):
+        return f"The last attempt failed: {why}"
     return ""
 
 
