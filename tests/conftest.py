@@ -3,8 +3,10 @@
 Here too is decided what `make fast` runs: `QUICK` and nothing that is marked `slow` or `real`.
 """
 
+import atexit
 import gc
 import os
+import shutil
 import signal
 import socket
 import tempfile
@@ -65,7 +67,14 @@ def pytest_configure() -> None:
 def keep_to_ourselves() -> None:
     """Keep what Leadhand remembers of an account out of the account that runs the tests."""
     if "PYTEST_XDIST_WORKER" not in os.environ and "XDG_STATE_HOME" not in os.environ:
-        os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="leadhand-state-")
+        folder = os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="leadhand-state-")
+        atexit.register(remove_own, folder, os.getpid())
+
+
+def remove_own(folder: str, pid: int) -> None:
+    """Remove a folder at the end of the process that made it, and not of a fork of it."""
+    if os.getpid() == pid:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def hear_signals() -> None:
