@@ -255,6 +255,7 @@ SPOKEN = sorted(
 """Everything that tells people what to type."""
 FOREIGN = {
     "--bare": "Claude Code",
+    "--file": "python -m bench.room",
     "--build-arg": "docker build",
     "--config": "any program",
     "--oneline": "git",
@@ -263,6 +264,7 @@ FOREIGN = {
     "--output": "any program",
     "--output-file": "any program",
     "--postgres": "python -m bench.temporal",
+    "--real": "python -m bench.room",
     "--test-reporter": "node",
     "--while-read": "python -m leadhand.testing.endpoint",
 }
@@ -307,7 +309,7 @@ def settings_keys() -> dict[str, set[str]]:
 def unknown_settings(text: str) -> list[str]:
     """Return what a text names as `table.key`, `[table] key` or a variable, and is no key."""
     known = settings_keys()
-    named = re.findall(r"`([a-z]+)\.([a-z_]+)`", text)
+    named = [each for each in re.findall(r"`([a-z]+)\.([a-z_]+)`", text) if each[1] != "py"]
     named += re.findall(r"`\[([a-z]+)\] ([a-z_]+)`", text)
     named += [
         (table.lower(), key.lower())

@@ -9,6 +9,7 @@ import pytest
 from leadhand.codec import events as codec
 from leadhand.core import events as ev
 from leadhand.core.catalog import Offer, WorkerSpec
+from leadhand.core.host_events import KeptRun
 from leadhand.errors import StoreCorrupt, StoreError
 from tests.core.driver import started
 
@@ -45,6 +46,8 @@ def sample(hint):
         return ev.StepComment("c1", "x", "a")
     if hint is ev.CommentAnswer:
         return ev.CommentAnswer("c1", "addressed", "x")
+    if hint is KeptRun:
+        return KeptRun("k", 1, 2, "h")
     raise AssertionError(f"no sample for {hint}")
 
 

@@ -80,29 +80,35 @@ class Unsteady:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         self.broken = 0
+        self._open = [self._listener]
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._accept, daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._listener.close()
+        # An accepted connection is let go by its threads; the listener by the one that accepts.
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        for each in self._open:
+            each.close()
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
+                self._open.append(client)
                 if self.broken < self._count:
                     self.broken += 1
                     self._break(client)
                 else:
                     server = socket.create_connection(("127.0.0.1", self._target))
+                    self._open.append(server)
                     for one, other in ((client, server), (server, client)):
                         threading.Thread(target=_pump, args=(one, other), daemon=True).start()
 
     def _break(self, client: socket.socket) -> None:
         if self._way == "silent":
-            threading.Timer(60, client.close).start()
             return
         if self._way == "reset":
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

@@ -213,6 +213,7 @@ risk = "low"
             stage.go(stage.plan(*steps), CANARY=CANARY)
     finally:
         inside.shutdown()
+        inside.server_close()
     stage.told = host
     stage.effects(value)
     stage.expect(not handler.hits, f"an address inside was reached: {handler.hits}")

@@ -40,9 +40,9 @@ class OneLog:
 def documents(state):
     """What GET /runs, /runs/RUN and /runs/RUN/graph say, as far as they are compared."""
     head = {"status": run_status(state), "cost": round(state.spent, 6), "revision": state.revision}
-    return msgspec.to_builtins(
-        {"graph": graph_document(state), "head": head, "row": summary(state)}
-    )
+    told = msgspec.structs.asdict(summary(state))
+    row = {name: value for name, value in told.items() if value is not msgspec.UNSET}
+    return msgspec.to_builtins({"graph": graph_document(state), "head": head, "row": row})
 
 
 async def story(name, entries, joins):

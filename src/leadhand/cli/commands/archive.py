@@ -50,7 +50,7 @@ def archive(
     reason: str,
     store: str | None,
 ) -> int:
-    """Move runs that ended long ago out of the database, into signed, compressed files.
+    """Move runs that have ended into signed, compressed files.
 
     Each file is proved to hold them whole before anything is removed. Lists, totals, `show`,
     `logs`, `verify`, `export` and `compare` go on as before, as long as the files are there. Open
