@@ -129,7 +129,7 @@ def test_the_client_passes_everything_that_the_current_version_requires(tmp_path
     with Clients(place):
         said, found = suite("client", *words, folder=tmp_path / "found")
         if {name for name, each in found.items() if each["FAILURE"]} != EXTENSIONS:
-            # One scenario (auth/client-credentials-basic) failed once in many runs, on a busy machine.
+            # One scenario (auth/client-credentials-basic) failed once in many runs.
             said, found = suite("client", *words, folder=tmp_path / "again")
     names = required("client")
     assert len(names) == 32
