@@ -422,9 +422,9 @@ class _Writing:
             owner = self.store.claim()
             opened = HostOpened(owner, os.getpid(), VERSION, state.max_concurrency)
             entry = self._next(opened)
-            nobody: object = None
+            no_future: object = None
             self.store.commit_together(
-                [AppendRequest(nobody, nobody, HOST_STREAM, entry.seq - 1, [entry], None, 0)]  # type: ignore[arg-type]
+                [AppendRequest(no_future, no_future, HOST_STREAM, entry.seq - 1, [entry], None, 0)]  # type: ignore[arg-type]
             )
         return self._next(event)
 

@@ -1066,7 +1066,7 @@ class CoderWorker:
         if limit is None and result.failure == "rate_limited":
             limit = at_work.limit
         if limit is None and result.ended != "stopped":  # by a person: no sign of trouble
-            seen = result.provider == "refused"  # words of an agent make nobody wait
+            seen = result.provider == "refused"  # words of an agent hold no login back
             wait = result.retry_after_s if seen else None
             shop.governor.heard(self.coder.name, result.failure, wait)
         return result, limit

@@ -12,8 +12,8 @@
 
 A token is kept as its hash: a reader of the file cannot sign in with it. `leadhand serve token add
 ann --role approver` creates one and writes the table. A person of a project's file counts once
-that is trusted, as code does: who edits the file otherwise, as an agent may, lets nobody in, and
-sends nobody's links elsewhere.
+that is trusted, as code does: a process that edits the file, as an agent may, admits no person and
+redirects no person's links.
 """
 
 from __future__ import annotations

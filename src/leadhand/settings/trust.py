@@ -2,7 +2,7 @@
 
 A settings file names modules to import, MCP servers to start, addresses that get keys, and people
 who may sign in. Looking at a folder must run nothing of it, and an agent that can edit the file
-must let nobody in. So each such entry (`TrustEntry`) of a `leadhand.toml` or `pyproject.toml`
+must admit no person. So each such entry (`TrustEntry`) of a `leadhand.toml` or `pyproject.toml`
 counts only after the person at this account trusted it. Trust is kept outside of the folder, in
 `$XDG_STATE_HOME/leadhand/trust.json` (mode 0600), by folder and entry: an entry that is added or
 changed later is asked about again, an edit of a worker's code is not.

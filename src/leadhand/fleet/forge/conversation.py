@@ -37,7 +37,7 @@ FREE = ("give", "retry", "again", "continue")
 """Choices that an answer without a choice stands for, the first that there is."""
 TEXT_CHARS = 6_000
 REFUSED_MAX = 20
-"""Ignored answers that `fleet status` names: anybody can write comments."""
+"""Ignored answers that `fleet status` names: every account of the host can comment."""
 TAKEN = """Leadhand works on this issue as `{run}`. Questions come as comments here, the change as a
 pull request. The issue is closed when the change is merged and the branch is green."""
 APPROVAL = "It needs an approval, which a comment cannot give. Decide with `leadhand inbox`."

@@ -213,8 +213,8 @@ class PostgresWriter(Committer[Session]):
         """Commit an entry of the host together with a change of the tables, or neither."""
         if self.refusal is not None:
             raise self.refusal
-        nobody: Any = None  # no future to resolve
-        request = AppendRequest(nobody, nobody, entry.run, entry.seq - 1, [entry], None, 0)
+        no_future: Any = None
+        request = AppendRequest(no_future, no_future, entry.run, entry.seq - 1, [entry], None, 0)
         connection = session.connected(time.monotonic() + session.patience_s)
         try:
             with connection.transaction():

@@ -216,9 +216,9 @@ class Writer(Committer[sqlite3.Connection]):
         before = (self._position, self._number, self._batch_hash, self.head, self._logged_bytes)
         self._execute("BEGIN IMMEDIATE")
         try:
-            nobody: Any = None  # no future to resolve
+            no_future: Any = None
             request = AppendRequest(
-                nobody, nobody, entry.run, entry.seq - 1, [entry], None, len(entry.body)
+                no_future, no_future, entry.run, entry.seq - 1, [entry], None, len(entry.body)
             )
             (failed,) = self._commit([request])
             self.settled_bytes -= request.size
